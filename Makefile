@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# The doors for people and for continuous integration. `make help` lists them.
+# Each target installs what it needs, and is quiet when that is there.
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+# Debian packages; with =COMMAND any program of that name will do.
+APT_BUILD := gcc=cc libc6-dev git=git
+APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc
+APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
+
+CARGO_DENY := $(shell command -v cargo-deny 2>/dev/null)
+HEADER     := bindings/c/include/ioverbs.h
+
+# For the scripts that targets run.
+export TARGET VERSION
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test test-long bench install lint fmt clean
+.PHONY: need-rust check test-rust test-c test-python test-examples
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo                     real data stored, searched and read back, in a minute'
+	@echo 'make test                     all checks and tests'
+	@echo 'make test-long                the same, and the tests that take long'
+	@echo 'make bench                    the micro benchmarks, beside the ceilings of this machine'
+	@echo 'make build                    libraries, programs and man pages, in $(TARGET)/'
+	@echo 'make install PREFIX=DIR       installs them; DESTDIR is honoured; default $(PREFIX)'
+	@echo 'make lint, fmt, clean         check the style, set it right, remove what was made'
+
+need-rust:
+	@scripts/need-rust.sh
+
+demo: build
+	@scripts/need-apt.sh $(APT_DEMO)
+	@scripts/demo.sh
+
+build: need-rust
+	@scripts/need-apt.sh $(APT_BUILD)
+	cargo build --release --workspace
+	@if [ -e $(TARGET)/release/libioverbs_capi.a ]; then \
+	    scripts/link-shared.sh $(TARGET)/release/libioverbs_capi.a $(TARGET)/release $(VERSION); fi
+	@$(TARGET)/release/iov-manpages $(HEADER) $(TARGET)/man "$$(git log -1 --format=%cs -- $(HEADER) 2>/dev/null)"
+
+install:
+	@test -e $(TARGET)/release/libioverbs.so.$(VERSION) || { echo 'run make build first' >&2; exit 1; }
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+test: check test-rust test-c test-python test-examples
+
+# Style, lints, and the rules about dependencies where cargo-deny is there.
+check lint: need-rust
+	@scripts/need-apt.sh $(APT_TEST)
+	cargo fmt --check
+	cargo clippy --workspace --all-targets -- -D warnings
+ifneq ($(CARGO_DENY),)
+	cargo deny check bans licenses sources
+endif
+
+test-rust: need-rust
+	cargo test --workspace
+
+# The tests in C, Python and the examples belong to parts that may be absent from a tree.
+test-c:
+	@if [ -e bindings/c/tests/run.sh ]; then bindings/c/tests/run.sh; fi
+
+test-python:
+	@if [ -e bindings/python/pyproject.toml ]; then \
+	    scripts/need-venv.sh && \
+	    VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/maturin develop --quiet --manifest-path bindings/python/Cargo.toml && \
+	    .venv/bin/python -m pytest -q bindings/python/tests; fi
+
+test-examples:
+	@if [ -e examples/run.sh ]; then examples/run.sh; fi
+
+# Tests marked #[ignore] are the long ones; the number of random cases grows with them.
+test-long: export IOV_TEST_LONG = 1
+test-long: test
+	PROPTEST_CASES=4096 cargo test --workspace --release -- --include-ignored
+
+bench: build
+	$(TARGET)/release/iov bench micro
+
+fmt: need-rust
+	cargo fmt
+
+clean:
+	cargo clean
+	rm -rf .venv dist build bindings/python/target

@@ -1,0 +1,39 @@
+//! The store as a whole, and what is left to do in it.
+
+use iov_types::Uuid;
+use iov_wire::message;
+
+/// The version of the records that this release writes.
+pub(crate) const FORMAT: u64 = 1;
+
+/// Identity and life of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StoreRecord {
+    pub(crate) format: u64,
+    pub(crate) uuid: Uuid,
+    /// Grows each time the catalog is opened.
+    pub(crate) incarnation: u64,
+    /// The present or last incarnation ended in order: every size was recorded.
+    pub(crate) clean: bool,
+    /// Incarnations that did not: sizes of what was open in them are asked from targets.
+    pub(crate) crashed: Vec<u64>,
+}
+
+// Not strict: a newer format must be recognised by its number, not by a field that is unknown.
+message! {
+    StoreRecord {
+        1 => format: uint,
+        2 => uuid: uuid,
+        3 => incarnation: uint,
+        4 => clean: boolean,
+        5 => crashed: repeated uint,
+    }
+}
+
+/// A collection that was deleted and whose record or object may still be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RemovedRecord {
+    pub(crate) ws: Uuid,
+}
+
+message! { strict RemovedRecord { 1 => ws: uuid } }

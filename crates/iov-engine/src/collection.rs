@@ -1,0 +1,237 @@
+//! A collection or group handle: pending until the operation that makes it has completed.
+
+use std::sync::{
+    Arc, Mutex, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use iov_semantics::Contract;
+use iov_store::{OpCx, seam};
+use iov_types::{
+    Demand, EntryKind, Error, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Result, Uuid,
+    catalog::{CatalogOp, Opened, Published, Submission},
+};
+
+use crate::{Session, Workspace, session::lock};
+
+/// What is known of a handle once it is open.
+pub(crate) struct Ready {
+    pub(crate) opened: Opened,
+    pub(crate) contract: Arc<Contract>,
+}
+
+pub(crate) struct CollectionInner {
+    pub(crate) workspace: Workspace,
+    kind: EntryKind,
+    /// Set by a create at once, by a lookup on completion.
+    uuid: OnceLock<Uuid>,
+    ready: OnceLock<Result<Ready>>,
+    /// Bytes or length were changed through this handle since it last told the catalog.
+    dirty: AtomicBool,
+    /// Something was written since the last sync that the contract wants synced.
+    unsynced: AtomicBool,
+    /// The stage that collects the changes of `atomicity=publication` until commit or close.
+    stage: Mutex<Option<Uuid>>,
+    /// Why persistence failed once: it stays failed (P8).
+    broken: OnceLock<Error>,
+    closed: AtomicBool,
+}
+
+/// A collection or group. Clones are the same handle; any thread, any time.
+#[derive(Clone)]
+pub struct Collection(pub(crate) Arc<CollectionInner>);
+
+impl Collection {
+    pub(crate) fn pending(workspace: &Workspace, kind: EntryKind) -> Collection {
+        Collection(Arc::new(CollectionInner {
+            workspace: workspace.clone(),
+            kind,
+            uuid: OnceLock::new(),
+            ready: OnceLock::new(),
+            dirty: AtomicBool::new(false),
+            unsynced: AtomicBool::new(false),
+            stage: Mutex::default(),
+            broken: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        self.0.workspace.session()
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> &Workspace {
+        &self.0.workspace
+    }
+
+    /// Collection or group.
+    pub fn kind(&self) -> EntryKind {
+        self.0.kind
+    }
+
+    /// Whether the operation that makes it has not completed.
+    pub fn is_pending(&self) -> bool {
+        self.0.ready.get().is_none()
+    }
+
+    /// Its identity; known from the start for what a batch creates.
+    pub fn uuid(&self) -> Result<Uuid> {
+        match self.0.ready.get() {
+            Some(Err(e)) => Err(e.clone()),
+            Some(Ok(ready)) => Ok(ready.opened.uuid),
+            None => self.0.uuid.get().copied().ok_or_else(pending),
+        }
+    }
+
+    /// What was granted; `Busy` while it is pending.
+    pub fn effective(&self) -> Result<iov_types::Effective> {
+        Ok(self.ready()?.contract.effective.clone())
+    }
+
+    /// The layout known to the handle.
+    pub fn layout(&self) -> Result<Layout> {
+        Ok(self.ready()?.opened.layout.clone())
+    }
+
+    /// Whether the handle is a group.
+    pub fn is_group(&self) -> bool {
+        self.0.kind == EntryKind::Group
+    }
+
+    /// Fails if the handle is closed, of another process, or of a failed operation.
+    pub fn check(&self) -> Result<()> {
+        self.session().0.check_fork()?;
+        if self.0.closed.load(Ordering::Relaxed) {
+            return Err(Error::invalid("the collection handle is closed"));
+        }
+        match self.0.ready.get() {
+            Some(Err(e)) => Err(e.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Marks the handle closed: from now on every use fails. `false` if it was already.
+    pub fn end(&self) -> bool {
+        !self.0.closed.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn ready(&self) -> Result<&Ready> {
+        match self.0.ready.get() {
+            Some(Ok(ready)) => Ok(ready),
+            Some(Err(e)) => Err(e.clone()),
+            None => Err(pending()),
+        }
+    }
+
+    pub(crate) fn choose_uuid(&self, uuid: Uuid) -> Uuid {
+        *self.0.uuid.get_or_init(|| uuid)
+    }
+
+    pub(crate) fn fulfil(&self, opened: Result<Opened>) -> Result<()> {
+        let ready = opened.and_then(|opened| {
+            let capability = self.session().capability();
+            let contract = iov_semantics::admit(&opened.effective, Some(&opened.layout), capability)
+                .map_err(|refusal| refusal.error)?;
+            Ok(Ready { opened, contract: Arc::new(contract) })
+        });
+        let result = ready.as_ref().map(drop).map_err(Clone::clone);
+        // A handle is the result of one operation; a second answer would be a defect and changes nothing.
+        let _ = self.0.ready.set(ready);
+        result
+    }
+
+    pub(crate) fn object(&self) -> Result<ObjectId> {
+        Ok(ObjectId { collection: self.uuid()?, slot: 0 })
+    }
+
+    /// What every access through this handle demands of a target.
+    pub(crate) fn demand_for(&self, opened: &Opened, contract: &Contract, changes: bool) -> Result<Demand> {
+        let sync_each = changes
+            && contract.durability >= Persistence::Durable
+            && contract.effective.point == Point::Request
+            && !contract.staged;
+        Ok(Demand {
+            stage: lock(&self.0.stage).filter(|_| contract.staged),
+            batch: None,
+            epoch: opened.epoch,
+            durability: sync_each.then_some(contract.durability),
+            unit: contract.unit,
+            max_size: contract.max_size,
+            once: contract.once,
+        })
+    }
+
+    /// Starts a stage if the contract wants one and none is open.
+    pub(crate) fn open_stage(&self, contract: &Contract) {
+        if contract.staged {
+            lock(&self.0.stage).get_or_insert_with(seam::new_uuid);
+        }
+    }
+
+    /// Takes the stage, to publish or drop it.
+    pub(crate) fn take_stage(&self) -> Option<Uuid> {
+        lock(&self.0.stage).take()
+    }
+
+    pub(crate) fn has_stage(&self) -> bool {
+        lock(&self.0.stage).is_some()
+    }
+
+    pub(crate) fn mark_changed(&self) {
+        self.0.dirty.store(true, Ordering::Relaxed);
+        self.0.unsynced.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.0.dirty.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.0.unsynced.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_synced(&self) {
+        self.0.unsynced.store(false, Ordering::Relaxed);
+    }
+
+    /// Remembers that bytes may be lost; every later persist and close says so (P8).
+    pub(crate) fn mark_broken(&self, error: &Error) {
+        let _ = self.0.broken.set(error.clone());
+    }
+
+    pub(crate) fn broken(&self) -> Result<()> {
+        self.0.broken.get().map_or(Ok(()), |e| Err(e.clone().context("an earlier sync failed")))
+    }
+
+    /// What the catalog is to publish: the service reads the present size at the target.
+    pub(crate) fn take_published(&self) -> Option<Published> {
+        self.0.dirty.swap(false, Ordering::Relaxed).then(Published::default)
+    }
+}
+
+fn pending() -> Error {
+    Error::busy("the handle is pending: it can be used outside its batch once that has completed")
+}
+
+impl Drop for CollectionInner {
+    /// A handle that was dropped instead of closed gives back its open; unpublished changes are dropped.
+    fn drop(&mut self) {
+        let session = self.workspace.session();
+        let Some(Ok(ready)) = self.ready.get() else { return };
+        if session.0.check_fork().is_err() || self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let cx: OpCx = session.cx(1_000_000_000);
+        if let Some(stage) = lock(&self.stage).take() {
+            let object = ObjectId { collection: ready.opened.uuid, slot: 0 };
+            let op = ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
+            // Nobody is there to hear of a failure; the target drops stages of dead sessions by itself.
+            let _ = iov_store::run_one(&*session.0.sides.backend, &cx, op, Default::default());
+        }
+        let published = self.dirty.load(Ordering::Relaxed).then(Published::default);
+        let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published };
+        session.0.sides.catalog.submit(&cx, vec![close], Submission::Each, Box::new(|_| {}));
+    }
+}

@@ -1,0 +1,184 @@
+//! From operations to object operations, and from evidence to statuses.
+
+use std::sync::Arc;
+
+use iov_semantics::Contract;
+use iov_store::{Memory, Submitted};
+use iov_types::{
+    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectOp, ObjectVerb, Persistence, Point, Result,
+};
+
+use super::Exec;
+use crate::{
+    Collection, Op,
+    op::{Output, Status},
+};
+
+impl Exec {
+    /// The contract that holds for a handle in this batch.
+    pub(super) fn contract(&self, c: &Collection) -> Result<Arc<Contract>> {
+        let ready = self.ready_contract(c)?;
+        match &self.controls {
+            None => Ok(ready),
+            Some(asked) => {
+                let capability = self.session.capability();
+                let effective = iov_semantics::resolve::batch(&ready.effective, asked, capability)
+                    .and_then(|e| iov_semantics::admit(&e, None, capability));
+                effective.map(Arc::new).map_err(|refusal| {
+                    Counters::add(&self.session.counters().refusals, 1);
+                    refusal.error
+                })
+            }
+        }
+    }
+
+    fn data_handle(&self, c: &Collection, changes: bool) -> Result<Arc<Contract>> {
+        self.check_handle(c)?;
+        if c.kind() == EntryKind::Group {
+            return Err(Error::invalid("a group holds names but no bytes").with_clause(Clause::O3));
+        }
+        let contract = self.contract(c)?;
+        if changes {
+            self.session.refuse_if_readonly()?;
+            self.check_writes(c, &contract)?;
+        }
+        Ok(contract)
+    }
+
+    fn demand(&self, c: &Collection, contract: &Contract, changes: bool) -> Result<Demand> {
+        if changes && self.stage.is_none() {
+            c.open_stage(contract);
+        }
+        let mut demand = self.handle_demand(c, contract, changes)?;
+        if let Some(stage) = self.stage {
+            if c.has_stage() {
+                return Err(Error::busy(
+                    "the handle holds unpublished changes of atomicity=publication: commit them before a rollback batch",
+                )
+                .with_clause(Clause::B3));
+            }
+            demand.stage = Some(stage);
+            demand.durability = None;
+        }
+        Ok(demand)
+    }
+
+    /// The operations for targets, each with its memory, which moves out of the batch.
+    pub(super) fn object_ops(&mut self, i: usize) -> Result<Vec<Submitted>> {
+        let (c, changes) = match &self.ops[i] {
+            Op::Read { c, .. } | Op::Extents { c, .. } => (c.clone(), false),
+            Op::Write { c, .. }
+            | Op::Append { c, .. }
+            | Op::Truncate { c, .. }
+            | Op::Punch { c, .. }
+            | Op::Allocate { c, .. }
+            | Op::Copy { dst: c, .. } => (c.clone(), true),
+            _ => return Err(Error::internal("not an operation on bytes")),
+        };
+        let contract = self.data_handle(&c, changes)?;
+        let append_only = contract.effective.mutability == Mutability::Append;
+        if changes && append_only && !matches!(self.ops[i], Op::Append { .. }) {
+            return Err(Error::immutable("the collection is append only: use append, or another collection")
+                .with_clause(Clause::M4));
+        }
+        let mut demand = self.demand(&c, &contract, changes)?;
+        let object = c.object()?;
+        let sequence = self.append_key(i);
+        let one = |verb, demand: Demand, memory| (ObjectOp { object, verb, demand }, memory);
+        Ok(match &mut self.ops[i] {
+            Op::Write { chunks, .. } => chunks
+                .drain(..)
+                .map(|(offset, memory)| one(ObjectVerb::Write { offset }, demand.clone(), memory))
+                .collect(),
+            Op::Read { chunks, .. } => chunks
+                .drain(..)
+                .map(|(offset, memory)| one(ObjectVerb::Read { offset }, demand.clone(), memory))
+                .collect(),
+            Op::Append { memory, .. } => {
+                demand.batch = sequence;
+                vec![one(ObjectVerb::Append, demand, std::mem::take(memory))]
+            }
+            Op::Truncate { size, .. } => vec![one(ObjectVerb::Truncate { size: *size }, demand, Memory::default())],
+            Op::Punch { range, .. } => vec![one(ObjectVerb::Punch(*range), demand, Memory::default())],
+            Op::Allocate { range, keep_size, .. } => {
+                let verb = ObjectVerb::Allocate { range: *range, keep_size: *keep_size };
+                vec![one(verb, demand, Memory::default())]
+            }
+            Op::Extents { range, max, .. } => {
+                vec![one(ObjectVerb::Extents { range: *range, max: *max }, demand, Memory::default())]
+            }
+            Op::Copy { src, src_offset, dst_offset, len, .. } => {
+                let (src, source_offset, offset, len) = (src.clone(), *src_offset, *dst_offset, *len);
+                self.data_handle(&src, false)?;
+                let verb = ObjectVerb::Copy { source: src.object()?, source_offset, offset, len };
+                vec![one(verb, demand, Memory::default())]
+            }
+            _ => return Err(Error::internal("not an operation on bytes")),
+        })
+    }
+
+    /// Turns the evidence for an operation into its status, and remembers what a later close must do.
+    pub(super) fn evidence(&mut self, i: usize, evidence: Vec<Result<Evidence>>) -> Status {
+        let mut bytes = 0;
+        let mut output = Output::None;
+        let mut error = None;
+        for e in evidence {
+            match e {
+                Ok(e) => {
+                    bytes += e.bytes;
+                    output = match &self.ops[i] {
+                        Op::Append { .. } => Output::Offset(e.offset),
+                        Op::Extents { .. } => Output::Extents(e.extents),
+                        _ => Output::None,
+                    };
+                }
+                Err(e) => error = error.or(Some(e)),
+            }
+        }
+        let counters = self.session.counters();
+        match &self.ops[i] {
+            Op::Read { .. } => Counters::add(&counters.bytes_read, bytes),
+            Op::Extents { .. } => {}
+            Op::Write { c, .. }
+            | Op::Append { c, .. }
+            | Op::Truncate { c, .. }
+            | Op::Punch { c, .. }
+            | Op::Allocate { c, .. }
+            | Op::Copy { dst: c, .. } => {
+                Counters::add(&counters.bytes_written, bytes);
+                c.mark_changed();
+                self.touched.push((c.clone(), i));
+            }
+            _ => {}
+        }
+        match error {
+            None => Status::ok(bytes, output),
+            Some(e) => {
+                if let (Op::Write { c, .. } | Op::Append { c, .. }, Some(Clause::P8)) = (&self.ops[i], e.clause()) {
+                    c.mark_broken(&e);
+                }
+                Status { bytes, ..Status::failed(e) }
+            }
+        }
+    }
+
+    /// The sync that commit, persist or close of a handle needs before the catalog hears of it.
+    pub(super) fn sync_op(&self, i: usize) -> Result<Option<Submitted>> {
+        let Some(c) = self.ops[i].handle() else { return Ok(None) };
+        self.check_handle(c)?;
+        c.broken()?;
+        let contract = self.contract(c)?;
+        let wanted = match &self.ops[i] {
+            Op::Persist { .. } => true,
+            Op::Close { .. } => contract.effective.point == Point::Close || c.has_stage(),
+            // A publication becomes visible and persistent together (M1).
+            Op::Commit { .. } | Op::Seal { .. } => c.has_stage(),
+            _ => false,
+        };
+        if !wanted || contract.durability < Persistence::Durable || !c.is_unsynced() {
+            return Ok(None);
+        }
+        let demand = Demand { durability: Some(contract.durability), ..self.handle_demand(c, &contract, false)? };
+        Ok(Some((ObjectOp { object: c.object()?, verb: ObjectVerb::Sync, demand }, Memory::default())))
+    }
+}

@@ -1,0 +1,165 @@
+//! What the plan needs to know of each operation: its class and what it touches.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use iov_semantics::plan::{Class, PlanOp};
+use iov_types::{Name, Uuid, Which};
+
+use crate::{
+    Collection, Op, Workspace,
+    op::{Parent, parent_uuid},
+};
+
+fn token(parts: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A handle's identity: the UUID where it is known, so that two handles of one collection meet; else the handle.
+fn collection_token(c: &Collection) -> u64 {
+    match c.uuid() {
+        Ok(uuid) => token((1u8, uuid)),
+        Err(_) => token((2u8, Arc::as_ptr(&c.0) as usize)),
+    }
+}
+
+fn parent_token(w: Uuid, parent: &Parent) -> (Uuid, u64) {
+    (w, parent.as_ref().map_or(0, |g| if parent_uuid(parent) == Ok(Uuid::NIL) { 0 } else { collection_token(g) }))
+}
+
+fn name_token(w: &Workspace, parent: &Parent, name: &Name) -> u64 {
+    token((3u8, parent_token(w.uuid(), parent), name.as_bytes()))
+}
+
+/// Everything in a workspace: what a search sees.
+fn workspace_token(w: &Workspace) -> u64 {
+    token((4u8, w.uuid()))
+}
+
+fn which_token(w: &Workspace, parent: &Parent, which: &Which) -> u64 {
+    match which {
+        Which::Name(name) => name_token(w, parent, name),
+        Which::Uuid(uuid) => token((1u8, uuid)),
+    }
+}
+
+/// Descriptions of all operations of a batch.
+pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
+    // Handles that this batch makes by a lookup: their UUID is unknown until that has completed.
+    let mut looked_up: HashMap<*const crate::collection::CollectionInner, ()> = HashMap::new();
+    let mut written: HashMap<u64, ()> = HashMap::new();
+    let mut out = Vec::with_capacity(ops.len());
+    for op in ops {
+        let mut uses = Vec::with_capacity(4);
+        let mut strict = false;
+        for c in op.handle().into_iter().chain(op.parents()) {
+            strict |= looked_up.contains_key(&Arc::as_ptr(&c.0));
+            // Operations on members need the group, but do not change it.
+            uses.push((token((2u8, Arc::as_ptr(&c.0) as usize)), false));
+        }
+        let class = match op {
+            Op::Read { c, .. } | Op::Extents { c, .. } => {
+                uses.push((collection_token(c), false));
+                Class::Data
+            }
+            Op::Write { c, .. }
+            | Op::Append { c, .. }
+            | Op::Truncate { c, .. }
+            | Op::Punch { c, .. }
+            | Op::Allocate { c, .. } => {
+                uses.push((collection_token(c), true));
+                written.insert(collection_token(c), ());
+                Class::Data
+            }
+            Op::Copy { src, dst, .. } => {
+                for c in [src, dst] {
+                    strict |= looked_up.contains_key(&Arc::as_ptr(&c.0));
+                    uses.push((token((2u8, Arc::as_ptr(&c.0) as usize)), false));
+                }
+                uses.extend([(collection_token(src), false), (collection_token(dst), true)]);
+                written.insert(collection_token(dst), ());
+                strict = true;
+                Class::Data
+            }
+            Op::Close { c } => {
+                uses.push((collection_token(c), true));
+                let clean = !c.is_dirty() && !c.has_stage() && !written.contains_key(&collection_token(c));
+                strict |= !clean;
+                if clean { Class::Catalog } else { Class::DataThenCatalog }
+            }
+            Op::Commit { c } | Op::Persist { c } | Op::Seal { c } => {
+                uses.push((collection_token(c), true));
+                strict = true;
+                Class::DataThenCatalog
+            }
+            Op::WorkspacePersist { w } => {
+                uses.push((workspace_token(w), true));
+                strict = true;
+                Class::DataThenCatalog
+            }
+            Op::Create { out, parent, name, .. } => {
+                let w = out.workspace();
+                uses.extend(name.iter().map(|n| (name_token(w, parent, n), true)));
+                uses.extend([(collection_token(out), true), (workspace_token(w), false)]);
+                uses.push((token((2u8, Arc::as_ptr(&out.0) as usize)), true));
+                Class::Catalog
+            }
+            Op::Open { out, parent, which, .. } => {
+                let w = out.workspace();
+                uses.extend([(which_token(w, parent, which), false), (workspace_token(w), false)]);
+                uses.push((token((2u8, Arc::as_ptr(&out.0) as usize)), true));
+                looked_up.insert(Arc::as_ptr(&out.0), ());
+                Class::Catalog
+            }
+            Op::Search { w, .. } => {
+                uses.push((workspace_token(w), true));
+                Class::Catalog
+            }
+            Op::Delete { w, parent, which } => {
+                uses.extend([(which_token(w, parent, which), true), (workspace_token(w), false)]);
+                Class::Catalog
+            }
+            Op::Rename { w, from_parent, from, to_parent, to, .. } => {
+                uses.extend([(name_token(w, from_parent, from), true), (name_token(w, to_parent, to), true)]);
+                uses.push((workspace_token(w), false));
+                Class::Catalog
+            }
+            Op::Link { c, parent, name } => {
+                uses.push((name_token(c.workspace(), parent, name), true));
+                uses.extend([(collection_token(c), true), (workspace_token(c.workspace()), false)]);
+                Class::Catalog
+            }
+            Op::Stat { c } | Op::MetaGet { c, .. } | Op::MetaList { c } | Op::LockQuery { c, .. } => {
+                uses.push((collection_token(c), false));
+                Class::Catalog
+            }
+            Op::Set { c, .. } | Op::SetAttr { c, .. } | Op::MetaPut { c, .. } | Op::MetaRemove { c, .. } => {
+                uses.extend([(collection_token(c), true), (workspace_token(c.workspace()), false)]);
+                Class::Catalog
+            }
+            Op::Lock { c, .. } => {
+                uses.push((collection_token(c), true));
+                Class::Alone
+            }
+            Op::Unlock { c, .. } => {
+                uses.push((collection_token(c), true));
+                Class::Catalog
+            }
+            Op::WorkspaceStat { w } => {
+                uses.push((workspace_token(w), true));
+                Class::Catalog
+            }
+            Op::WorkspaceSet { w, .. } | Op::WorkspaceRename { w, .. } | Op::WorkspaceCommit { w } => {
+                uses.push((workspace_token(w), true));
+                Class::Catalog
+            }
+        };
+        out.push(PlanOp { class, uses, strict });
+    }
+    out
+}

@@ -1,0 +1,184 @@
+//! From operations to catalog operations, and from replies to statuses.
+
+use iov_types::{
+    Attr, Controls, Error, Layout, Result,
+    catalog::{CatalogOp, CatalogReply},
+};
+
+use super::Exec;
+use crate::{
+    Collection, Op,
+    op::{Output, Status, parent_uuid},
+};
+
+/// What later operations of the batch say about a collection that it creates: it is born like that.
+#[derive(Default)]
+pub(super) struct Birth {
+    pub(super) controls: Option<Controls>,
+    pub(super) layout: Option<Layout>,
+    pub(super) attr: Attr,
+}
+
+fn ids(c: &Collection) -> Result<(iov_types::Uuid, iov_types::Uuid)> {
+    Ok((c.workspace().uuid(), c.uuid()?))
+}
+
+impl Exec {
+    /// The operation for the catalog; `None` where the catalog has nothing to do for it.
+    pub(super) fn catalog_op(&self, i: usize) -> Result<Option<CatalogOp>> {
+        let op = &self.ops[i];
+        if let Some(c) = op.handle() {
+            self.check_handle(c)?;
+        }
+        for group in op.parents() {
+            self.check_handle(group)?;
+            if !group.is_group() {
+                return Err(Error::invalid("the parent is a collection, not a group"));
+            }
+        }
+        let changes = !matches!(
+            op,
+            Op::Open { .. }
+                | Op::Search { .. }
+                | Op::Stat { .. }
+                | Op::MetaGet { .. }
+                | Op::MetaList { .. }
+                | Op::LockQuery { .. }
+                | Op::WorkspaceStat { .. }
+                | Op::WorkspaceCommit { .. }
+                | Op::Close { .. }
+                | Op::Lock { .. }
+                | Op::Unlock { .. }
+        );
+        if changes {
+            self.session.refuse_if_readonly()?;
+        }
+        Ok(Some(match op {
+            Op::Create { out, parent, name, metadata, controls } => {
+                let birth = self.births.get(&i);
+                let mut controls = controls.clone();
+                if let Some(more) = birth.and_then(|b| b.controls.as_ref()) {
+                    iov_semantics::resolve::overlay(&mut controls, more);
+                }
+                CatalogOp::Create {
+                    ws: out.workspace().uuid(),
+                    uuid: out.uuid()?,
+                    kind: out.kind(),
+                    parent: parent_uuid(parent)?,
+                    name: name.clone(),
+                    metadata: metadata.clone(),
+                    controls,
+                    layout: birth.and_then(|b| b.layout.clone()),
+                    attr: birth.map(|b| b.attr.clone()).unwrap_or_default(),
+                }
+            }
+            Op::Set { .. } | Op::SetAttr { .. } if self.born_with.contains_key(&i) => return Ok(None),
+            Op::Open { out, parent, which, controls } => CatalogOp::Open {
+                ws: out.workspace().uuid(),
+                parent: parent_uuid(parent)?,
+                which: which.clone(),
+                kind: out.kind(),
+                controls: controls.clone(),
+            },
+            Op::Search { w, group, spec, .. } => {
+                let mut spec = spec.clone();
+                spec.group = group.as_ref().map(|g| g.uuid()).transpose()?.or(spec.group);
+                spec.page = crate::cursor::first_page(spec.limit);
+                CatalogOp::Search { ws: w.uuid(), spec }
+            }
+            Op::Delete { w, parent, which } => {
+                CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
+            }
+            Op::Rename { w, from_parent, from, to_parent, to, mode } => CatalogOp::Rename {
+                ws: w.uuid(),
+                from_parent: parent_uuid(from_parent)?,
+                from: from.clone(),
+                to_parent: parent_uuid(to_parent)?,
+                to: to.clone(),
+                mode: *mode,
+            },
+            Op::WorkspaceStat { w } => CatalogOp::WorkspaceStat { ws: w.uuid() },
+            Op::WorkspaceSet { w, attr } => CatalogOp::WorkspaceSet { ws: w.uuid(), attr: attr.clone() },
+            Op::WorkspaceRename { w, name } => CatalogOp::WorkspaceRename { ws: w.uuid(), name: name.clone() },
+            Op::WorkspaceCommit { w } => CatalogOp::WorkspaceCommit { ws: w.uuid() },
+            Op::WorkspacePersist { w } => CatalogOp::WorkspacePersist { ws: w.uuid(), durable: self.store_is_durable() },
+            _ => return self.collection_op(op),
+        }))
+    }
+
+    fn collection_op(&self, op: &Op) -> Result<Option<CatalogOp>> {
+        let Some(c) = op.handle() else { return Ok(None) };
+        let (ws, uuid) = ids(c)?;
+        Ok(Some(match op {
+            Op::Stat { .. } => CatalogOp::Stat { ws, uuid },
+            Op::Set { controls, layout, .. } => {
+                CatalogOp::Set { ws, uuid, controls: controls.clone(), layout: layout.clone() }
+            }
+            Op::SetAttr { attr, .. } => CatalogOp::SetAttr { ws, uuid, attr: attr.clone() },
+            Op::Link { parent, name, .. } => {
+                CatalogOp::Link { ws, uuid, parent: parent_uuid(parent)?, name: name.clone() }
+            }
+            Op::MetaGet { key, .. } => CatalogOp::MetaGet { ws, uuid, key: key.clone() },
+            Op::MetaPut { pairs, .. } => CatalogOp::MetaPut { ws, uuid, pairs: pairs.clone() },
+            Op::MetaRemove { key, .. } => CatalogOp::MetaRemove { ws, uuid, key: key.clone() },
+            Op::MetaList { .. } => CatalogOp::MetaList { ws, uuid },
+            Op::Lock { lock, .. } => CatalogOp::Lock { ws, uuid, lock: lock.clone() },
+            Op::Unlock { lock, .. } => CatalogOp::Unlock { ws, uuid, lock: lock.clone() },
+            Op::LockQuery { lock, .. } => CatalogOp::LockQuery { ws, uuid, lock: lock.clone() },
+            Op::Commit { .. } | Op::Persist { .. } => match c.take_published() {
+                Some(published) => CatalogOp::Publish { ws, uuid, published },
+                None => return Ok(None),
+            },
+            Op::Seal { .. } => {
+                c.take_published();
+                CatalogOp::Seal { ws, uuid, published: Default::default() }
+            }
+            Op::Close { .. } => CatalogOp::Close { ws, uuid, published: c.take_published() },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Turns the reply to an operation into its status, and fulfils the handle that it makes.
+    pub(super) fn reply(&mut self, i: usize, reply: Result<CatalogReply>) -> Status {
+        let op = &self.ops[i];
+        let reply = match (reply, op) {
+            (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
+                return match out.fulfil(Ok(*opened)) {
+                    Ok(()) => Status::ok(0, Output::None),
+                    Err(e) => Status::failed(e),
+                };
+            }
+            (Err(e), Op::Create { out, .. } | Op::Open { out, .. }) => {
+                // The handle tells the same error at each use.
+                let _ = out.fulfil(Err(e.clone()));
+                return Status::failed(e);
+            }
+            (Ok(CatalogReply::Page(page)), Op::Search { out, .. }) => {
+                out.fulfil(Ok(page));
+                return Status::ok(0, Output::None);
+            }
+            (Err(e), Op::Search { out, .. }) => {
+                out.fulfil(Err(e.clone()));
+                return Status::failed(e);
+            }
+            (Err(e), _) => return Status::failed(e),
+            (Ok(reply), _) => reply,
+        };
+        let output = match reply {
+            CatalogReply::Done | CatalogReply::Opened(_) | CatalogReply::Page(_) | CatalogReply::Token(_) => {
+                Output::None
+            }
+            CatalogReply::Workspace(w) => {
+                if let Op::WorkspaceSet { w: handle, .. } = op {
+                    handle.set_defaults(w.controls);
+                }
+                Output::None
+            }
+            CatalogReply::Stat(stat) => Output::Stat(stat),
+            CatalogReply::Value(value) => Output::Value(value),
+            CatalogReply::Metadata(m) => Output::Metadata(m),
+            CatalogReply::Lock(lock) => Output::Lock(lock),
+        };
+        Status::ok(0, output)
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the two sides answer: collects what one step asked for and wakes whoever drives the request.
+
+use std::sync::{Mutex, Weak};
+
+use iov_store::{Answer, Sink};
+use iov_types::{Evidence, Result};
+
+use crate::{request::RequestInner, session::lock};
+
+enum Content {
+    Evidence { items: Vec<Option<Result<Evidence>>>, left: usize },
+    Answer(Option<Answer>),
+}
+
+/// Answers to one step.
+pub(crate) struct Inbox {
+    content: Mutex<Content>,
+    request: Weak<RequestInner>,
+}
+
+/// What a finished step brought.
+pub(crate) enum Arrived {
+    /// Of each object operation.
+    Evidence(Vec<Result<Evidence>>),
+    /// Of the submission to the catalog.
+    Answer(Answer),
+}
+
+impl Inbox {
+    pub(crate) fn for_evidence(n: usize, request: Weak<RequestInner>) -> Inbox {
+        let items = (0..n).map(|_| None).collect();
+        Inbox { content: Mutex::new(Content::Evidence { items, left: n }), request }
+    }
+
+    pub(crate) fn for_answer(request: Weak<RequestInner>) -> Inbox {
+        Inbox { content: Mutex::new(Content::Answer(None)), request }
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        *lock(&self.content) = Content::Answer(Some(answer));
+        self.wake();
+    }
+
+    /// Everything, once everything is there.
+    pub(crate) fn take(&self) -> Option<Arrived> {
+        match &mut *lock(&self.content) {
+            Content::Evidence { items, left: 0 } => {
+                Some(Arrived::Evidence(std::mem::take(items).into_iter().flatten().collect()))
+            }
+            Content::Evidence { .. } => None,
+            Content::Answer(answer) => answer.take().map(Arrived::Answer),
+        }
+    }
+
+    /// Whether the step lent memory, which must stay lent until the evidence is there.
+    pub(crate) fn lends_memory(&self) -> bool {
+        matches!(&*lock(&self.content), Content::Evidence { .. })
+    }
+
+    fn wake(&self) {
+        if let Some(request) = self.request.upgrade() {
+            request.wake();
+        }
+    }
+}
+
+impl Sink for Inbox {
+    fn complete(&self, index: usize, evidence: Result<Evidence>) {
+        let mut content = lock(&self.content);
+        let Content::Evidence { items, left } = &mut *content else { return };
+        if items.get(index).is_some_and(Option::is_none) {
+            items[index] = Some(evidence);
+            *left -= 1;
+        }
+        let complete = *left == 0;
+        drop(content);
+        if complete {
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Runs one batch: asks the plan what comes next, sends it to catalog and targets, and turns answers into statuses.
+//!
+//! A state machine that never blocks: [`Exec::drive`] goes on as far as answers have arrived. Whoever waits drives it.
+
+mod births;
+mod bytes;
+mod describe;
+mod explain;
+mod facts;
+mod inbox;
+mod publish;
+mod rollback;
+mod tail;
+mod waves;
+
+pub(crate) use explain::explain_ops;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use facts::Birth;
+use inbox::{Arrived, Inbox};
+use iov_semantics::{
+    Contract,
+    plan::{Plan, Wave},
+};
+use iov_store::{OpCx, Submitted};
+use iov_types::{
+    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, Uuid,
+    catalog::{CatalogOp, Opened, Submission},
+};
+
+use crate::{Collection, Op, OpState, Session, Status, collection::CollectionInner, request::RequestInner};
+
+/// Where the batch is.
+#[derive(Debug)]
+enum Phase {
+    /// Between waves.
+    Next,
+    /// Evidence for the present wave is under way.
+    Bytes,
+    /// The catalog's answer for the present wave is under way.
+    Facts,
+    /// A publication of one handle.
+    Publish(publish::Step, usize),
+    /// A rollback batch.
+    Rollback(rollback::Step),
+    /// After the last wave: the syncs that the contracts demand at the end of the batch.
+    Tail(tail::Step),
+    /// Every operation has its status.
+    Finished,
+}
+
+/// A started batch.
+pub(crate) struct Exec {
+    session: Session,
+    ops: Vec<Op>,
+    status: Vec<Status>,
+    policy: OnError,
+    controls: Option<Controls>,
+    cx: OpCx,
+    /// The id that the program gave, to be remembered for a retry.
+    id: Option<Uuid>,
+    births: HashMap<usize, Birth>,
+    born_with: HashMap<usize, usize>,
+    plan: Plan,
+    queue: VecDeque<Wave>,
+    phase: Phase,
+    wave: Option<Wave>,
+    inbox: Option<Arc<Inbox>>,
+    /// The operation behind each thing sent; `None` for what the engine added itself.
+    sent: Vec<Option<usize>>,
+    /// Operations that want the records persisted with the present submission (P7).
+    persisting: Vec<usize>,
+    to_publish: VecDeque<usize>,
+    /// Of a rollback batch: where everything is collected.
+    stage: Option<Uuid>,
+    /// Of a rollback batch: what its creates and lookups will have opened.
+    tentative: HashMap<*const CollectionInner, (Opened, Arc<Contract>)>,
+    touched: Vec<(Collection, usize)>,
+    cancelled: bool,
+}
+
+// SAFETY: the raw pointers are only map keys, never followed; everything else is Send.
+unsafe impl Send for Exec {}
+
+/// Everything a batch needs to start.
+pub(crate) struct Start {
+    pub(crate) session: Session,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) barriers: Vec<usize>,
+    pub(crate) policy: OnError,
+    pub(crate) controls: Option<Controls>,
+    pub(crate) id: Option<Uuid>,
+    pub(crate) deadline_ns: i64,
+}
+
+impl Exec {
+    pub(crate) fn new(start: Start) -> Exec {
+        let Start { session, ops, barriers, policy, controls, id, deadline_ns } = start;
+        for (i, op) in ops.iter().enumerate() {
+            if let Op::Create { out, .. } = op {
+                out.choose_uuid(births::uuid_for(id, i));
+            }
+        }
+        let (births, born_with) = births::collect(&ops);
+        let mut cx = session.cx(deadline_ns);
+        cx.batch = id.unwrap_or(Uuid::NIL);
+        let rollback = policy == OnError::Rollback;
+        let plan = Plan::new(describe::describe(&ops), &barriers, policy);
+        Exec {
+            status: ops.iter().map(|_| Status::default()).collect(),
+            plan,
+            queue: VecDeque::new(),
+            phase: if rollback { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next },
+            wave: None,
+            inbox: None,
+            sent: Vec::new(),
+            persisting: Vec::new(),
+            to_publish: VecDeque::new(),
+            stage: rollback.then(|| id.unwrap_or_else(iov_store::seam::new_uuid)),
+            tentative: HashMap::new(),
+            touched: Vec::new(),
+            cancelled: false,
+            session,
+            ops,
+            policy,
+            controls,
+            cx,
+            id,
+            births,
+            born_with,
+        }
+    }
+
+    pub(crate) fn status(&self, i: usize) -> Option<&Status> {
+        self.status.get(i)
+    }
+
+    pub(crate) fn finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
+    /// What `iov_wait` returns once it is finished.
+    pub(crate) fn result(&self) -> Result<()> {
+        let failed = self.status.iter().filter(|s| s.state != OpState::Ok).count();
+        if failed == 0 {
+            return Ok(());
+        }
+        let first = self.status.iter().enumerate().find(|(_, s)| s.state == OpState::Failed);
+        let (i, first) = match first {
+            Some((i, s)) => (i, s.error.clone()),
+            None => (0, self.status.iter().find_map(|s| s.error.clone())),
+        };
+        let why = first.map_or(String::new(), |e| format!("; operation {i} ({}): {e}", self.ops[i].verb()));
+        Err(Error::new(iov_types::Kind::Partial, format!("{failed} of {} operations are not ok{why}", self.ops.len())))
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// When the batch gives up, on the monotonic clock.
+    pub(crate) fn deadline_ns(&self) -> i64 {
+        self.cx.deadline_ns
+    }
+
+    /// Goes on as far as answers have arrived; `true` once every operation has its status.
+    pub(crate) fn drive(&mut self, request: &Arc<RequestInner>) -> bool {
+        loop {
+            if let Some(inbox) = &self.inbox {
+                match inbox.take() {
+                    Some(arrived) => {
+                        self.inbox = None;
+                        self.arrived(arrived);
+                    }
+                    // Lent memory must stay lent until its evidence is there; targets keep the deadline themselves.
+                    None if self.cx.left_ns() == 0 && !inbox.lends_memory() => {
+                        self.inbox = None;
+                        let late = Error::timeout("the deadline passed before the answer came; it may have taken effect")
+                            .with_clause(Clause::O8)
+                            .with_outcome(Outcome::Unknown);
+                        self.arrived(Arrived::Answer(Err(late)));
+                    }
+                    None => return false,
+                }
+                continue;
+            }
+            match self.phase {
+                Phase::Finished => return true,
+                Phase::Next => self.next_wave(request),
+                Phase::Rollback(step) => self.rollback_step(step, request),
+                Phase::Publish(step, op) => self.publish_step(step, op, request),
+                Phase::Tail(step) => self.tail_step(step, request),
+                // Nothing was sent, so nothing will arrive: take it as an empty answer.
+                Phase::Bytes => self.arrived(Arrived::Evidence(Vec::new())),
+                Phase::Facts => self.arrived(Arrived::Answer(Ok(Vec::new()))),
+            }
+            if matches!(self.phase, Phase::Facts) && self.inbox.is_none() && self.facts_wanted() {
+                self.send_facts(request);
+            }
+        }
+    }
+
+    fn arrived(&mut self, arrived: Arrived) {
+        match (std::mem::replace(&mut self.phase, Phase::Next), arrived) {
+            (Phase::Bytes, Arrived::Evidence(evidence)) => self.bytes_arrived(evidence),
+            (Phase::Facts, Arrived::Answer(answer)) => self.facts_arrived(answer),
+            (Phase::Publish(step, op), arrived) => self.publish_arrived(step, op, arrived),
+            (Phase::Rollback(step), arrived) => self.rollback_arrived(step, arrived),
+            (Phase::Tail(step), arrived) => self.tail_arrived(step, arrived),
+            (phase, _) => self.phase = phase,
+        }
+    }
+
+    /// Ends an operation.
+    fn end(&mut self, i: usize, status: Status) {
+        let ok = status.state == OpState::Ok;
+        if status.error.as_ref().is_some_and(|e| e.kind() == iov_types::Kind::Refused) {
+            Counters::add(&self.session.counters().refusals, 1);
+        }
+        if !ok {
+            // A handle that will never be opened says why at each use.
+            let error = status.error.clone();
+            match (&self.ops[i], error) {
+                (Op::Create { out, .. } | Op::Open { out, .. }, Some(e)) if out.is_pending() => {
+                    let _ = out.fulfil(Err(e));
+                }
+                (Op::Search { out, .. }, Some(e)) => out.fulfil(Err(e)),
+                _ => {}
+            }
+        }
+        if let Op::Close { c } = &self.ops[i] {
+            c.end();
+        }
+        self.status[i] = status;
+        if self.stage.is_none() {
+            self.plan.ended(i, ok);
+        }
+    }
+
+    fn submit_bytes(&mut self, ops: Vec<Submitted>, request: &Arc<RequestInner>) {
+        let counters = self.session.counters();
+        Counters::add(&counters.data_requests, ops.len() as u64);
+        let syncs = ops.iter().filter(|(op, _)| op.demand.durability >= Some(Persistence::Durable)).count();
+        Counters::add(&counters.syncs, syncs as u64);
+        let inbox = Arc::new(Inbox::for_evidence(ops.len(), Arc::downgrade(request)));
+        self.inbox = Some(inbox.clone());
+        self.session.0.sides.backend.submit(&self.cx, ops, inbox);
+    }
+
+    fn submit_facts(&mut self, ops: Vec<CatalogOp>, how: Submission, request: &Arc<RequestInner>) {
+        let counters = self.session.counters();
+        Counters::add(&counters.metadata_requests, 1);
+        for op in &ops {
+            match op {
+                CatalogOp::Lock { .. } | CatalogOp::Unlock { .. } => Counters::add(&counters.lock_messages, 1),
+                CatalogOp::Publish { .. } | CatalogOp::Close { published: Some(_), .. } => {
+                    Counters::add(&counters.publications, 1);
+                }
+                CatalogOp::WorkspacePersist { durable: true, .. } => Counters::add(&counters.syncs, 1),
+                _ => {}
+            }
+        }
+        let inbox = Arc::new(Inbox::for_answer(Arc::downgrade(request)));
+        self.inbox = Some(inbox.clone());
+        let done = Box::new(move |answer| inbox.answer(answer));
+        self.session.0.sides.catalog.submit(&self.cx, ops, how, done);
+    }
+
+    fn check_handle(&self, c: &Collection) -> Result<()> {
+        if self.tentative.contains_key(&Arc::as_ptr(&c.0)) {
+            return Ok(());
+        }
+        c.check()
+    }
+
+    fn ready_contract(&self, c: &Collection) -> Result<Arc<Contract>> {
+        match self.tentative.get(&Arc::as_ptr(&c.0)) {
+            Some((_, contract)) => Ok(contract.clone()),
+            None => Ok(c.ready()?.contract.clone()),
+        }
+    }
+
+    fn check_writes(&self, c: &Collection, contract: &Contract) -> Result<()> {
+        let opened = match self.tentative.get(&Arc::as_ptr(&c.0)) {
+            Some((opened, _)) => opened,
+            None => &c.ready()?.opened,
+        };
+        if !opened.writable {
+            return Err(Error::denied("this handle only reads: the workspace grants no more, or it was opened with a weaker consistency than the collection's")
+                .with_clause(Clause::A1));
+        }
+        iov_semantics::resolve::writes_allowed(&opened.effective, &contract.effective)
+    }
+
+    fn handle_demand(&self, c: &Collection, contract: &Contract, changes: bool) -> Result<Demand> {
+        match self.tentative.get(&Arc::as_ptr(&c.0)) {
+            Some((opened, _)) => c.demand_for(opened, contract, changes),
+            None => c.demand_for(&c.ready()?.opened, contract, changes),
+        }
+    }
+
+    fn store_is_durable(&self) -> bool {
+        self.session.capability().durability >= Persistence::Durable
+    }
+
+    /// What makes a repeated append of the same batch apply once (M4).
+    fn append_key(&self, i: usize) -> Option<(Uuid, u64)> {
+        self.id.map(|id| (id, i as u64))
+    }
+}

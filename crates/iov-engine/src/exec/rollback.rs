@@ -1,0 +1,357 @@
+//! A rollback batch: all or nothing (B3).
+//!
+//! 1. The catalog runs every operation on facts without applying it, so that errors show and handles are known.
+//! 2. Bytes go into the batch's stage on the targets; its reads see them.
+//! 3. What must survive power loss is synced there.
+//! 4. One submission applies everything at one point P; the catalog freezes the objects before and publishes them after.
+//!
+//! A failure before step 4 drops the stage: nobody has seen anything.
+
+use std::{collections::HashSet, sync::Arc};
+
+use iov_store::{Answer, Memory, Submitted};
+use iov_types::{
+    Clause, Consistency, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, Result,
+    catalog::{CatalogOp, CatalogReply, Staged, Submission},
+};
+
+use super::{Exec, Phase, inbox::Arrived};
+use crate::{Collection, Op, OpState, Status, op::Output, request::RequestInner};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// 1.
+    DryRun,
+    /// 2.
+    Stage,
+    /// 3.
+    Sync,
+    /// 4.
+    Commit,
+    /// Give back what was staged after a failure.
+    Discard,
+}
+
+impl Exec {
+    pub(super) fn rollback_step(&mut self, step: Step, request: &Arc<RequestInner>) {
+        match step {
+            Step::DryRun => {
+                if let Some(error) = self.give_up() {
+                    return self.undo(None, error);
+                }
+                match self.rollback_facts() {
+                    Err((i, e)) => self.undo(Some(i), e),
+                    Ok(ops) if ops.is_empty() => self.phase = Phase::Rollback(Step::Stage),
+                    Ok(ops) => self.submit_facts(ops, Submission::DryRun, request),
+                }
+            }
+            Step::Stage => {
+                if let Some(error) = self.give_up() {
+                    return self.undo(None, error);
+                }
+                let Some(i) = (0..self.ops.len()).find(|i| self.is_data(*i) && self.is_pending(*i)) else {
+                    self.phase = Phase::Rollback(Step::Sync);
+                    return;
+                };
+                // In batch order, operation by operation where it copies between objects, else up to the next copy.
+                let copies = |op: &Op| matches!(op, Op::Copy { .. });
+                let mut ops: Vec<Submitted> = Vec::new();
+                self.sent.clear();
+                for j in i..self.ops.len() {
+                    if !self.is_data(j) || !self.is_pending(j) {
+                        continue;
+                    }
+                    if j > i && (copies(&self.ops[j]) || copies(&self.ops[i])) {
+                        break;
+                    }
+                    match self.staged_ops(j) {
+                        Ok(more) if more.is_empty() => self.status[j] = Status::ok(0, Output::None),
+                        Ok(more) => {
+                            self.sent.extend(more.iter().map(|_| Some(j)));
+                            ops.extend(more);
+                        }
+                        Err(e) => return self.undo(Some(j), e),
+                    }
+                }
+                if !ops.is_empty() {
+                    self.submit_bytes(ops, request);
+                }
+            }
+            Step::Sync => {
+                self.sent.clear();
+                let ops: Vec<Submitted> = self
+                    .staged_handles()
+                    .into_iter()
+                    .filter_map(|(c, i)| {
+                        let contract = self.contract(&c).ok()?;
+                        let demand =
+                            Demand { stage: self.stage, durability: Some(contract.durability), ..Demand::default() };
+                        let op = ObjectOp { object: c.object().ok()?, verb: ObjectVerb::Sync, demand };
+                        (contract.durability >= Persistence::Durable).then(|| {
+                            self.sent.push(Some(i));
+                            (op, Memory::default())
+                        })
+                    })
+                    .collect();
+                if ops.is_empty() {
+                    self.phase = Phase::Rollback(Step::Commit);
+                } else {
+                    self.submit_bytes(ops, request);
+                }
+            }
+            Step::Commit => {
+                let mut ops = match self.rollback_facts() {
+                    Ok(ops) => ops,
+                    Err((i, e)) => return self.undo(Some(i), e),
+                };
+                let durable = (0..self.ops.len()).find_map(|i| self.durable_effect(i));
+                ops.extend(durable.map(|ws| CatalogOp::WorkspacePersist { ws, durable: true }));
+                let staged = self.staged_handles().into_iter().map(|(c, _)| self.staged_of(&c)).collect::<Result<_>>();
+                let staged = match staged {
+                    Ok(staged) => staged,
+                    Err(e) => return self.undo(None, e),
+                };
+                let batch = self.stage.unwrap_or_default();
+                self.submit_facts(ops, Submission::All { batch, remember: self.id.is_some(), staged }, request);
+            }
+            Step::Discard => {
+                let stage = self.stage.unwrap_or_default();
+                let ops: Vec<Submitted> = self
+                    .staged_handles()
+                    .into_iter()
+                    .filter_map(|(c, _)| Some((Exec::discard_op(c.object().ok()?, stage), Memory::default())))
+                    .collect();
+                if ops.is_empty() {
+                    self.phase = Phase::Finished;
+                } else {
+                    self.submit_bytes(ops, request);
+                }
+            }
+        }
+    }
+
+    fn is_pending(&self, i: usize) -> bool {
+        self.status[i].state == OpState::Pending
+    }
+
+    fn is_data(&self, i: usize) -> bool {
+        matches!(
+            self.ops[i],
+            Op::Write { .. }
+                | Op::Read { .. }
+                | Op::Append { .. }
+                | Op::Truncate { .. }
+                | Op::Punch { .. }
+                | Op::Allocate { .. }
+                | Op::Extents { .. }
+                | Op::Copy { .. }
+        )
+    }
+
+    /// The operations on facts, in order; `sent` remembers whose they are.
+    fn rollback_facts(&mut self) -> std::result::Result<Vec<CatalogOp>, (usize, Error)> {
+        self.sent.clear();
+        let mut ops = Vec::new();
+        for i in 0..self.ops.len() {
+            if self.is_data(i) {
+                continue;
+            }
+            if let Op::Lock { .. } | Op::Unlock { .. } = self.ops[i] {
+                let e = "a lock cannot be part of a rollback batch; offer: error=continue, or lock before it";
+                return Err((i, Error::refused(Clause::B3, e)));
+            }
+            if let Some(c) = self.ops[i].handle() {
+                self.allows_rollback(c).map_err(|e| (i, e))?;
+            }
+            match self.ops[i] {
+                // The batch itself publishes, and persists what its contracts demand.
+                Op::Commit { .. } | Op::Persist { .. } => {}
+                _ => {
+                    if let Some(op) = self.catalog_op(i).map_err(|e| (i, e))? {
+                        self.sent.push(Some(i));
+                        ops.push(op);
+                    }
+                }
+            }
+        }
+        Ok(ops)
+    }
+
+    fn allows_rollback(&self, c: &Collection) -> Result<()> {
+        match self.contract(c) {
+            Ok(contract) if contract.effective.consistency == Consistency::Eventual => Err(Error::refused(
+                Clause::B3,
+                "a rollback batch on a collection of consistency=eventual; offer: consistency=session",
+            )),
+            // A handle that this batch makes is not known before the dry run; then it is asked again.
+            _ => Ok(()),
+        }
+    }
+
+    fn staged_ops(&mut self, i: usize) -> Result<Vec<Submitted>> {
+        if let Some(c) = self.ops[i].handle() {
+            let c = c.clone();
+            self.allows_rollback(&c)?;
+        }
+        self.object_ops(i)
+    }
+
+    /// Handles with staged changes, once per collection, and an operation that made one.
+    fn staged_handles(&self) -> Vec<(Collection, usize)> {
+        let mut seen = HashSet::new();
+        self.touched.iter().filter(|(c, _)| c.uuid().is_ok_and(|u| seen.insert(u))).cloned().collect()
+    }
+
+    fn staged_of(&self, c: &Collection) -> Result<Staged> {
+        let opened = match self.tentative.get(&Arc::as_ptr(&c.0)) {
+            Some((opened, _)) => opened,
+            None => &c.ready()?.opened,
+        };
+        Ok(Staged { workspace: opened.ws, collection: opened.uuid, epoch: opened.epoch })
+    }
+
+    fn durable_effect(&self, i: usize) -> Option<iov_types::Uuid> {
+        let c = self.ops[i].handle().or(self.ops[i].out())?;
+        let contract = self.contract(c).ok()?;
+        (contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
+    }
+
+    pub(super) fn rollback_arrived(&mut self, step: Step, arrived: Arrived) {
+        match (step, arrived) {
+            (Step::DryRun, Arrived::Answer(answer)) => self.dry_run_arrived(answer),
+            (Step::Stage, Arrived::Evidence(evidence)) => self.stage_arrived(evidence),
+            (Step::Sync, Arrived::Evidence(evidence)) => {
+                let failed = std::mem::take(&mut self.sent).into_iter().zip(evidence).find_map(|(i, e)| Some((i, e.err()?)));
+                match failed {
+                    Some((i, e)) => self.undo(i, e.with_clause(Clause::P8)),
+                    None => self.phase = Phase::Rollback(Step::Commit),
+                }
+            }
+            (Step::Commit, Arrived::Answer(answer)) => self.commit_arrived(answer),
+            _ => self.phase = Phase::Finished,
+        }
+    }
+
+    fn dry_run_arrived(&mut self, answer: Answer) {
+        let sent = std::mem::take(&mut self.sent);
+        let replies = match answer {
+            Ok(replies) => replies,
+            Err(e) => return self.undo(None, e),
+        };
+        for (reply, i) in replies.into_iter().zip(sent) {
+            let Some(i) = i else { continue };
+            match (reply, &self.ops[i]) {
+                (Err(e), _) => return self.undo(Some(i), e),
+                (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
+                    let capability = self.session.capability();
+                    match iov_semantics::admit(&opened.effective, Some(&opened.layout), capability) {
+                        Err(refusal) => return self.undo(Some(i), refusal.error),
+                        Ok(contract) => {
+                            out.choose_uuid(opened.uuid);
+                            let known = (*opened, Arc::new(contract));
+                            self.tentative.insert(Arc::as_ptr(&out.0), known);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.phase = Phase::Rollback(Step::Stage);
+    }
+
+    fn stage_arrived(&mut self, evidence: Vec<Result<Evidence>>) {
+        let mut by_op: Vec<(usize, Vec<Result<Evidence>>)> = Vec::new();
+        for (i, e) in std::mem::take(&mut self.sent).into_iter().zip(evidence) {
+            match (i, by_op.last_mut()) {
+                (Some(i), Some((last, list))) if *last == i => list.push(e),
+                (Some(i), _) => by_op.push((i, vec![e])),
+                (None, _) => {}
+            }
+        }
+        let mut failed = None;
+        for (i, list) in by_op {
+            let status = self.evidence(i, list);
+            if failed.is_none() && status.state != OpState::Ok {
+                failed = Some((i, status.error.clone().unwrap_or_else(|| Error::internal("staging failed"))));
+            }
+            self.status[i] = status;
+        }
+        match failed {
+            Some((i, e)) => self.undo(Some(i), e),
+            None => self.phase = Phase::Rollback(Step::Stage),
+        }
+    }
+
+    fn commit_arrived(&mut self, answer: Answer) {
+        let sent = std::mem::take(&mut self.sent);
+        let replies = match answer {
+            Ok(replies) => replies,
+            Err(e) => return self.undo(None, e),
+        };
+        if let Some(n) = replies.iter().position(Result::is_err) {
+            let e = replies.into_iter().nth(n).and_then(Result::err);
+            let i = sent.get(n).copied().flatten();
+            return self.undo(i, e.unwrap_or_else(|| Error::internal("an error vanished")));
+        }
+        let mut replies = replies.into_iter();
+        self.tentative.clear();
+        for i in sent.into_iter().flatten() {
+            let reply = replies.next().unwrap_or_else(|| Err(Error::internal("the catalog left out a reply")));
+            let status = self.reply(i, reply);
+            self.end(i, status);
+        }
+        for i in 0..self.ops.len() {
+            if self.is_pending(i) {
+                self.end(i, Status::ok(0, Output::None));
+            }
+        }
+        // Behind the replies: the facts of each staged collection as published, from which appends know their place.
+        let stats: Vec<_> = replies
+            .filter_map(|r| match r {
+                Ok(CatalogReply::Stat(stat)) => Some((stat.uuid, stat.bytes)),
+                _ => None,
+            })
+            .collect();
+        for (uuid, size) in stats {
+            self.place_appends(uuid, size);
+        }
+        for (c, _) in self.touched.clone() {
+            c.take_published();
+            c.mark_synced();
+        }
+        self.phase = Phase::Finished;
+    }
+
+    /// Appends got their offset at point P: counted back from the end.
+    fn place_appends(&mut self, uuid: iov_types::Uuid, size: u64) {
+        let mut end = size;
+        for i in (0..self.ops.len()).rev() {
+            match &self.ops[i] {
+                Op::Append { c, .. } if c.uuid() == Ok(uuid) => {
+                    end = end.saturating_sub(self.status[i].bytes);
+                    self.status[i].output = Output::Offset(end);
+                }
+                // Behind a write or truncate of the same batch the place is not a matter of appends alone.
+                Op::Write { c, .. } | Op::Truncate { c, .. } | Op::Allocate { c, .. } if c.uuid() == Ok(uuid) => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing of the batch takes effect: the one that failed says why, the others are undone.
+    fn undo(&mut self, culprit: Option<usize>, error: Error) {
+        self.tentative.clear();
+        let unknown = error.outcome() == Outcome::Unknown;
+        for i in 0..self.ops.len() {
+            let status = match culprit {
+                _ if unknown || error.kind() == Kind::Cancelled => Status::failed(error.clone()),
+                Some(c) if c == i => Status::failed(error.clone()),
+                Some(_) => Status::undone(),
+                None => Status::failed(error.clone()),
+            };
+            self.end(i, status);
+        }
+        // With an unknown outcome the catalog may have committed: the stage is the recovery's then.
+        self.phase = if unknown { Phase::Finished } else { Phase::Rollback(Step::Discard) };
+    }
+}

@@ -1,0 +1,301 @@
+//! Waves of a `continue` or `stop` batch: bytes, facts, or bytes and then facts.
+
+use std::sync::Arc;
+
+use iov_semantics::plan::{Class, Wave};
+use iov_store::Answer;
+use iov_types::{
+    Clause, Error, Evidence, Kind, Outcome, Persistence, Point, Result,
+    catalog::{CatalogOp, Submission},
+};
+
+use super::{Exec, Phase, publish, tail};
+use crate::{Op, OpState, Status, op::Output, request::RequestInner};
+
+impl Exec {
+    pub(super) fn next_wave(&mut self, request: &Arc<RequestInner>) {
+        if let Some(op) = self.to_publish.pop_front() {
+            self.phase = Phase::Publish(publish::Step::Sync, op);
+            return;
+        }
+        if self.wave.take().is_some_and(|w| w.until_failure) && !self.queue.is_empty() && self.last_failed() {
+            // Single operations of a `stop` wave that are still queued never start (B2).
+            for wave in std::mem::take(&mut self.queue) {
+                for i in wave.ops {
+                    self.end(i, Status::skipped());
+                }
+            }
+        }
+        let Some(wave) = self.queue.pop_front().or_else(|| self.plan.next()) else {
+            for i in self.plan.skipped().collect::<Vec<_>>() {
+                self.end_unplanned(i, Status::skipped());
+            }
+            self.phase = Phase::Tail(tail::Step::Sync);
+            return;
+        };
+        if let Some(error) = self.give_up() {
+            for &i in &wave.ops {
+                self.end(i, Status::failed(error.clone()));
+            }
+            return;
+        }
+        if wave.until_failure && wave.ops.len() > 1 && wave.class != Class::Catalog {
+            // Targets run everything they are given, so that a `stop` wave goes to them one by one.
+            self.queue = wave.ops.iter().map(|i| Wave { ops: vec![*i], ..wave.clone() }).collect();
+            return;
+        }
+        let class = wave.class;
+        self.wave = Some(wave);
+        match class {
+            Class::Data => self.send_bytes(request),
+            Class::DataThenCatalog => self.send_syncs(request),
+            Class::Catalog | Class::Alone => self.send_facts(request),
+        }
+    }
+
+    /// Skipped operations were never started, so that the plan does not wait for their end.
+    fn end_unplanned(&mut self, i: usize, status: Status) {
+        let error = status.error.clone().unwrap_or_else(|| Error::cancelled("skipped"));
+        match &self.ops[i] {
+            Op::Create { out, .. } | Op::Open { out, .. } => drop(out.fulfil(Err(error))),
+            Op::Search { out, .. } => out.fulfil(Err(error)),
+            _ => {}
+        }
+        self.status[i] = status;
+    }
+
+    fn last_failed(&self) -> bool {
+        self.status.iter().any(|s| !matches!(s.state, OpState::Ok | OpState::Pending))
+    }
+
+    /// Why nothing more is to be started, if so.
+    pub(super) fn give_up(&self) -> Option<Error> {
+        if self.cancelled {
+            return Some(Error::cancelled("cancelled before it started"));
+        }
+        (self.cx.left_ns() == 0)
+            .then(|| Error::timeout("the deadline passed before it started").with_clause(Clause::O8))
+    }
+
+    fn wave_ops(&self) -> Vec<usize> {
+        self.wave.as_ref().map_or(Vec::new(), |w| w.ops.clone())
+    }
+
+    fn send_bytes(&mut self, request: &Arc<RequestInner>) {
+        let mut ops = Vec::new();
+        self.sent.clear();
+        for i in self.wave_ops() {
+            match self.object_ops(i) {
+                Ok(more) if more.is_empty() => self.end(i, Status::ok(0, Output::None)),
+                Ok(more) => {
+                    self.sent.extend(more.iter().map(|_| Some(i)));
+                    ops.extend(more);
+                }
+                Err(e) => self.end(i, Status::failed(e)),
+            }
+        }
+        self.phase = Phase::Bytes;
+        if !ops.is_empty() {
+            self.submit_bytes(ops, request);
+        }
+    }
+
+    fn send_syncs(&mut self, request: &Arc<RequestInner>) {
+        let mut ops = Vec::new();
+        self.sent.clear();
+        for i in self.wave_ops() {
+            match self.sync_op(i) {
+                Ok(None) => {}
+                Ok(Some(op)) => {
+                    self.sent.push(Some(i));
+                    ops.push(op);
+                }
+                Err(e) => self.end(i, Status::failed(e)),
+            }
+        }
+        self.phase = Phase::Bytes;
+        if !ops.is_empty() {
+            self.submit_bytes(ops, request);
+        }
+    }
+
+    pub(super) fn bytes_arrived(&mut self, evidence: Vec<Result<Evidence>>) {
+        let class = self.wave.as_ref().map_or(Class::Data, |w| w.class);
+        let mut by_op: Vec<(usize, Vec<Result<Evidence>>)> = Vec::new();
+        for (op, e) in std::mem::take(&mut self.sent).into_iter().zip(evidence) {
+            let Some(op) = op else { continue };
+            match by_op.last_mut() {
+                Some((last, list)) if *last == op => list.push(e),
+                _ => by_op.push((op, vec![e])),
+            }
+        }
+        if class == Class::Data {
+            for (op, evidence) in by_op {
+                let status = self.evidence(op, evidence);
+                self.end(op, status);
+            }
+            self.phase = Phase::Next;
+            return;
+        }
+        for (op, evidence) in by_op {
+            let synced = evidence.into_iter().collect::<Result<Vec<_>>>();
+            let synced = synced.and_then(|e| self.verify_sync(op, &e));
+            if let Err(e) = synced {
+                let error = self.sync_failed(op, e);
+                self.end(op, Status::failed(error));
+            }
+        }
+        self.phase = Phase::Facts;
+    }
+
+    /// A sync that a target calls done must have reached the level (P5).
+    pub(super) fn verify_sync(&self, op: usize, evidence: &[Evidence]) -> Result<()> {
+        let Some(c) = self.ops[op].handle() else { return Ok(()) };
+        iov_semantics::verify(&*self.contract(c)?, evidence)?;
+        c.mark_synced();
+        Ok(())
+    }
+
+    /// After a failed sync the bytes are lost for good, whatever a later sync says (P8).
+    pub(super) fn sync_failed(&self, op: usize, error: Error) -> Error {
+        let error = match error.kind() {
+            Kind::Timeout | Kind::Unavailable => error,
+            _ => error.with_clause(Clause::P8),
+        };
+        if let Some(c) = self.ops[op].handle() {
+            c.mark_broken(&error);
+        }
+        error
+    }
+
+    /// Whether the present wave has operations that the catalog has not been asked for.
+    pub(super) fn facts_wanted(&self) -> bool {
+        self.wave.as_ref().is_some_and(|w| {
+            w.class == Class::DataThenCatalog && w.ops.iter().any(|i| self.status[*i].state == OpState::Pending)
+        })
+    }
+
+    pub(super) fn send_facts(&mut self, request: &Arc<RequestInner>) {
+        let mut ops = Vec::new();
+        self.sent.clear();
+        self.persisting.clear();
+        let mut persist = None;
+        for i in self.wave_ops() {
+            if self.status[i].state != OpState::Pending {
+                continue;
+            }
+            if self.ops[i].handle().is_some_and(|c| c.has_stage()) && self.publishes(i) {
+                self.to_publish.push_back(i);
+                continue;
+            }
+            let op = self.catalog_op(i);
+            let wants = self.wants_records_persisted(i);
+            match (op, wants) {
+                (Err(e), _) => self.end(i, Status::failed(e)),
+                (Ok(Some(op)), wants) => {
+                    self.sent.push(Some(i));
+                    ops.push(op);
+                    persist = persist.or(wants);
+                    if wants.is_some() {
+                        self.persisting.push(i);
+                    }
+                }
+                (Ok(None), Some(ws)) => {
+                    // Nothing but the records to persist: the added operation carries its status.
+                    self.sent.push(Some(i));
+                    ops.push(CatalogOp::WorkspacePersist { ws, durable: true });
+                }
+                (Ok(None), None) => {
+                    let status = self.follow_birth(i);
+                    self.end(i, status);
+                }
+            }
+        }
+        if let Some(ws) = persist {
+            self.sent.push(None);
+            ops.push(CatalogOp::WorkspacePersist { ws, durable: true });
+        }
+        if ops.is_empty() {
+            self.phase = Phase::Next;
+            return;
+        }
+        self.phase = Phase::Facts;
+        let until_failure = self.wave.as_ref().is_some_and(|w| w.until_failure);
+        let how = if until_failure { Submission::UntilFailure } else { Submission::Each };
+        self.submit_facts(ops, how, request);
+    }
+
+    /// Whether the operation publishes what its handle has staged.
+    fn publishes(&self, i: usize) -> bool {
+        matches!(self.ops[i], Op::Commit { .. } | Op::Persist { .. } | Op::Close { .. } | Op::Seal { .. })
+    }
+
+    /// The workspace whose records must survive power loss before this operation completes (P7).
+    pub(super) fn wants_records_persisted(&self, i: usize) -> Option<iov_types::Uuid> {
+        let c = self.ops[i].handle()?;
+        let contract = self.contract(c).ok()?;
+        let wanted = match self.ops[i] {
+            Op::Persist { .. } => true,
+            Op::Close { .. } => contract.effective.point == Point::Close,
+            _ => false,
+        };
+        (wanted && contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
+    }
+
+    /// The status of a `set` or `setattr` that went into a create: the create's.
+    fn follow_birth(&self, i: usize) -> Status {
+        match self.born_with.get(&i).map(|create| &self.status[*create]) {
+            Some(create) if create.state != OpState::Pending => Status { output: Output::None, ..create.clone() },
+            _ => Status::ok(0, Output::None),
+        }
+    }
+
+    pub(super) fn facts_arrived(&mut self, answer: Answer) {
+        let sent = std::mem::take(&mut self.sent);
+        let mut replies = match answer {
+            Ok(replies) => replies.into_iter(),
+            Err(e) => {
+                for i in sent.into_iter().flatten() {
+                    let status = self.reply(i, Err(e.clone()));
+                    self.end(i, status);
+                }
+                return;
+            }
+        };
+        let mut persisted = Ok(());
+        let mut failed = false;
+        let mut ended = Vec::new();
+        for i in sent {
+            let status = match (replies.next(), i) {
+                (Some(Err(e)), None) => {
+                    persisted = Err(e);
+                    continue;
+                }
+                (_, None) => continue,
+                (Some(reply), Some(i)) => self.reply(i, reply),
+                (None, Some(_)) if failed => Status::skipped(),
+                (None, Some(_)) => Status::failed(
+                    Error::internal("the catalog left out a reply").with_outcome(Outcome::Unknown),
+                ),
+            };
+            failed |= status.state != OpState::Ok;
+            ended.extend(i.map(|i| (i, status)));
+        }
+        for (i, status) in ended {
+            let status = match &persisted {
+                Err(e) if status.state == OpState::Ok && self.persisting.contains(&i) => {
+                    Status { outcome: Outcome::Unknown, ..Status::failed(self.sync_failed(i, e.clone())) }
+                }
+                _ => status,
+            };
+            self.end(i, status);
+        }
+        // Operations that ride on a create of this wave have waited for its status.
+        for i in self.wave_ops() {
+            if self.status[i].state == OpState::Pending && !self.to_publish.contains(&i) {
+                let status = self.follow_birth(i);
+                self.end(i, status);
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The client: sessions, handles, batches, and the driving of plans against the two sides of a store.
+//!
+//! No tokio, no thread before one is needed: a request is a state machine, and whoever waits drives it.
+
+mod batch;
+mod collection;
+mod cursor;
+mod event;
+mod exec;
+mod op;
+mod progress;
+mod request;
+mod session;
+mod workspace;
+
+pub use batch::{Batch, BatchAttr, Drive, run};
+pub use collection::Collection;
+pub use cursor::Cursor;
+pub use op::{Chunk, Op, OpState, Output, Parent, Status};
+pub use request::Request;
+pub use session::{Session, SessionAttr, Sides};
+pub use workspace::Workspace;
+
+#[cfg(test)]
+mod tests;

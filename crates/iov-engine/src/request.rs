@@ -1,0 +1,193 @@
+//! A started batch, from outside: wait, test, cancel. Whoever waits drives it.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_store::seam;
+use iov_types::{Counters, Error, Result};
+
+use crate::{Session, Status, exec::Exec, session::lock};
+
+pub(crate) struct RequestInner {
+    exec: Mutex<Exec>,
+    session: Session,
+    done: AtomicBool,
+    told: AtomicBool,
+    /// Answers that arrived since somebody last looked; under it nobody misses one.
+    signals: Mutex<u64>,
+    signal: Condvar,
+    background: bool,
+    /// Comes back with the completion.
+    pub(crate) user_data: usize,
+}
+
+/// A request in flight or completed. One thread at a time.
+#[derive(Clone)]
+pub struct Request(pub(crate) Arc<RequestInner>);
+
+impl RequestInner {
+    /// Goes on as far as answers have arrived; does nothing if somebody else is just doing so.
+    pub(crate) fn drive(self: &Arc<Self>) -> bool {
+        if self.done.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut exec = match self.exec.try_lock() {
+            Ok(exec) => exec,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if exec.finished() || !exec.drive(self) {
+            return exec.finished();
+        }
+        drop(exec);
+        if !self.done.swap(true, Ordering::AcqRel) {
+            self.session.0.completed(self);
+            self.wake();
+        }
+        true
+    }
+
+    /// An answer has arrived, or the request is done.
+    pub(crate) fn wake(self: &Arc<Self>) {
+        *lock(&self.signals) += 1;
+        self.signal.notify_all();
+        self.session.0.notify();
+        if self.background && !self.done.load(Ordering::Acquire) {
+            self.session.0.progress.push(self);
+        }
+    }
+
+    /// Whether the caller is the first to be told of the completion.
+    pub(crate) fn tell(&self) -> bool {
+        !self.told.swap(true, Ordering::Relaxed)
+    }
+
+    fn signals(&self) -> u64 {
+        *lock(&self.signals)
+    }
+
+    fn wait_for_signal(&self, seen: u64, ns: i64) {
+        let signals = lock(&self.signals);
+        if *signals == seen {
+            let wait = Duration::from_nanos(ns.max(0) as u64);
+            drop(self.signal.wait_timeout(signals, wait).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Request {
+    pub(crate) fn start(session: &Session, exec: Exec, background: bool, user_data: usize, at_once: bool) -> Request {
+        let inner = Arc::new(RequestInner {
+            exec: Mutex::new(exec),
+            session: session.clone(),
+            done: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            signals: Mutex::new(0),
+            signal: Condvar::new(),
+            background,
+            user_data,
+        });
+        Counters::add(&session.counters().batches, 1);
+        Counters::add(&session.counters().in_flight, 1);
+        lock(&session.0.in_flight).push(inner.clone());
+        if at_once {
+            inner.drive();
+        } else if background {
+            session.0.progress.push(&inner);
+        } else {
+            session.0.notify();
+        }
+        Request(inner)
+    }
+
+    /// Whether it has completed.
+    pub fn is_done(&self) -> bool {
+        self.0.done.load(Ordering::Acquire)
+    }
+
+    /// Drives the request until it completes, at most for `timeout_ns` (negative = until its deadline). The error is
+    /// `Timeout` if it goes on, `Partial` if not every operation is ok.
+    pub fn wait(&self, timeout_ns: i64) -> Result<()> {
+        self.0.session.0.check_fork()?;
+        let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
+        loop {
+            let seen = self.0.signals();
+            if self.0.drive() || self.is_done() {
+                return self.tell();
+            }
+            let now = seam::monotonic_ns();
+            if now >= until {
+                return Err(Error::timeout("the request goes on; its buffers are in use: wait again"));
+            }
+            // The batch's own deadline ends it, and nobody else announces that.
+            let deadline = self.0.exec.try_lock().map_or(now + 1_000_000, |exec| exec.deadline_ns());
+            let pause = (until.min(deadline.max(now + 100_000)) - now).min(100_000_000);
+            if !self.0.session.0.sides.catalog.drive(pause) {
+                self.0.wait_for_signal(seen, pause);
+            }
+        }
+    }
+
+    /// `None`: not yet. Never blocks.
+    pub fn test(&self) -> Option<Result<()>> {
+        if let Err(e) = self.0.session.0.check_fork() {
+            return Some(Err(e));
+        }
+        self.0.session.0.sides.catalog.drive(0);
+        (self.0.drive() || self.is_done()).then(|| self.tell())
+    }
+
+    fn tell(&self) -> Result<()> {
+        self.0.tell();
+        self.result()
+    }
+
+    /// What `wait` returns, once it is done.
+    pub fn result(&self) -> Result<()> {
+        if !self.is_done() {
+            return Err(Error::busy("the request has not completed"));
+        }
+        lock(&self.0.exec).result()
+    }
+
+    /// Asks to give up what has not taken effect; the request completes as ever.
+    pub fn cancel(&self) -> Result<()> {
+        self.0.session.0.check_fork()?;
+        if !self.is_done() {
+            lock(&self.0.exec).cancel();
+        }
+        Ok(())
+    }
+
+    /// How operation `i` ended; `Busy` before completion.
+    pub fn status(&self, i: usize) -> Result<Status> {
+        if !self.is_done() {
+            return Err(Error::busy("the request has not completed"));
+        }
+        let exec = lock(&self.0.exec);
+        exec.status(i).cloned().ok_or_else(|| Error::invalid(format!("the batch has no operation {i}")))
+    }
+
+    /// What was given at the start, to tell requests apart.
+    pub fn user_data(&self) -> usize {
+        self.0.user_data
+    }
+
+    /// Whether two are the same request.
+    pub fn is(&self, other: &Request) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Session {
+    /// Drives the session and takes up to `max` completed requests, each once and only if no wait or test told of it.
+    /// `timeout_ns` 0 = do not wait, negative = for ever. Empty: none yet.
+    pub fn poll_completed(&self, max: usize, timeout_ns: i64) -> Result<Vec<Request>> {
+        Ok(self.poll(max, timeout_ns)?.into_iter().map(Request).collect())
+    }
+}

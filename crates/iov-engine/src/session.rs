@@ -1,0 +1,287 @@
+//! A session: one connection to one store, its counters, and the requests in flight.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_store::{Answer, Backend, Catalog, OpCx, ask, seam};
+use iov_types::{
+    Caller, Capability, Controls, Counters, Error, Result, Uuid, Which, WorkspaceAttr,
+    catalog::{CatalogOp, CatalogReply, Submission},
+    limits,
+};
+
+use crate::{Cursor, Workspace, cursor, event::Event, progress::Progress, request::RequestInner};
+
+/// The two sides of a store, as the facade has put them together.
+#[derive(Clone)]
+pub struct Sides {
+    /// Facts.
+    pub catalog: Arc<dyn Catalog>,
+    /// Bytes.
+    pub backend: Arc<dyn Backend>,
+}
+
+/// How a session is opened.
+#[derive(Clone, Debug, Default)]
+pub struct SessionAttr {
+    /// No changes through this session.
+    pub readonly: bool,
+    /// No direct access: bytes go through the daemon.
+    pub nodirect: bool,
+    /// No client caches.
+    pub nocache: bool,
+    /// Start no daemon.
+    pub nostart: bool,
+    /// Of calls and batches that set none, in nanoseconds; 0 = 60 s.
+    pub deadline_ns: i64,
+    /// Limit of the client's caches, in bytes; 0 = default.
+    pub cache_bytes: u64,
+    /// Shown to operators; `None` = the executable's name.
+    pub program: Option<String>,
+}
+
+pub(crate) struct SessionInner {
+    pub(crate) sides: Sides,
+    pub(crate) caller: Mutex<Caller>,
+    pub(crate) attr: SessionAttr,
+    pub(crate) url: String,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) in_flight: Mutex<Vec<Arc<RequestInner>>>,
+    completed: Mutex<VecDeque<Weak<RequestInner>>>,
+    arrived: Condvar,
+    event: Event,
+    pub(crate) progress: Progress,
+    generation: u64,
+    closed: AtomicBool,
+    sequence: AtomicU64,
+}
+
+/// One connection to one store. Clones are the same session; any thread, any time.
+#[derive(Clone)]
+pub struct Session(pub(crate) Arc<SessionInner>);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// A session of `caller` on a store. Counters may be shared with the sides, which count what they see.
+    pub fn new(url: &str, sides: Sides, caller: Caller, attr: SessionAttr, counters: Arc<Counters>) -> Session {
+        Session(Arc::new(SessionInner {
+            sides,
+            caller: Mutex::new(caller),
+            attr,
+            url: url.into(),
+            counters,
+            in_flight: Mutex::default(),
+            completed: Mutex::default(),
+            arrived: Condvar::new(),
+            event: Event::default(),
+            progress: Progress::default(),
+            generation: seam::fork_generation(),
+            closed: AtomicBool::new(false),
+            sequence: AtomicU64::new(0),
+        }))
+    }
+
+    /// The URL it was opened with.
+    pub fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// What the store's targets can do.
+    pub fn capability(&self) -> &Capability {
+        &self.0.sides.catalog.capability().targets
+    }
+
+    /// The default deadline in nanoseconds.
+    pub fn deadline_ns(&self) -> i64 {
+        if self.0.attr.deadline_ns > 0 { self.0.attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS }
+    }
+
+    /// Fails in a child of the process that opened the session (rule 7), and after close.
+    pub fn check(&self) -> Result<()> {
+        self.0.check_fork()?;
+        if self.0.closed.load(Ordering::Relaxed) {
+            return Err(Error::invalid("the session is closed"));
+        }
+        Ok(())
+    }
+
+    /// Ends the session for new calls; what is open in it lives on.
+    pub fn close(&self) -> Result<()> {
+        self.check()?;
+        if !lock(&self.0.in_flight).is_empty() {
+            return Err(Error::busy("requests are in flight: wait for them, then close"));
+        }
+        self.0.closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn cx(&self, timeout_ns: i64) -> OpCx {
+        OpCx::new(lock(&self.0.caller).clone(), if timeout_ns > 0 { timeout_ns } else { self.deadline_ns() })
+    }
+
+    pub(crate) fn ask(&self, op: CatalogOp, timeout_ns: i64) -> Result<CatalogReply> {
+        self.check()?;
+        Counters::add(&self.0.counters.metadata_requests, 1);
+        let answer: Answer = ask(&*self.0.sides.catalog, &self.cx(timeout_ns), vec![op], Submission::Each);
+        answer?.pop().unwrap_or_else(|| Err(Error::internal("the catalog sent no reply")))
+    }
+
+    pub(crate) fn refuse_if_readonly(&self) -> Result<()> {
+        if self.0.attr.readonly {
+            return Err(Error::denied("the session was opened read-only; open another one to change things"));
+        }
+        Ok(())
+    }
+
+    /// Makes and opens a workspace.
+    pub fn create_workspace(&self, name: iov_types::Name, attr: WorkspaceAttr) -> Result<Workspace> {
+        self.refuse_if_readonly()?;
+        let reply = self.ask(CatalogOp::WorkspaceCreate { uuid: seam::new_uuid(), name, attr }, 0)?;
+        Workspace::from_reply(self, reply)
+    }
+
+    /// Opens a workspace.
+    pub fn load_workspace(&self, which: Which) -> Result<Workspace> {
+        let reply = self.ask(CatalogOp::WorkspaceLoad { which }, 0)?;
+        Workspace::from_reply(self, reply)
+    }
+
+    /// Deletes an empty workspace.
+    pub fn delete_workspace(&self, which: Which) -> Result<()> {
+        self.refuse_if_readonly()?;
+        self.ask(CatalogOp::WorkspaceDelete { which }, 0).map(drop)
+    }
+
+    /// Searches the workspaces that the caller may see.
+    pub fn search_workspaces(&self, mut spec: iov_types::catalog::SearchSpec) -> Result<Cursor> {
+        spec.page = cursor::first_page(spec.limit);
+        match self.ask(CatalogOp::WorkspaceSearch { spec }, 0)? {
+            CatalogReply::Page(page) => Ok(Cursor::ready(self, page)),
+            _ => Err(Error::internal("a search was not answered by a page")),
+        }
+    }
+
+    /// What a create in a workspace would get. The error of a refusal comes with the nearest offer.
+    pub fn check_controls(
+        &self, workspace: Option<&Workspace>, asked: &Controls,
+    ) -> std::result::Result<iov_types::Effective, iov_semantics::Refusal> {
+        let defaults = workspace.map(|w| w.defaults()).unwrap_or_default();
+        iov_semantics::resolve::create(&defaults, asked, self.capability())
+    }
+
+    /// Joins the exclusive holds of the session that exported the token (X1).
+    pub fn join(&self, token: Vec<u8>) -> Result<()> {
+        match self.ask(CatalogOp::TokenJoin { token }, 0)? {
+            CatalogReply::Token(holder) => {
+                let holder: [u8; 16] =
+                    holder.try_into().map_err(|_| Error::internal("a holder is a UUID of 16 bytes"))?;
+                lock(&self.0.caller).holder = Uuid(holder);
+                Ok(())
+            }
+            _ => Err(Error::internal("a join was not answered by a token")),
+        }
+    }
+
+    /// A token with which others join this session's exclusive holds.
+    pub fn export_token(&self) -> Result<Vec<u8>> {
+        match self.ask(CatalogOp::TokenExport, 0)? {
+            CatalogReply::Token(token) => Ok(token),
+            _ => Err(Error::internal("an export was not answered by a token")),
+        }
+    }
+
+    /// A descriptor that is readable when [`Session::poll`] has work.
+    pub fn event_fd(&self) -> Result<i32> {
+        self.check()?;
+        let fd = self.0.event.fd()?;
+        if !lock(&self.0.completed).is_empty() {
+            self.0.event.raise();
+        }
+        Ok(fd)
+    }
+
+    /// Drives the session and takes up to `max` completed requests, each once and only if nobody was told of it before.
+    /// `timeout_ns` 0 = do not wait, negative = for ever. Empty: none yet.
+    pub(crate) fn poll(&self, max: usize, timeout_ns: i64) -> Result<Vec<Arc<RequestInner>>> {
+        self.0.check_fork()?;
+        let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
+        loop {
+            let running: Vec<_> = lock(&self.0.in_flight).clone();
+            for request in &running {
+                request.drive();
+            }
+            let mut done = Vec::new();
+            let mut completed = lock(&self.0.completed);
+            while done.len() < max {
+                let Some(request) = completed.pop_front() else { break };
+                done.extend(request.upgrade().filter(|r| r.tell()));
+            }
+            if completed.is_empty() {
+                self.0.event.clear();
+            }
+            let left = until.saturating_sub(seam::monotonic_ns());
+            if !done.is_empty() || max == 0 || left <= 0 {
+                return Ok(done);
+            }
+            drop(completed);
+            if !self.0.sides.catalog.drive(left.min(50_000_000)) {
+                let completed = lock(&self.0.completed);
+                if completed.is_empty() {
+                    // Bounded: a request may also end by its deadline, which nobody announces.
+                    let wait = Duration::from_nanos(left.min(50_000_000) as u64);
+                    drop(self.0.arrived.wait_timeout(completed, wait).unwrap_or_else(PoisonError::into_inner));
+                }
+            }
+        }
+    }
+}
+
+impl SessionInner {
+    pub(crate) fn check_fork(&self) -> Result<()> {
+        if self.generation != seam::fork_generation() {
+            return Err(Error::forked("the handle belongs to the parent process; open the store anew in this one"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Something arrived that a poller may be waiting for.
+    pub(crate) fn notify(&self) {
+        self.arrived.notify_all();
+        self.event.raise();
+    }
+
+    pub(crate) fn completed(&self, request: &Arc<RequestInner>) {
+        lock(&self.in_flight).retain(|r| !Arc::ptr_eq(r, request));
+        Counters::sub(&self.counters.in_flight, 1);
+        lock(&self.completed).push_back(Arc::downgrade(request));
+        self.notify();
+    }
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        if self.check_fork().is_err() {
+            return;
+        }
+        let cx = OpCx::new(lock(&self.caller).clone(), 1_000_000_000);
+        self.sides.catalog.submit(&cx, vec![CatalogOp::Goodbye], Submission::Each, Box::new(|_| {}));
+    }
+}

@@ -1,0 +1,95 @@
+//! A workspace handle.
+
+use std::sync::{
+    Arc, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use iov_types::{
+    Controls, EntryKind, Error, Name, Result, Uuid, Which,
+    catalog::{CatalogReply, OpenedWorkspace},
+};
+
+use crate::{Collection, Session};
+
+pub(crate) struct WorkspaceInner {
+    pub(crate) session: Session,
+    opened: RwLock<OpenedWorkspace>,
+    uuid: Uuid,
+    closed: AtomicBool,
+}
+
+/// An open workspace. Clones are the same handle; any thread, any time.
+#[derive(Clone)]
+pub struct Workspace(pub(crate) Arc<WorkspaceInner>);
+
+impl Workspace {
+    pub(crate) fn from_reply(session: &Session, reply: CatalogReply) -> Result<Workspace> {
+        match reply {
+            CatalogReply::Workspace(opened) => Ok(Workspace(Arc::new(WorkspaceInner {
+                session: session.clone(),
+                uuid: opened.uuid,
+                opened: RwLock::new(*opened),
+                closed: AtomicBool::new(false),
+            }))),
+            _ => Err(Error::internal("a workspace was not answered by one")),
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    /// Its identity.
+    pub fn uuid(&self) -> Uuid {
+        self.0.uuid
+    }
+
+    /// Its name when it was opened.
+    pub fn name(&self) -> Name {
+        self.read().name.clone()
+    }
+
+    /// Default controls of what is created in it.
+    pub fn defaults(&self) -> Controls {
+        self.read().controls.clone()
+    }
+
+    /// Whether the caller may change what is in it.
+    pub fn writable(&self) -> bool {
+        self.read().writable
+    }
+
+    pub(crate) fn set_defaults(&self, controls: Controls) {
+        self.0.opened.write().unwrap_or_else(std::sync::PoisonError::into_inner).controls = controls;
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, OpenedWorkspace> {
+        self.0.opened.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Ends the handle, not the workspace.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails after close, and in a forked child.
+    pub fn check(&self) -> Result<()> {
+        self.0.session.0.check_fork()?;
+        if self.0.closed.load(Ordering::Relaxed) {
+            return Err(Error::invalid("the workspace handle is closed"));
+        }
+        Ok(())
+    }
+
+    /// A pending handle for a collection or group of it, to be the `out` of a create or lookup.
+    pub fn pending(&self, kind: EntryKind) -> Collection {
+        Collection::pending(self, kind)
+    }
+
+    /// Reads a name or UUID.
+    pub fn which(text: impl AsRef<[u8]>) -> Result<Which> {
+        Which::parse(text)
+    }
+}

@@ -1,0 +1,52 @@
+//! Bytes: objects on a target.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use iov_types::{Capability, Error, Evidence, ObjectOp, Result};
+
+use crate::{Memory, OpCx};
+
+/// Where evidence arrives: once per operation, from any thread, perhaps before `submit` returns.
+pub trait Sink: Send + Sync {
+    /// `index` is the operation's place in the submission. The memory has been given back when this is called.
+    fn complete(&self, index: usize, evidence: Result<Evidence>);
+}
+
+/// An operation and its memory.
+pub type Submitted = (ObjectOp, Memory);
+
+/// A target, or something in front of one.
+pub trait Backend: Send + Sync {
+    /// What it can do.
+    fn capability(&self) -> &Capability;
+
+    /// Takes operations; those on one object take effect in order, all others in any order. One failing never hides
+    /// another. Memory is lent until the evidence.
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>);
+}
+
+struct One {
+    slot: Mutex<Option<Result<Evidence>>>,
+    arrived: Condvar,
+}
+
+impl Sink for One {
+    fn complete(&self, _: usize, evidence: Result<Evidence>) {
+        *self.slot.lock().expect("no panic while held") = Some(evidence);
+        self.arrived.notify_all();
+    }
+}
+
+/// Submits one operation and waits for its evidence.
+pub fn run_one(backend: &dyn Backend, cx: &OpCx, op: ObjectOp, memory: Memory) -> Result<Evidence> {
+    let one = Arc::new(One { slot: Mutex::new(None), arrived: Condvar::new() });
+    backend.submit(cx, vec![(op, memory)], one.clone());
+    let mut slot = one.slot.lock().expect("no panic while held");
+    loop {
+        if let Some(evidence) = slot.take() {
+            return evidence;
+        }
+        // The memory is lent until the evidence, so there is no giving up here: targets keep deadlines.
+        slot = one.arrived.wait(slot).map_err(|_| Error::internal("a sink panicked"))?;
+    }
+}

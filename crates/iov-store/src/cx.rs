@@ -1,0 +1,28 @@
+//! What goes with every submission.
+
+use iov_types::{Caller, Uuid};
+
+use crate::seam;
+
+/// Who asks, until when, for which batch.
+#[derive(Clone, Debug)]
+pub struct OpCx {
+    /// The identity that the transport proved. A server replaces it by what it knows.
+    pub caller: Caller,
+    /// When to give up, on the clock of [`seam::monotonic_ns`]; `i64::MAX` = never.
+    pub deadline_ns: i64,
+    /// The batch; nil = none.
+    pub batch: Uuid,
+}
+
+impl OpCx {
+    /// A context for a session of this process, with no batch.
+    pub fn new(caller: Caller, timeout_ns: i64) -> OpCx {
+        OpCx { caller, deadline_ns: seam::monotonic_ns().saturating_add(timeout_ns), batch: Uuid::NIL }
+    }
+
+    /// Nanoseconds left; 0 when time is up.
+    pub fn left_ns(&self) -> i64 {
+        self.deadline_ns.saturating_sub(seam::monotonic_ns()).max(0)
+    }
+}

@@ -1,0 +1,183 @@
+//! A target on the heap of this process: `mem:`. Volatile, gone with the process; every promise but survival holds.
+
+mod body;
+mod budget;
+mod intervals;
+mod object;
+mod shape;
+mod stage;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use budget::Budget;
+use iov_types::{
+    Capability, Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
+};
+use object::Object;
+
+use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
+
+/// Most bytes that one `Copy` holds at a time, unless it is staged or its units are larger.
+const COPY_PIECE: u64 = 1 << 20;
+
+/// Objects on the heap.
+pub struct Heap {
+    capability: Capability,
+    objects: RwLock<BTreeMap<ObjectId, Arc<Object>>>,
+    budget: Budget,
+}
+
+impl Heap {
+    /// An empty heap that claims this capability; the levels of survival beyond `volatile` are refused all the same.
+    pub fn new(capability: Capability) -> Heap {
+        let budget = Budget::new(capability.stage_bytes);
+        Heap { capability, objects: RwLock::default(), budget }
+    }
+
+    fn find(&self, id: ObjectId) -> Option<Arc<Object>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn find_or_create(&self, id: ObjectId) -> Arc<Object> {
+        if let Some(object) = self.find(id) {
+            return object;
+        }
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone()
+    }
+
+    fn run(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
+        if op.demand.unit > self.capability.max_unit {
+            return Err(Error::refused(
+                Clause::M1,
+                format!("units of {} bytes; offer: atomicity=unit({})", op.demand.unit, self.capability.max_unit),
+            ));
+        }
+        if let Some(level) = op.demand.durability.filter(|level| *level > Persistence::Volatile) {
+            let clause = match level {
+                Persistence::Volatile | Persistence::Process => Clause::P2,
+                Persistence::Durable => Clause::P3,
+                Persistence::Replicated => Clause::P4,
+            };
+            return Err(Error::refused(
+                clause,
+                format!("memory of this process cannot be {}; offer: persistence=volatile", level.text()),
+            ));
+        }
+        match &op.verb {
+            ObjectVerb::Create => {
+                self.find_or_create(op.object);
+                Ok(Evidence::default())
+            }
+            ObjectVerb::Remove => {
+                let Some(object) = self.find(op.object) else { return Ok(Evidence::default()) };
+                let evidence = object.run(cx, &op.verb, &op.demand, memory, &self.budget)?;
+                let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+                if objects.get(&op.object).is_some_and(|now| Arc::ptr_eq(now, &object)) {
+                    objects.remove(&op.object);
+                }
+                Ok(evidence)
+            }
+            ObjectVerb::List { after, max } => {
+                use std::ops::Bound::{Excluded, Unbounded};
+                let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+                let from = after.map_or(Unbounded, Excluded);
+                let objects = objects.range((from, Unbounded)).map(|(id, _)| *id).take(*max).collect();
+                Ok(Evidence { objects, ..Evidence::default() })
+            }
+            ObjectVerb::Copy { source, source_offset, offset, len } => {
+                self.copy(cx, op, (*source, Range::new(*source_offset, *len)?), Range::new(*offset, *len)?)
+            }
+            // A collection that nobody wrote has no object: it is empty, and there is nothing to show or drop.
+            ObjectVerb::Read { .. }
+            | ObjectVerb::Stat
+            | ObjectVerb::Extents { .. }
+            | ObjectVerb::Publish { .. }
+            | ObjectVerb::Discard { .. }
+            | ObjectVerb::Sync => match self.find(op.object) {
+                Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
+                None => Ok(Evidence::default()),
+            },
+            _ => self.find_or_create(op.object).run(cx, &op.verb, &op.demand, memory, &self.budget),
+        }
+    }
+
+    fn copy(&self, cx: &OpCx, op: &ObjectOp, (source, from): (ObjectId, Range), to: Range) -> Result<Evidence> {
+        if source == op.object && from.overlaps(&to) {
+            return Err(Error::invalid("source and target of a copy overlap; copy through another object"));
+        }
+        let reader = Demand { stage: op.demand.stage, ..Demand::default() };
+        let none = &mut Memory::default();
+        let source = self.find(source);
+        let size = match &source {
+            Some(source) => source.run(cx, &ObjectVerb::Stat, &reader, none, &self.budget)?.size,
+            None => 0,
+        };
+        let len = size.saturating_sub(from.offset).min(to.len);
+        let target = self.find_or_create(op.object);
+        target.may_write(cx, &op.demand, to.offset, len)?;
+        let mut done = 0;
+        loop {
+            let want = self.copy_piece(op, to.offset + done, len - done)?;
+            let mut piece = Vec::new();
+            piece.try_reserve_exact(want).map_err(|_| Error::exhausted("no memory to copy through"))?;
+            piece.resize(want, 0);
+            // SAFETY: `piece` outlives both operations, which complete before `run` returns.
+            let mut memory = unsafe { Memory::writable(piece.as_mut_ptr(), want) };
+            let read = ObjectVerb::Read { offset: from.offset + done };
+            let got = match &source {
+                Some(source) => source.run(cx, &read, &reader, &mut memory, &self.budget),
+                None => Ok(Evidence::default()),
+            };
+            let written = got.and_then(|got| {
+                // SAFETY: as above.
+                let mut memory = unsafe { Memory::readable(piece.as_ptr(), got.bytes as usize) };
+                let write = ObjectVerb::Write { offset: to.offset + done };
+                target.run(cx, &write, &op.demand, &mut memory, &self.budget)
+            });
+            let last = match written {
+                Err(e) if done > 0 => return Err(e.with_outcome(Outcome::Unknown)),
+                other => other?,
+            };
+            done += last.bytes;
+            // Less than was wanted: the source was cut meanwhile.
+            if done >= len || last.bytes < want as u64 {
+                return Ok(Evidence { bytes: done, offset: to.offset, ..last });
+            }
+        }
+    }
+
+    /// How much to copy at once: all of it into a stage, which holds it anyway; else whole units (M1).
+    fn copy_piece(&self, op: &ObjectOp, at: u64, left: u64) -> Result<usize> {
+        let piece = if op.demand.stage.is_some() {
+            if left > self.capability.stage_bytes {
+                let why = format!("a stage holds {} bytes; copy less, or without a batch", self.capability.stage_bytes);
+                return Err(Error::too_big(why).with_clause(Clause::B4));
+            }
+            left
+        } else {
+            let unit = op.demand.unit.max(1);
+            let end = (at + COPY_PIECE.max(unit)) / unit * unit;
+            left.min(end - at)
+        };
+        usize::try_from(piece).map_err(|_| Error::exhausted("no memory to copy through"))
+    }
+}
+
+impl Backend for Heap {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
+        for (index, (op, mut memory)) in ops.into_iter().enumerate() {
+            let evidence = self.run(cx, &op, &mut memory);
+            sink.complete(index, evidence);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What of an object was written or reserved, and how long it is: everything about its bytes but the bytes.
+
+use iov_types::{Extent, ExtentKind, Range};
+
+use super::intervals::Intervals;
+
+/// The outline of an object. Replaying changes on a copy tells what a stage would make of it. Ranges are not empty.
+#[derive(Clone, Default)]
+pub(super) struct Shape {
+    written: Intervals,
+    reserved: Intervals,
+    pub(super) size: u64,
+}
+
+impl Shape {
+    pub(super) fn write(&mut self, range: Range) {
+        self.written.insert(range);
+        self.size = self.size.max(range.end());
+    }
+
+    pub(super) fn truncate(&mut self, size: u64) {
+        if size < self.size {
+            let cut = Range { offset: size, len: i64::MAX as u64 - size };
+            self.written.remove(cut);
+            self.reserved.remove(cut);
+        }
+        self.size = size;
+    }
+
+    pub(super) fn punch(&mut self, range: Range) {
+        self.written.remove(range);
+        self.reserved.remove(range);
+    }
+
+    pub(super) fn allocate(&mut self, range: Range, keep_size: bool) {
+        self.reserved.insert(range);
+        if !keep_size {
+            self.size = self.size.max(range.end());
+        }
+    }
+
+    /// Data, reserved space and holes of a range up to the end, in order, neighbours of one kind merged.
+    pub(super) fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
+        let Some(range) = range.intersect(&Range { offset: 0, len: self.size }) else { return Vec::new() };
+        let mut out: Vec<Extent> = Vec::new();
+        let mut push = |offset: u64, to: u64, kind| {
+            if offset < to && out.len() < max {
+                out.push(Extent { range: Range { offset, len: to - offset }, kind, target: 0 });
+            }
+            out.len() >= max
+        };
+        let gap = |from: u64, to: u64, push: &mut dyn FnMut(u64, u64, ExtentKind) -> bool| {
+            let mut at = from;
+            for r in self.reserved.within(Range { offset: from, len: to - from }) {
+                if push(at, r.offset, ExtentKind::Hole) || push(r.offset, r.end(), ExtentKind::Allocated) {
+                    return true;
+                }
+                at = r.end();
+            }
+            push(at, to, ExtentKind::Hole)
+        };
+        let mut at = range.offset;
+        for data in self.written.within(range) {
+            if gap(at, data.offset, &mut push) || push(data.offset, data.end(), ExtentKind::Data) {
+                return out;
+            }
+            at = data.end();
+        }
+        gap(at, range.end(), &mut push);
+        out
+    }
+}

@@ -1,0 +1,202 @@
+//! Changes that wait for their publication, kept as they were asked for and replayed in order.
+//!
+//! A list, not a merged image: an append gets its offset only at point P (B3), and others may have changed the base
+//! meanwhile without losing anything to us (X3).
+
+use std::collections::{BTreeMap, HashMap};
+
+use iov_types::{Clause, Error, Range, Result, Uuid};
+
+use super::{body::Body, shape::Shape};
+
+/// Batch id and sequence number: the identity of an append (M4).
+pub(super) type Key = (Uuid, u64);
+
+/// A change that changes something: none is of zero bytes.
+pub(super) enum Change {
+    Write { offset: u64, data: Vec<u8> },
+    Append { data: Vec<u8>, key: Option<Key> },
+    Truncate { size: u64 },
+    Punch(Range),
+    Allocate { range: Range, keep_size: bool },
+}
+
+impl Change {
+    /// What it counts against the room of its stage: the bytes, and the list entry that holds them.
+    pub(super) fn cost(&self) -> u64 {
+        let data = match self {
+            Change::Write { data, .. } | Change::Append { data, .. } => data.len(),
+            Change::Truncate { .. } | Change::Punch(_) | Change::Allocate { .. } => 0,
+        };
+        (data + size_of::<Change>()) as u64
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Stage {
+    changes: Vec<Change>,
+    cost: u64,
+    /// The changes turn a length `b` into the larger of `b + grown` (while `grown` is there) and `least`.
+    cut: bool,
+    grown: u64,
+    least: u64,
+    /// Appends staged here, and the offset that was told for each.
+    appended: HashMap<Key, u64>,
+    max_size: u64,
+}
+
+impl Stage {
+    /// Adds a change; `max_size` is the limit that it came with.
+    pub(super) fn push(&mut self, change: Change, offset: u64, max_size: u64) {
+        self.cost += change.cost();
+        if max_size != 0 {
+            self.max_size = max_size;
+        }
+        match &change {
+            Change::Write { offset, data } => self.least = self.least.max(offset + data.len() as u64),
+            Change::Append { data, key } => {
+                self.grown += data.len() as u64;
+                self.least += data.len() as u64;
+                self.appended.extend(key.map(|k| (k, offset)));
+            }
+            Change::Truncate { size } => (self.cut, self.grown, self.least) = (true, 0, *size),
+            Change::Allocate { range, keep_size: false } => self.least = self.least.max(range.end()),
+            Change::Punch(_) | Change::Allocate { .. } => {}
+        }
+        self.changes.push(change);
+    }
+
+    /// What it counts against its room.
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Whether nothing was staged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Where an append already lies, as far as it was told.
+    pub(super) fn appended(&self, key: &Key) -> Option<u64> {
+        self.appended.get(key).copied()
+    }
+
+    /// The size that the base will have.
+    pub(super) fn size(&self, base: u64) -> u64 {
+        if self.cut { self.least } else { self.least.max(base.saturating_add(self.grown)) }
+    }
+
+    /// Reads as if it were published.
+    pub(super) fn read(&self, base: &Body, offset: u64, out: &mut [u8]) -> usize {
+        let size = self.size(base.size());
+        let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
+        let out = &mut out[..len];
+        let have = base.read(offset, out);
+        out[have..].fill(0);
+        let window = Range { offset, len: len as u64 };
+        let mut lay = |at: u64, data: &[u8]| {
+            if let Some(r) = window.intersect(&Range { offset: at, len: data.len() as u64 }) {
+                let (to, from) = ((r.offset - offset) as usize, (r.offset - at) as usize);
+                out[to..to + r.len as usize].copy_from_slice(&data[from..from + r.len as usize]);
+            }
+        };
+        let zeros = |lay: &mut dyn FnMut(u64, &[u8]), range: Range| {
+            if let Some(r) = window.intersect(&range) {
+                lay(r.offset, &vec![0; r.len as usize]);
+            }
+        };
+        let mut end = base.size();
+        for change in &self.changes {
+            match change {
+                    Change::Write { offset, data } => {
+                    lay(*offset, data);
+                    end = end.max(offset + data.len() as u64);
+                }
+                Change::Append { data, .. } => {
+                    lay(end, data);
+                    end = end.saturating_add(data.len() as u64);
+                }
+                Change::Truncate { size } => {
+                    // What lies behind a cut is gone, also when the object grows again later.
+                    zeros(&mut lay, Range { offset: *size, len: i64::MAX as u64 - size });
+                    end = *size;
+                }
+                Change::Punch(range) => zeros(&mut lay, *range),
+                Change::Allocate { range, keep_size: false } => end = end.max(range.end()),
+                Change::Allocate { .. } => {}
+            }
+        }
+        len
+    }
+
+    /// The outline that the base would have.
+    pub(super) fn shape(&self, base: &Shape) -> Shape {
+        let mut shape = base.clone();
+        for change in &self.changes {
+            match change {
+                Change::Write { offset, data } => shape.write(Range { offset: *offset, len: data.len() as u64 }),
+                Change::Append { data, .. } => shape.write(Range { offset: shape.size, len: data.len() as u64 }),
+                Change::Truncate { size } => shape.truncate(*size),
+                Change::Punch(range) => shape.punch(*range),
+                Change::Allocate { range, keep_size } => shape.allocate(*range, *keep_size),
+            }
+        }
+        shape
+    }
+
+    /// Checks that the base can take everything, and makes room: after point P nothing may fail (B3).
+    pub(super) fn prepare(&self, base: &mut Body) -> Result<()> {
+        let end = self.size(base.size());
+        if self.max_size != 0 && end > self.max_size && end > base.size() {
+            return Err(Error::file_too_big(format!(
+                "the object has grown meanwhile: published, it would have {end} bytes, and collection_size.max is {}",
+                self.max_size
+            ))
+            .with_clause(Clause::H1));
+        }
+        let mut end = base.size();
+        for change in &self.changes {
+            match change {
+                Change::Write { offset, data } => {
+                    let range = Range { offset: *offset, len: data.len() as u64 };
+                    base.reserve(range)?;
+                    end = end.max(range.end());
+                }
+                Change::Append { data, .. } => {
+                    let range = Range::new(end, data.len() as u64)?;
+                    base.reserve(range)?;
+                    end = range.end();
+                }
+                Change::Truncate { size } => end = *size,
+                Change::Allocate { range, keep_size } => {
+                    base.reserve_space(*range)?;
+                    if !keep_size {
+                        end = end.max(range.end());
+                    }
+                }
+                Change::Punch(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays everything on the base, and notes where appends went. One that was published meanwhile through another
+    /// stage, or without any, is not repeated (M4).
+    pub(super) fn apply(self, base: &mut Body, appended: &mut BTreeMap<Key, u64>) -> Result<()> {
+        for change in self.changes {
+            match change {
+                Change::Write { offset, data } => base.write(offset, &data)?,
+                Change::Append { key: Some(key), .. } if appended.contains_key(&key) => {}
+                Change::Append { data, key } => {
+                    let offset = base.size();
+                    base.write(offset, &data)?;
+                    appended.extend(key.map(|k| (k, offset)));
+                }
+                Change::Truncate { size } => base.truncate(size)?,
+                Change::Punch(range) => base.punch(range),
+                Change::Allocate { range, keep_size } => base.allocate(range, keep_size)?,
+            }
+        }
+        Ok(())
+    }
+}

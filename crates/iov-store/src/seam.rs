@@ -1,0 +1,106 @@
+//! The one place that names clock, randomness, threads and fork, so that a simulation can replace them.
+#![allow(clippy::disallowed_methods)] // this module is what the bans point to
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Once,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use iov_types::Uuid;
+
+/// Nanoseconds since 1970, UTC.
+pub fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
+}
+
+/// Nanoseconds on a clock that never goes back; the same for all processes of this boot.
+pub fn monotonic_ns() -> i64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec; CLOCK_MONOTONIC exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
+    ts.tv_sec * 1_000_000_000 + ts.tv_nsec
+}
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static HANDLER: Once = Once::new();
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Grows by one in the child of each fork; a handle of another generation is the parent's (rule 7 of the header).
+pub fn fork_generation() -> u64 {
+    // SAFETY: `in_child` only touches an atomic, which is async-signal-safe.
+    HANDLER.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+struct Pool {
+    bytes: [u8; 512],
+    used: usize,
+    generation: u64,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; 512], used: 512, generation: 0 }) };
+}
+
+/// Random bytes of the operating system. Pooled per thread: a system call per id would show in batches of creates.
+pub fn random_bytes(out: &mut [u8]) {
+    fn fill(mut to: &mut [u8]) {
+        while !to.is_empty() {
+            match rustix::rand::getrandom(&mut *to, rustix::rand::GetRandomFlags::empty()) {
+                Ok(n) => to = &mut to[n..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => panic!("the operating system gives no random bytes: {e}"),
+            }
+        }
+    }
+    let generation = fork_generation();
+    POOL.with_borrow_mut(|pool| {
+        if out.len() > pool.bytes.len() {
+            return fill(out);
+        }
+        // After a fork the child must not repeat what the parent will hand out.
+        if pool.generation != generation || pool.used + out.len() > pool.bytes.len() {
+            fill(&mut pool.bytes);
+            pool.used = 0;
+            pool.generation = generation;
+        }
+        out.copy_from_slice(&pool.bytes[pool.used..][..out.len()]);
+        pool.used += out.len();
+    });
+}
+
+/// A new version 7 UUID.
+pub fn new_uuid() -> Uuid {
+    let mut random = [0; 10];
+    random_bytes(&mut random);
+    Uuid::v7((now_ns() / 1_000_000) as u64, random)
+}
+
+/// Starts a named thread with every signal blocked: a library must not run the program's handlers on its threads.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {
+    // SAFETY: the two sets are live; blocking around the spawn makes the child inherit the full mask.
+    let old = unsafe {
+        let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let thread = std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(body);
+    // SAFETY: `old` was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    thread
+}
+
+/// Sleeps.
+pub fn sleep(ns: u64) {
+    std::thread::sleep(Duration::from_nanos(ns));
+}

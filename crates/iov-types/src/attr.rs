@@ -1,0 +1,39 @@
+//! Attributes that an owner sets: of a workspace, of a collection.
+
+use crate::{AccessList, Controls, Layout, Metadata};
+
+/// System attributes of a collection or group that its owner may set (O4); `None` leaves one as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Attr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Owning group.
+    pub gid: Option<u32>,
+    /// Time of the last change of the bytes, in nanoseconds since 1970.
+    pub mtime_ns: Option<i64>,
+}
+
+/// Properties of a workspace (O1). At create, `None` means the default; at set, "leave as it is".
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct WorkspaceAttr {
+    /// Default controls of what is created in it.
+    pub controls: Option<Controls>,
+    /// Default layout.
+    pub layout: Option<Layout>,
+    /// Pairs to put.
+    pub metadata: Metadata,
+    /// Owner's user id; at create `None` = the caller.
+    pub owner: Option<u32>,
+    /// Who else may do what.
+    pub access: Option<AccessList>,
+    /// Metadata keys to keep an index of (O5).
+    pub indexes: Vec<String>,
+    /// Most bytes; `u64::MAX` = unlimited.
+    pub quota_bytes: Option<u64>,
+    /// Most collections; `u64::MAX` = unlimited.
+    pub quota_collections: Option<u64>,
+    /// When it ends, in nanoseconds since 1970; `i64::MAX` = never.
+    pub expires_ns: Option<i64>,
+}

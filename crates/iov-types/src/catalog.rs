@@ -1,0 +1,269 @@
+//! Operations on facts, as data: what the catalog is asked to do, and what it answers.
+//!
+//! Everything about names, groups, metadata, controls, leases and locks. The catalog checks permissions and invariants;
+//! clients check nothing (A1).
+
+use crate::{
+    Attr, Controls, Effective, EntryKind, Layout, Metadata, Name, Range, Stat, State, Uuid, Value, Which, WorkspaceAttr,
+};
+
+/// How the operations of one submission depend on each other.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Submission {
+    /// Each by itself (B1).
+    Each,
+    /// In order, until one fails; the rest is skipped (B2).
+    UntilFailure,
+    /// Answers as if it were applied, but nothing is: the first half of a rollback batch.
+    DryRun,
+    /// All or none, at one point P, together with what is staged on targets (B3).
+    All {
+        /// The batch; a repeated one is answered from memory.
+        batch: Uuid,
+        /// Whether the id came from the program, so that it must be remembered for a retry.
+        remember: bool,
+        /// Collections with changes staged under the batch's id.
+        staged: Vec<Staged>,
+    },
+}
+
+/// A collection with staged changes in a rollback batch or publication.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Staged {
+    /// Its workspace.
+    pub workspace: Uuid,
+    /// The collection.
+    pub collection: Uuid,
+    /// The fencing epoch the writer knows; 0 = any.
+    pub epoch: u64,
+}
+
+/// One page of a search, or what to do with its cursor.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SearchSpec {
+    /// The predicate; `None` = everything.
+    pub predicate: Option<String>,
+    /// Values for each `?` of the predicate.
+    pub params: Vec<Value>,
+    /// Only members of this group; nil = the root, `None` = the whole workspace.
+    pub group: Option<Uuid>,
+    /// Whether to look into groups below it too.
+    pub deep: bool,
+    /// `"temperature desc, iov.name"`; `None` = as they come.
+    pub order: Option<String>,
+    /// Most results; 0 = all.
+    pub limit: u64,
+    /// Metadata to return; `*` = all user keys.
+    pub keys: Vec<String>,
+    /// Only count.
+    pub count: bool,
+    /// One entry per name instead of one per collection (listing a group).
+    pub names: bool,
+    /// Results in the first page.
+    pub page: usize,
+}
+
+/// An advisory lock (O11).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockSpec {
+    /// Shared or exclusive.
+    pub exclusive: bool,
+    /// Fail instead of waiting.
+    pub try_only: bool,
+    /// Bytes; `len` 0 = to the end, wherever that moves.
+    pub range: Range,
+    /// Tells owners within one session apart.
+    pub owner: u64,
+    /// What a dead owner still keeps it, in nanoseconds.
+    pub lease_ns: i64,
+}
+
+/// What a rename does when the new name is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail.
+    NoReplace,
+    /// Swap the two.
+    Exchange,
+}
+
+/// One operation on facts. `ws` is the workspace, `parent` a group (nil = the root of the workspace).
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs)] // fields are named as in ioverbs.h
+pub enum CatalogOp {
+    /// Makes a workspace.
+    WorkspaceCreate { uuid: Uuid, name: Name, attr: WorkspaceAttr },
+    /// Opens one.
+    WorkspaceLoad { which: Which },
+    /// Searches those the caller may see.
+    WorkspaceSearch { spec: SearchSpec },
+    /// Deletes an empty one.
+    WorkspaceDelete { which: Which },
+    /// Usage, quota, expiry.
+    WorkspaceStat { ws: Uuid },
+    /// Changes properties.
+    WorkspaceSet { ws: Uuid, attr: WorkspaceAttr },
+    /// Gives it another name.
+    WorkspaceRename { ws: Uuid, name: Name },
+    /// Makes the records survive what the level says (P7).
+    WorkspacePersist { ws: Uuid, durable: bool },
+    /// Makes and opens a collection or group under a UUID that the client chose. `controls` is what was asked for
+    /// beyond the workspace's defaults, `attr` what it is born with.
+    Create {
+        ws: Uuid,
+        uuid: Uuid,
+        kind: EntryKind,
+        parent: Uuid,
+        name: Option<Name>,
+        metadata: Metadata,
+        controls: Controls,
+        layout: Option<Layout>,
+        attr: Attr,
+    },
+    /// Opens a collection or group. Nil UUID with kind group = the root.
+    Open { ws: Uuid, parent: Uuid, which: Which, kind: EntryKind, controls: Controls },
+    /// Ends an open, with the size and mtime that search is to see; `None` where nothing was written.
+    Close { ws: Uuid, uuid: Uuid, published: Option<Published> },
+    /// Removes a name, or by UUID all names.
+    Delete { ws: Uuid, parent: Uuid, which: Which },
+    /// The facts.
+    Stat { ws: Uuid, uuid: Uuid },
+    /// Changes controls or layout, as an exclusive holder.
+    Set { ws: Uuid, uuid: Uuid, controls: Option<Controls>, layout: Option<Layout> },
+    /// Sets owner, mode or mtime.
+    SetAttr { ws: Uuid, uuid: Uuid, attr: Attr },
+    /// Moves a name.
+    Rename { ws: Uuid, from_parent: Uuid, from: Name, to_parent: Uuid, to: Name, mode: RenameMode },
+    /// One more name.
+    Link { ws: Uuid, uuid: Uuid, parent: Uuid, name: Name },
+    /// Searches collections and groups, or lists a group.
+    Search { ws: Uuid, spec: SearchSpec },
+    /// The next page of a cursor.
+    SearchNext { cursor: Uuid, page: usize },
+    /// Ends a cursor.
+    SearchClose { cursor: Uuid },
+    /// One value, system keys too.
+    MetaGet { ws: Uuid, uuid: Uuid, key: String },
+    /// Adds or replaces pairs.
+    MetaPut { ws: Uuid, uuid: Uuid, pairs: Metadata },
+    /// Removes a pair.
+    MetaRemove { ws: Uuid, uuid: Uuid, key: String },
+    /// All user pairs.
+    MetaList { ws: Uuid, uuid: Uuid },
+    /// What search is to see of the bytes (C7), after a commit or persist.
+    Publish { ws: Uuid, uuid: Uuid, published: Published },
+    /// Seals (M2): the record first, so that nobody can open it for writing any more; the target follows.
+    Seal { ws: Uuid, uuid: Uuid, published: Published },
+    /// Takes an advisory lock; waits unless `try_only`.
+    Lock { ws: Uuid, uuid: Uuid, lock: LockSpec },
+    /// Gives back what the owner holds of a range.
+    Unlock { ws: Uuid, uuid: Uuid, lock: LockSpec },
+    /// Finds a lock in the way.
+    LockQuery { ws: Uuid, uuid: Uuid, lock: LockSpec },
+    /// Makes a token with which others join the session's exclusive holds (X1).
+    TokenExport,
+    /// Joins the holder of a token.
+    TokenJoin { token: Vec<u8> },
+    /// Renews every lease of the session.
+    Renew,
+    /// Ends the session: its opens, holds, locks and cursors.
+    Goodbye,
+}
+
+/// Size, time and version of the bytes at a publication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Published {
+    /// Length in bytes.
+    pub size: u64,
+    /// Space taken.
+    pub allocated: u64,
+    /// Last change, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
+
+/// What a handle needs to know of a collection or group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Opened {
+    /// Workspace.
+    pub ws: Uuid,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Collection or group.
+    pub kind: EntryKind,
+    /// Of a collection.
+    pub state: State,
+    /// What holds for it.
+    pub effective: Effective,
+    /// What was asked of it at create, before defaults: the defaults of a group for those below it.
+    pub layout: Layout,
+    /// The epoch under which a holder writes; 0 = none (X1).
+    pub epoch: u64,
+    /// Whether the caller may change it.
+    pub writable: bool,
+}
+
+/// A workspace as a handle needs it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenedWorkspace {
+    /// Identity.
+    pub uuid: Uuid,
+    /// Name at the time.
+    pub name: Name,
+    /// Default controls.
+    pub controls: Controls,
+    /// Default layout.
+    pub layout: Option<Layout>,
+    /// Whether the caller may write in it.
+    pub writable: bool,
+}
+
+/// One result of a search.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// Group, collection or workspace.
+    pub kind: EntryKind,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Where it was found; nil = the root.
+    pub group: Uuid,
+    /// Its name there.
+    pub name: Option<Name>,
+    /// The keys asked for, system keys too.
+    pub metadata: Option<Vec<(String, Value)>>,
+}
+
+/// A page of results.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Page {
+    /// Results.
+    pub entries: Vec<Entry>,
+    /// The cursor to go on with; `None` = the end.
+    pub cursor: Option<Uuid>,
+    /// The number of matches, where only that was asked for.
+    pub count: Option<u64>,
+}
+
+/// What the catalog answers.
+#[derive(Clone, PartialEq, Debug)]
+pub enum CatalogReply {
+    /// Done.
+    Done,
+    /// An open workspace.
+    Workspace(Box<OpenedWorkspace>),
+    /// An open collection or group.
+    Opened(Box<Opened>),
+    /// Facts. Of a collection whose bytes a target holds, length and mtime are those of the last publication.
+    Stat(Box<Stat>),
+    /// One value.
+    Value(Value),
+    /// User pairs.
+    Metadata(Metadata),
+    /// Results.
+    Page(Page),
+    /// The lock in the way.
+    Lock(LockSpec),
+    /// A token (export), or the holder (join).
+    Token(Vec<u8>),
+}

@@ -1,0 +1,34 @@
+//! Named limits. Each says why it has its value.
+
+/// Longest name, as on every POSIX file system (O3).
+pub const NAME_BYTES: usize = 255;
+/// Longest metadata key; the header promises 255.
+pub const KEY_BYTES: usize = 255;
+/// Largest metadata value: one that fits a request many times over; bigger things are collections.
+pub const VALUE_BYTES: usize = 1 << 20;
+/// Largest sum of metadata of one collection: records stay cheap to read and log.
+pub const METADATA_BYTES: usize = 4 << 20;
+/// Most operations in one batch: bounds the memory a server needs for one request.
+pub const BATCH_OPS: usize = 1 << 20;
+/// Most bytes staged for one rollback batch or publication on a medium that holds them in memory (B4).
+pub const STAGE_BYTES: u64 = 1 << 30;
+/// A request that sets none lives this long (O8).
+pub const DEFAULT_DEADLINE_NS: i64 = 60_000_000_000;
+/// Lease of an exclusive hold, a cursor, a lock (X1, M3).
+pub const LEASE_NS: i64 = 30_000_000_000;
+/// How long batch ids are remembered (B3).
+pub const BATCH_MEMORY_NS: i64 = 24 * 3600 * 1_000_000_000;
+/// T of `eventual` when none is given.
+pub const EVENTUAL_NS: u64 = 5_000_000_000;
+/// n of `unit` when neither it nor one request size is given (section 2).
+pub const DEFAULT_UNIT: u64 = 4096;
+/// Largest n of `unit`: a unit is held in memory while it is exchanged.
+pub const MAX_UNIT: u64 = 1 << 20;
+/// Collections up to this size may live in their record.
+pub const INLINE_BYTES: u64 = 8 << 10;
+/// Deepest nesting of groups that a move checks for cycles and a search descends.
+pub const GROUP_DEPTH: usize = 1024;
+/// Longest predicate text.
+pub const PREDICATE_BYTES: usize = 64 << 10;
+/// Most results in one page of a search.
+pub const PAGE_ENTRIES: usize = 4096;

@@ -1,0 +1,111 @@
+//! Leave to move bytes without asking anyone (G1–G3). The descriptor itself travels beside the answer's frame.
+
+use iov_types::{Error, ObjectId, Range, Result};
+
+use super::Context;
+use crate::{choice, message, numbers};
+
+/// What a grant is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+numbers! { Access { Read = 1, Write = 2 } }
+
+/// Asks for direct access to a range of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GrantRequest {
+    /// For whom.
+    pub context: Context,
+    /// Which object.
+    pub object: ObjectId,
+    /// Which bytes of it.
+    pub range: Range,
+    /// What for.
+    pub access: Access,
+    /// The epoch the object must have; 0 = any (X1).
+    pub epoch: u64,
+}
+
+message! {
+    strict GrantRequest {
+        1 => context: message,
+        2 => object: required message,
+        3 => range: message,
+        4 => access: required number,
+        5 => epoch: uint,
+    }
+}
+
+/// A grant. Exactly one descriptor comes with the frame that holds it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// Its number on this connection, for recall and giving back.
+    pub grant: u64,
+    /// The bytes of the object it covers; perhaps fewer than were asked for.
+    pub range: Range,
+    /// Where these bytes begin in what the descriptor names.
+    pub position: u64,
+    /// What it allows.
+    pub access: Access,
+    /// The object's epoch.
+    pub epoch: u64,
+    /// How long it lasts without [`super::Renew`], in nanoseconds.
+    pub lease_ns: u64,
+}
+
+message! {
+    // Strict: whoever holds a grant writes without being asked again, so it must understand every condition.
+    strict Granted {
+        1 => grant: uint,
+        2 => range: message,
+        3 => position: uint,
+        4 => access: required number,
+        5 => epoch: uint,
+        6 => lease_ns: uint,
+    }
+}
+
+/// The answer to [`GrantRequest`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GrantAnswer {
+    /// Here it is.
+    Granted(Granted),
+    /// Go by way of the daemon, or not at all.
+    Failed(Error),
+}
+
+choice! { GrantAnswer { 1 => Granted(message), 2 => Failed(message) } }
+
+impl From<GrantAnswer> for Result<Granted> {
+    fn from(answer: GrantAnswer) -> Self {
+        match answer {
+            GrantAnswer::Granted(granted) => Ok(granted),
+            GrantAnswer::Failed(error) => Err(error),
+        }
+    }
+}
+
+/// Asks for a grant back (G1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recall {
+    /// Which.
+    pub grant: u64,
+    /// After this many nanoseconds it is taken (G2).
+    pub within_ns: u64,
+}
+
+message! { Recall { 1 => grant: uint, 2 => within_ns: uint } }
+
+/// Gives a grant back, asked or unasked: nothing is moved under it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GiveBack {
+    /// Which.
+    pub grant: u64,
+}
+
+message! { GiveBack { 1 => grant: uint } }

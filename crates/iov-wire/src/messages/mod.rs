@@ -1,0 +1,20 @@
+//! The encodings of what client and daemon say to each other, and of the plain data in it.
+//!
+//! What asks for something is `strict`: a demand that is not understood is refused. What tells something is not: an
+//! answer may grow without breaking those who ask.
+
+mod catalog;
+mod error;
+mod grant;
+mod object;
+mod plain;
+mod request;
+mod scalars;
+mod session;
+
+pub use grant::{Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall};
+pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};
+pub use request::{CatalogAnswer, CatalogRequest, Context};
+pub use session::{
+    Counter, Fault, Goodbye, Hello, Renew, Shutdown, StatusAnswer, StatusRequest, StoreCapability, Welcome,
+};

@@ -1,0 +1,170 @@
+//! Beginning, keeping and ending a connection.
+
+use iov_types::{Error, Result, Uuid};
+
+use super::TargetCapability;
+use crate::message;
+use crate::version::{MAX_VERSION, MIN_VERSION};
+
+/// The first frame of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Oldest protocol version it speaks.
+    pub min_version: u16,
+    /// Newest.
+    pub max_version: u16,
+    /// Version of the library, for people.
+    pub library: String,
+    /// The session; several connections may belong to one.
+    pub session: Uuid,
+    /// Name of the program, for people.
+    pub program: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+message! {
+    Hello {
+        1 => min_version: uint,
+        2 => max_version: uint,
+        3 => library: string,
+        4 => session: uuid,
+        5 => program: string,
+        6 => pid: uint,
+    }
+}
+
+impl Hello {
+    /// The newest version that both sides speak.
+    pub fn choose(&self) -> Result<u16> {
+        let version = self.max_version.min(MAX_VERSION);
+        if version >= self.min_version.max(MIN_VERSION) {
+            return Ok(version);
+        }
+        let older = if self.max_version < MIN_VERSION { "program's library" } else { "daemon" };
+        Err(Error::version(format!(
+            "library {} speaks protocol versions {} to {}, this daemon {MIN_VERSION} to {MAX_VERSION}: update the {older}",
+            self.library, self.min_version, self.max_version
+        )))
+    }
+}
+
+/// The server's answer to [`Hello`]; every later frame has the chosen version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// The version both speak from now on.
+    pub version: u16,
+    /// The store.
+    pub store: Uuid,
+    /// Grows each time the server starts; what volatile objects held before is gone (P1).
+    pub incarnation: u64,
+    /// What it can do.
+    pub capability: StoreCapability,
+    /// Version of the daemon, for people.
+    pub daemon: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+message! {
+    Welcome {
+        1 => version: uint,
+        2 => store: uuid,
+        3 => incarnation: uint,
+        4 => capability: required message,
+        5 => daemon: string,
+        6 => pid: uint,
+    }
+}
+
+/// What a catalog and its targets can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreCapability {
+    /// What its targets can do.
+    pub targets: TargetCapability,
+    /// Most operations in one submission.
+    pub max_ops: u64,
+    /// Whether only one user can ever reach it (A2).
+    pub single_user: bool,
+    /// Collections up to this many bytes live in their record; 0 = none do.
+    pub inline_bytes: u64,
+}
+
+message! {
+    StoreCapability { 1 => targets: required message, 2 => max_ops: uint, 3 => single_user: boolean, 4 => inline_bytes: uint }
+}
+
+/// Keeps the leases of a session. A client sends it, and the server sends it back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Renew {
+    /// From the server: how long the leases last from now on, in nanoseconds.
+    pub lease_ns: u64,
+}
+
+message! { Renew { 1 => lease_ns: uint } }
+
+/// Ends a connection in order; from the server: it will take no more requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Goodbye;
+
+message! { Goodbye {} }
+
+/// What is wrong with the connection or with a frame that cannot be answered otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The error. With request id 0 the sender closes the connection; else only that request has failed.
+    pub error: Error,
+}
+
+message! { Fault { 1 => error: required message } }
+
+/// Asks a daemon how it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatusRequest;
+
+message! { StatusRequest {} }
+
+/// How a daemon is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StatusAnswer {
+    /// Version of the daemon, for people.
+    pub daemon: String,
+    /// Its process.
+    pub pid: u32,
+    /// How long it has run, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Sessions open now.
+    pub sessions: u32,
+    /// Connections open now.
+    pub connections: u32,
+    /// Named counters and gauges.
+    pub counters: Vec<Counter>,
+}
+
+message! {
+    StatusAnswer {
+        1 => daemon: string,
+        2 => pid: uint,
+        3 => uptime_ns: uint,
+        4 => sessions: uint,
+        5 => connections: uint,
+        6 => counters: repeated message,
+    }
+}
+
+/// A named number.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counter {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+}
+
+message! { Counter { 1 => name: string, 2 => value: uint } }
+
+/// Asks a daemon to end once its connections are idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shutdown;
+
+message! { Shutdown {} }

@@ -1,0 +1,39 @@
+//! IOVerbs: storage whose promises the program chooses.
+//!
+//! [`open`] a store, load or create a workspace, and describe I/O: each operation is appended to a [`Batch`] or done now by
+//! one of the blocking calls. What is promised is said by [`Controls`]; `docs/semantics` has the clauses.
+//!
+//! ```
+//! use ioverbs::{Metadata, Value, open};
+//!
+//! let session = open(Some("mem:"), Default::default())?;
+//! let ws = session.create_workspace(ioverbs::Name::new("doc-example")?, Default::default())?;
+//! let mut md = Metadata::new();
+//! md.set("temperature", Value::I64(310))?;
+//! let c = ioverbs::create(&ws, None, Some("run_1"), md, Default::default())?;
+//! ioverbs::write_at(&c, 0, b"hello")?;
+//! let mut buf = [0; 5];
+//! assert_eq!(ioverbs::read_at(&c, 0, &mut buf)?, 5);
+//! assert_eq!(&buf, b"hello");
+//! ioverbs::close(&c)?;
+//! # Ok::<(), ioverbs::Error>(())
+//! ```
+
+mod blocking;
+mod identity;
+mod mem;
+mod open;
+
+pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
+pub use identity::{caller, parse_access, user_id};
+pub use iov_engine::{
+    Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr, Status,
+    Workspace, run,
+};
+pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
+pub use iov_store::{Memory, seam};
+pub use iov_types::*;
+pub use open::open;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,2 @@
+//! A reference model.
+#![forbid(unsafe_code)]
