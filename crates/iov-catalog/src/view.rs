@@ -45,6 +45,11 @@ impl Pending {
         self.log.is_empty()
     }
 
+    /// Writes that its memory has room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.log.capacity()
+    }
+
     /// Adds a write.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Option<Bytes>) {
         if let Some(sorted) = &mut self.sorted {

@@ -141,7 +141,11 @@ impl Batch {
         let background = self.attr.drive != Drive::Caller;
         let bytes: u64 = self.ops.iter().map(Op::payload).sum();
         let at_once = match self.attr.drive {
-            Drive::Auto => bytes <= AT_ONCE_BYTES,
+            // Starting never waits for a server: where bytes may have to, the progress thread does it.
+            Drive::Auto => {
+                let bytes_wait = self.session.0.sides.backend.may_wait() && self.ops.iter().any(Op::is_data);
+                bytes <= AT_ONCE_BYTES && !bytes_wait
+            }
             Drive::Caller | Drive::Background => false,
         };
         iov_types::Counters::add(&self.session.counters().operations, self.ops.len() as u64);

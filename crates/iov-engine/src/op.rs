@@ -189,6 +189,21 @@ impl Op {
         }
     }
 
+    /// Whether it moves or changes bytes.
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(
+            self,
+            Op::Write { .. }
+                | Op::Read { .. }
+                | Op::Append { .. }
+                | Op::Truncate { .. }
+                | Op::Punch { .. }
+                | Op::Allocate { .. }
+                | Op::Extents { .. }
+                | Op::Copy { .. }
+        )
+    }
+
     /// Bytes that it will move, as far as the call says.
     pub(crate) fn payload(&self) -> u64 {
         match self {

@@ -52,6 +52,15 @@ impl RequestInner {
         true
     }
 
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Receives answers for its session in this thread; `false`: they come from other threads.
+    pub(crate) fn receive(&self, timeout_ns: i64) -> bool {
+        self.session.0.sides.catalog.drive(timeout_ns)
+    }
+
     /// An answer has arrived, or the request is done.
     pub(crate) fn wake(self: &Arc<Self>) {
         *lock(&self.signals) += 1;
@@ -95,11 +104,10 @@ impl Request {
         Counters::add(&session.counters().batches, 1);
         Counters::add(&session.counters().in_flight, 1);
         lock(&session.0.in_flight).push(inner.clone());
-        if at_once {
-            inner.drive();
-        } else if background {
+        let done = at_once && inner.drive();
+        if background && !done {
             session.0.progress.push(&inner);
-        } else {
+        } else if !done {
             session.0.notify();
         }
         Request(inner)

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -59,7 +59,6 @@ pub(crate) struct SessionInner {
     pub(crate) progress: Progress,
     generation: u64,
     closed: AtomicBool,
-    sequence: AtomicU64,
 }
 
 /// One connection to one store. Clones are the same session; any thread, any time.
@@ -86,7 +85,6 @@ impl Session {
             progress: Progress::default(),
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
-            sequence: AtomicU64::new(0),
         }))
     }
 
@@ -256,10 +254,6 @@ impl SessionInner {
             return Err(Error::forked("the handle belongs to the parent process; open the store anew in this one"));
         }
         Ok(())
-    }
-
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Something arrived that a poller may be waiting for.

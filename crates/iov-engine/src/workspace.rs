@@ -1,8 +1,11 @@
 //! A workspace handle.
 
-use std::sync::{
-    Arc, RwLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use iov_types::{
@@ -10,13 +13,15 @@ use iov_types::{
     catalog::{CatalogReply, OpenedWorkspace},
 };
 
-use crate::{Collection, Session};
+use crate::{Collection, Session, session::lock};
 
 pub(crate) struct WorkspaceInner {
     pub(crate) session: Session,
     opened: RwLock<OpenedWorkspace>,
     uuid: Uuid,
     closed: AtomicBool,
+    /// Collections whose bytes this session changed under a durable level and has not synced since.
+    unsynced: Mutex<HashSet<Uuid>>,
 }
 
 /// An open workspace. Clones are the same handle; any thread, any time.
@@ -31,6 +36,7 @@ impl Workspace {
                 uuid: opened.uuid,
                 opened: RwLock::new(*opened),
                 closed: AtomicBool::new(false),
+                unsynced: Mutex::default(),
             }))),
             _ => Err(Error::internal("a workspace was not answered by one")),
         }
@@ -67,6 +73,19 @@ impl Workspace {
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, OpenedWorkspace> {
         self.0.opened.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_unsynced(&self, collection: Uuid) {
+        lock(&self.0.unsynced).insert(collection);
+    }
+
+    pub(crate) fn note_synced(&self, collection: Uuid) {
+        lock(&self.0.unsynced).remove(&collection);
+    }
+
+    /// What a persist of the workspace must sync.
+    pub(crate) fn unsynced(&self) -> Vec<Uuid> {
+        lock(&self.0.unsynced).iter().copied().collect()
     }
 
     /// Ends the handle, not the workspace.

@@ -100,6 +100,25 @@ impl Control {
         }
     }
 
+    /// Copies it with its parameters, between controls that hold.
+    pub fn put(self, from: &Effective, to: &mut Effective) {
+        match self {
+            Control::Consistency => (to.consistency, to.eventual_ns) = (from.consistency, from.eventual_ns),
+            Control::Concurrency => to.concurrency = from.concurrency,
+            Control::Mutability => to.mutability = from.mutability,
+            Control::Atomicity => (to.atomicity, to.atomic_unit) = (from.atomicity, from.atomic_unit),
+            Control::Persistence => to.persistence = from.persistence,
+            Control::Point => to.point = from.point,
+            Control::Temporality => (to.temporality, to.drain_ns) = (from.temporality, from.drain_ns),
+            Control::Spatiality => {
+                (to.spatiality, to.stride, to.block) = (from.spatiality, from.stride, from.block);
+            }
+            Control::RequestSize => to.request_size = from.request_size,
+            Control::CollectionSize => to.collection_size = from.collection_size,
+            Control::Error => to.on_error = from.on_error,
+        }
+    }
+
     /// This control of `effective` alone, as a request.
     pub fn only(self, effective: &Effective) -> Controls {
         let mut out = Controls::default();
@@ -117,6 +136,35 @@ impl Control {
     pub fn same(self, a: &Effective, b: &Effective) -> bool {
         self.only(a) == self.only(b)
     }
+}
+
+/// Sets in `to` what is unset there and set in `from`. A size limit counts as one value, so that a smallest and a largest
+/// of different origin never contradict each other.
+pub fn fill(to: &mut Controls, from: &Controls) {
+    let number = |to: &mut u64, from: u64| {
+        if *to == 0 {
+            *to = from;
+        }
+    };
+    to.consistency = to.consistency.or(from.consistency);
+    number(&mut to.eventual_ns, from.eventual_ns);
+    to.concurrency = to.concurrency.or(from.concurrency);
+    to.mutability = to.mutability.or(from.mutability);
+    to.atomicity = to.atomicity.or(from.atomicity);
+    number(&mut to.atomic_unit, from.atomic_unit);
+    to.persistence = to.persistence.or(from.persistence);
+    to.point = to.point.or(from.point);
+    to.temporality = to.temporality.or(from.temporality);
+    number(&mut to.drain_ns, from.drain_ns);
+    to.spatiality = to.spatiality.or(from.spatiality);
+    number(&mut to.stride, from.stride);
+    number(&mut to.block, from.block);
+    for (to, from) in [(&mut to.request_size, from.request_size), (&mut to.collection_size, from.collection_size)] {
+        if to.is_unset() {
+            *to = from;
+        }
+    }
+    to.on_error = to.on_error.or(from.on_error);
 }
 
 #[cfg(test)]

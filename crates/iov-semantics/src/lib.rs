@@ -13,6 +13,7 @@ mod admit;
 mod contract;
 mod control;
 pub mod explain;
+pub mod plan;
 pub mod profile;
 pub mod quantity;
 mod refusal;
@@ -26,7 +27,7 @@ mod verify;
 
 pub use admit::admit;
 pub use contract::{Contract, DEFAULT_DRAIN_NS, Publish, SyncPoint};
-pub use control::Control;
+pub use control::{Control, fill};
 pub use refusal::Refusal;
 pub use verify::{verify, verify_at};
 

@@ -1,10 +1,11 @@
 //! Named profiles: common sets of controls under one word.
 
 use iov_types::{
-    Atomicity, Concurrency, Consistency, Controls, Error, Mutability, Persistence, Point, Result, Spatiality, Temporality,
+    Atomicity, Concurrency, Consistency, Controls, Error, Mutability, Persistence, Point, Result, Spatiality,
+    Temporality,
 };
 
-use crate::{Control, suggest};
+use crate::{control::fill, suggest};
 
 /// The names of all profiles.
 pub const NAMES: &[&str] = &["posix", "checkpoint", "dataset", "log", "scratch", "exchange"];
@@ -81,12 +82,7 @@ pub fn get(name: &str) -> Result<Controls> {
 
 /// Sets what is unset from a profile; an unknown name is [`iov_types::Kind::NotFound`].
 pub fn set_unset(controls: &mut Controls, name: &str) -> Result<()> {
-    let profile = get(name)?;
-    for control in Control::ALL {
-        if !control.is_set(controls) {
-            control.copy(&profile, controls);
-        }
-    }
+    fill(controls, &get(name)?);
     Ok(())
 }
 

@@ -56,7 +56,9 @@ pub fn format_time(ns: u64) -> String {
 }
 
 fn write(n: u64, mut units: impl Iterator<Item = (&'static str, u64)>) -> Option<String> {
-    units.find(|(_, factor)| n >= *factor && n % factor == 0).map(|(unit, factor)| format!("{}{unit}", n / factor))
+    units
+        .find(|(_, factor)| n >= *factor && n.is_multiple_of(*factor))
+        .map(|(unit, factor)| format!("{}{unit}", n / factor))
 }
 
 fn split<'a>(text: &'a str, shape: &str) -> Result<(u64, &'a str), String> {

@@ -23,6 +23,11 @@ pub trait Backend: Send + Sync {
     /// Takes operations; those on one object take effect in order, all others in any order. One failing never hides
     /// another. Memory is lent until the evidence.
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>);
+
+    /// Whether `submit` may wait for another process before it returns.
+    fn may_wait(&self) -> bool {
+        false
+    }
 }
 
 struct One {

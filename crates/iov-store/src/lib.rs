@@ -1,27 +1,33 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] (memory lent by a caller) and in [`seam`] (fork detection) only.
+//! `unsafe` lives in [`Memory`] (memory lent by a caller), in the page of [`LeasePage`] and in [`seam`] (fork detection) only.
 
 mod backend;
 mod catalog;
 pub mod conformance;
 mod cx;
-//mod decorate;
+mod decorate;
 mod heap;
+mod lease_page;
 mod memory;
 mod metadata;
 mod metadata_memory;
+mod owned;
 pub mod seam;
 
 pub use backend::{Backend, Sink, Submitted, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
 pub use cx::OpCx;
-//pub use decorate::{Fault, Faulty, Limit, Trace, TraceEvent};
+pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
 pub use heap::Heap;
+pub use lease_page::{
+    ClientPage, ClientSlot, FoundLease, LEASE_PAGE_BYTES, LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, WriteGuard,
+};
 pub use memory::Memory;
 pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Snapshot, Txn};
 pub use metadata_memory::MemoryStore;
+pub use owned::{Bytes, run_all};
 
 #[cfg(test)]
 mod tests;

@@ -32,3 +32,15 @@ pub const GROUP_DEPTH: usize = 1024;
 pub const PREDICATE_BYTES: usize = 64 << 10;
 /// Most results in one page of a search.
 pub const PAGE_ENTRIES: usize = 4096;
+/// Most bytes of results in one page, about: metadata may be long. A page has at least one result.
+pub const PAGE_BYTES: usize = 8 << 20;
+/// Most open cursors of one session: each pins a snapshot of the catalog.
+pub const SESSION_CURSORS: usize = 256;
+/// Most results that a search sorts, or remembers in order to return each once.
+pub const SORTED_RESULTS: usize = 4 << 20;
+/// Most bytes that a search holds to sort by.
+pub const SORTED_BYTES: usize = 1 << 30;
+/// Most stretches of bytes under advisory locks in one collection: bounds the memory that lockers can take.
+pub const COLLECTION_LOCKS: usize = 1 << 18;
+/// Most requests that wait for advisory locks of one collection.
+pub const LOCK_WAITERS: usize = 1 << 14;

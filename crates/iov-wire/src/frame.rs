@@ -41,10 +41,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header without body and payload.
+    /// The header of a frame of the newest version (of the handshake, of the one it has) without payload and deadline;
+    /// [`append`] sets what concerns the body.
     pub fn new(verb: Verb, request: u64) -> Header {
+        let version = if matches!(verb, Verb::Hello | Verb::Welcome) { HANDSHAKE_VERSION } else { MAX_VERSION };
         Header {
-            version: MAX_VERSION,
+            version,
             verb: verb.number(),
             flags: 0,
             request,
@@ -142,8 +144,8 @@ impl Header {
     }
 }
 
-/// Appends a frame without its payload, of which the header tells only the length. Of `header`, the verb and all that
-/// concerns the body are set here. Nothing is appended where the frame would be larger than the limits.
+/// Appends a frame without its payload, of which the header tells only the length. The verb is
+/// that of the body. Nothing is appended where the frame would be larger than the limits.
 pub fn append<B: Body>(header: Header, body: &B, out: &mut Vec<u8>) -> Result<()> {
     let begun = out.len();
     out.resize(begun + HEADER_BYTES, 0);

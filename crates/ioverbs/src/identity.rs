@@ -48,3 +48,9 @@ pub fn user_id(text: &str) -> Result<u32> {
 pub fn parse_access(text: &str) -> Result<AccessList> {
     AccessList::parse(text, &lookup)
 }
+
+/// The executable's name.
+pub(crate) fn program() -> String {
+    let exe = std::env::current_exe().ok();
+    exe.as_deref().and_then(|p| p.file_name()).map_or_else(|| "unknown".into(), |n| n.to_string_lossy().into_owned())
+}

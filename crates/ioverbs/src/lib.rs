@@ -20,11 +20,14 @@
 //! ```
 
 mod blocking;
+mod file;
 mod identity;
+mod library;
 mod mem;
 mod open;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
+pub use file::{daemon_shutdown, daemon_status};
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{
     Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr, Status,
@@ -33,7 +36,7 @@ pub use iov_engine::{
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, seam};
 pub use iov_types::*;
-pub use open::open;
+pub use open::{default_url, open};
 
 #[cfg(test)]
 mod tests;

@@ -3,18 +3,16 @@
 use iov_engine::{Session, SessionAttr};
 use iov_types::{Error, Result};
 
-use crate::mem;
+use crate::{file, mem};
 
-/// Opens a store. `None` = `$IOVERBS_URL`.
+/// Opens a store. `None` = `$IOVERBS_URL`, else the embedded default store of this user.
 pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
-    let from_env;
+    let default;
     let url = match url {
         Some(url) => url,
         None => {
-            from_env = std::env::var("IOVERBS_URL").map_err(|_| {
-                Error::not_found("no store was named: give a URL such as mem: or set IOVERBS_URL")
-            })?;
-            &from_env
+            default = default_url()?;
+            &default
         }
     };
     let Some((scheme, rest)) = url.split_once(':') else {
@@ -22,7 +20,18 @@ pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
     };
     match scheme {
         "mem" => mem::open(url, rest, attr),
-        "file" | "iov" | "etcd" => Err(Error::unsupported(format!("{scheme}: stores are not in this release; use mem:"))),
-        other => Err(Error::unsupported(format!("no store has the scheme {other:?}; there are mem:, file:, iov:"))),
+        "file" => file::open(url, rest, attr),
+        "iov" | "etcd" => {
+            Err(Error::unsupported(format!("{scheme}: stores are not in this release; use file:DIR or mem:")))
+        }
+        other => Err(Error::unsupported(format!("no store has the scheme {other:?}; there are mem: and file:"))),
+    }
+}
+
+/// The URL that `open(None, …)` opens.
+pub fn default_url() -> Result<String> {
+    match std::env::var("IOVERBS_URL") {
+        Ok(url) if !url.is_empty() => Ok(url),
+        _ => Ok(format!("file:{}", file::default_dir()?.display())),
     }
 }

@@ -22,12 +22,19 @@ pub(crate) struct Condition {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Test {
     Compare(Op, Value),
-    Glob { glob: Glob, negated: bool },
+    Glob {
+        glob: Glob,
+        negated: bool,
+    },
     /// Begins with this string or these bytes.
     Prefix(Value),
     In(Vec<Value>),
     /// From the first to the second value, which belongs to the range if `closed`.
-    Range { from: Value, to: Value, closed: bool },
+    Range {
+        from: Value,
+        to: Value,
+        closed: bool,
+    },
     Exists,
 }
 

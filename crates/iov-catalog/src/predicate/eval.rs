@@ -36,10 +36,9 @@ impl Condition {
             Key::System(SystemKey::Name) => {
                 facts.names().iter().any(|(_, name)| self.test.holds(Operand::Name(name.as_bytes())))
             }
-            Key::System(SystemKey::Group) => facts
-                .names()
-                .iter()
-                .any(|(group, _)| self.test.holds(Operand::Value(&Value::Str(group.to_string())))),
+            Key::System(SystemKey::Group) => {
+                facts.names().iter().any(|(group, _)| self.test.holds(Operand::Value(&Value::Str(group.to_string()))))
+            }
             Key::System(key) => facts.system(*key).is_some_and(|v| self.test.holds(Operand::Value(&v))),
         }
     }

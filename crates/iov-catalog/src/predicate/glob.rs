@@ -91,7 +91,9 @@ impl Piece {
             (Piece::AnyOne | Piece::AnyMany, _) => true,
             (Piece::One(want), c) => c == Some(*want),
             (Piece::Class { negated, .. }, None) => *negated,
-            (Piece::Class { negated, ranges }, Some(c)) => ranges.iter().any(|(a, b)| (*a..=*b).contains(&c)) != *negated,
+            (Piece::Class { negated, ranges }, Some(c)) => {
+                ranges.iter().any(|(a, b)| (*a..=*b).contains(&c)) != *negated
+            }
         }
     }
 }

@@ -141,7 +141,9 @@ pub(crate) const WORDS: [&str; 10] = ["and", "or", "not", "in", "exists", "true"
 
 /// The word of the grammar that this is.
 pub(crate) fn word(text: &str) -> Option<&'static str> {
-    WORDS.into_iter().find(|w| *w == text || w.bytes().eq(text.bytes().map(|b| b.to_ascii_lowercase())) && is_upper(text))
+    WORDS
+        .into_iter()
+        .find(|w| *w == text || w.bytes().eq(text.bytes().map(|b| b.to_ascii_lowercase())) && is_upper(text))
 }
 
 fn is_upper(text: &str) -> bool {

@@ -129,7 +129,9 @@ impl<'a> Lexer<'a> {
             }
             '0'..='9' | '+' | '-' => {
                 let parsed = if time::begins(rest) {
-                    time::parse(rest).map(|(ns, len)| (Value::Time(ns), len)).map_err(|why| format!("a timestamp {why}"))
+                    time::parse(rest)
+                        .map(|(ns, len)| (Value::Time(ns), len))
+                        .map_err(|why| format!("a timestamp {why}"))
                 } else {
                     number::parse(rest)
                 };
@@ -153,7 +155,11 @@ impl<'a> Lexer<'a> {
         loop {
             let here = self.at;
             let Some(c) = self.rest().chars().next() else {
-                return Err(at(self.text, start, format!("expected a closing {quote} for the {quote} here, found the end")));
+                return Err(at(
+                    self.text,
+                    start,
+                    format!("expected a closing {quote} for the {quote} here, found the end"),
+                ));
             };
             self.at += c.len_utf8();
             match c {
@@ -181,7 +187,9 @@ impl<'a> Lexer<'a> {
             '*' | '?' | '[' | ']' | '-' => Err(format!(
                 "unknown escape '\\{c}': for a literal '{c}' in a pattern write '\\\\{c}', a backslash being '\\\\' in a string"
             )),
-            c => Err(format!("unknown escape '\\{c}': it is one of \\\\ \\\" \\' \\` \\n \\t \\r \\u{{…}}, and bytes are x\"00ff\"")),
+            c => Err(format!(
+                "unknown escape '\\{c}': it is one of \\\\ \\\" \\' \\` \\n \\t \\r \\u{{…}}, and bytes are x\"00ff\""
+            )),
         }
     }
 

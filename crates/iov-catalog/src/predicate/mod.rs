@@ -20,11 +20,11 @@ use std::collections::BTreeSet;
 
 use iov_types::{Name, Result, Uuid, Value};
 
-pub(crate) use ast::{Condition, Node, Op, Test};
+pub(crate) use ast::{Node, Op, Test};
 pub use compare::compare;
-pub(crate) use display::Literal;
 pub(crate) use error::at as error_at;
 pub use key::{Key, SystemKey};
+pub(crate) use lex::{Token, tokens};
 
 /// What a predicate is asked about.
 pub trait Facts {

@@ -12,7 +12,11 @@ pub(crate) use store::{FORMAT, RemovedRecord, StoreRecord};
 pub(crate) use workspace::{Usage, WorkspaceRecord};
 
 use iov_types::{Controls, Effective, EntryKind, Error, Layout, Metadata, Name, Result, State, Uuid};
-use iov_wire::{Wire, message};
+use iov_wire::{
+    Wire,
+    codec::{Field, Implicit, kind},
+    message,
+};
 
 /// A name and the group it is in; nil = the root.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,11 +28,21 @@ pub(crate) struct NameIn {
 message! { NameIn { 1 => parent: uuid, 2 => name: required name } }
 
 /// User metadata as a message of its own, so that a record can be changed without taking them apart.
-pub(crate) struct Pairs {
-    pub(crate) pairs: Metadata,
+struct Pairs {
+    pairs: Metadata,
 }
 
 message! { Pairs { 1 => pairs: pairs } }
+
+/// Encodes user metadata for a record, without a copy of them.
+pub(crate) fn pack(metadata: &Metadata) -> Vec<u8> {
+    if metadata.is_empty() {
+        return Vec::new();
+    }
+    let mut packed = Vec::with_capacity(metadata.payload_len() + 16 * metadata.len() + 8);
+    <Implicit<kind::pairs> as Field<Metadata>>::put(metadata, 1, &mut packed);
+    packed
+}
 
 /// A collection or group.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,7 +52,7 @@ pub(crate) struct Record {
     pub(crate) names: Vec<NameIn>,
     /// The number of names, for readers that skip them.
     pub(crate) links: u32,
-    /// An encoded [`Pairs`].
+    /// What [`pack`] made.
     pub(crate) metadata: Vec<u8>,
     pub(crate) effective: Effective,
     /// What was asked of it at create, before defaults.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iov_semantics::Contract;
 use iov_store::{Memory, Submitted};
 use iov_types::{
-    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectOp, ObjectVerb, Persistence, Point, Result,
+    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Result,
 };
 
 use super::Exec;
@@ -147,6 +147,11 @@ impl Exec {
             | Op::Copy { dst: c, .. } => {
                 Counters::add(&counters.bytes_written, bytes);
                 c.mark_changed();
+                if self.contract(c).is_ok_and(|contract| contract.durability >= Persistence::Durable)
+                    && let Ok(uuid) = c.uuid()
+                {
+                    c.workspace().note_unsynced(uuid);
+                }
                 self.touched.push((c.clone(), i));
             }
             _ => {}
@@ -162,9 +167,16 @@ impl Exec {
         }
     }
 
-    /// The sync that commit, persist or close of a handle needs before the catalog hears of it.
-    pub(super) fn sync_op(&self, i: usize) -> Result<Option<Submitted>> {
-        let Some(c) = self.ops[i].handle() else { return Ok(None) };
+    /// The syncs that commit, persist or close of a handle, or persist of a workspace, need before the catalog hears of it.
+    pub(super) fn sync_ops(&self, i: usize) -> Result<Vec<Submitted>> {
+        let sync = |object, demand| (ObjectOp { object, verb: ObjectVerb::Sync, demand }, Memory::default());
+        if let Op::WorkspacePersist { w } = &self.ops[i] {
+            w.check()?;
+            let demand = Demand { durability: Some(Persistence::Durable), ..Demand::default() };
+            let object = |collection| ObjectId { collection, slot: 0 };
+            return Ok(w.unsynced().into_iter().map(|c| sync(object(c), demand.clone())).collect());
+        }
+        let Some(c) = self.ops[i].handle() else { return Ok(Vec::new()) };
         self.check_handle(c)?;
         c.broken()?;
         let contract = self.contract(c)?;
@@ -176,9 +188,9 @@ impl Exec {
             _ => false,
         };
         if !wanted || contract.durability < Persistence::Durable || !c.is_unsynced() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let demand = Demand { durability: Some(contract.durability), ..self.handle_demand(c, &contract, false)? };
-        Ok(Some((ObjectOp { object: c.object()?, verb: ObjectVerb::Sync, demand }, Memory::default())))
+        Ok(vec![sync(c.object()?, demand)])
     }
 }

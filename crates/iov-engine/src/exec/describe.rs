@@ -78,7 +78,6 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
             }
             Op::Copy { src, dst, .. } => {
                 for c in [src, dst] {
-                    strict |= looked_up.contains_key(&Arc::as_ptr(&c.0));
                     uses.push((token((2u8, Arc::as_ptr(&c.0) as usize)), false));
                 }
                 uses.extend([(collection_token(src), false), (collection_token(dst), true)]);

@@ -1,21 +1,14 @@
 //! The plan of a batch as JSON, before it runs: what is asked of whom, in which order.
 
-use iov_semantics::plan::{Class, Plan};
+use iov_semantics::{
+    explain::Tree,
+    plan::{Class, Plan},
+    text,
+};
 use iov_types::{Controls, OnError, Persistence, Point};
 
 use super::describe;
-use crate::{Collection, Op, Session};
-
-fn quote(text: &str) -> String {
-    iov_semantics::explain::quote(text)
-}
-
-fn contract_json(c: &Collection) -> String {
-    match c.ready() {
-        Ok(ready) => quote(&iov_semantics::text::format(&Controls::from(&ready.contract.effective))),
-        Err(_) => "null".into(),
-    }
-}
+use crate::{Op, Session};
 
 /// What an operation leads to, in words that a person can check against the clauses.
 fn steps(op: &Op) -> Vec<&'static str> {
@@ -55,43 +48,42 @@ fn steps(op: &Op) -> Vec<&'static str> {
 pub(crate) fn explain_ops(
     session: &Session, ops: &[Op], barriers: &[usize], policy: OnError, controls: Option<&Controls>,
 ) -> String {
-    let item = |i: usize| {
-        let op = &ops[i];
-        let steps: Vec<String> = steps(op).iter().map(|s| quote(s)).collect();
-        let contract = op.handle().map_or("null".into(), contract_json);
-        format!(
-            "{{\"op\": {i}, \"verb\": {}, \"bytes\": {}, \"controls\": {contract}, \"steps\": [{}]}}",
-            quote(op.verb()),
-            op.payload(),
-            steps.join(", ")
-        )
+    let item = |i: &usize| {
+        let op = &ops[*i];
+        let steps = steps(op).into_iter().map(Tree::from).collect();
+        let tree = Tree::map().with("op", *i as u64).with("verb", op.verb()).with("bytes", op.payload());
+        let tree = match op.handle().and_then(|c| c.effective().ok()) {
+            Some(effective) => tree.with("controls", text::format(&Controls::from(&effective))),
+            None => tree,
+        };
+        tree.with("steps", Tree::List(steps))
+    };
+    let wave = |to: &str, indices: &[usize]| {
+        Tree::map().with("to", to).with("operations", Tree::List(indices.iter().map(item).collect()))
     };
     let mut waves = Vec::new();
-    let mut wave = |to: &str, indices: &[usize]| {
-        let items: Vec<String> = indices.iter().map(|i| item(*i)).collect();
-        waves.push(format!("{{\"to\": {}, \"operations\": [{}]}}", quote(to), items.join(", ")));
-    };
     if policy == OnError::Rollback {
         let all: Vec<usize> = (0..ops.len()).collect();
-        wave("try on the catalog, stage bytes on targets, then all at one point P (B3)", &all);
+        waves.push(wave("try on the catalog, stage bytes on targets, then all at one point P (B3)", &all));
     } else {
         let mut plan = Plan::new(describe::describe(ops), barriers, policy);
-        while let Some(next) = plan.next() {
+        while let Some(next) = plan.next_wave() {
             next.ops.iter().for_each(|i| plan.ended(*i, true));
             let to = match next.class {
                 Class::Catalog | Class::Alone => "catalog, one request",
                 Class::Data => "targets",
                 Class::DataThenCatalog => "targets, then catalog",
             };
-            wave(to, &next.ops);
+            waves.push(wave(to, &next.ops));
         }
     }
-    let asked = controls.map_or("null".into(), |c| quote(&iov_semantics::text::format(c)));
-    format!(
-        "{{\"store\": {}, \"medium\": {}, \"error\": {}, \"batch_controls\": {asked}, \"waves\": [{}]}}",
-        quote(session.url()),
-        quote(session.capability().medium),
-        quote(policy.text()),
-        waves.join(", ")
-    )
+    let tree = Tree::map()
+        .with("store", session.url())
+        .with("medium", session.capability().medium)
+        .with("error", policy.text());
+    let tree = match controls {
+        Some(asked) => tree.with("batch_controls", text::format(asked)),
+        None => tree,
+    };
+    tree.with("waves", Tree::List(waves)).to_json()
 }

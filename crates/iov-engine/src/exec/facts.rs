@@ -56,10 +56,9 @@ impl Exec {
         Ok(Some(match op {
             Op::Create { out, parent, name, metadata, controls } => {
                 let birth = self.births.get(&i);
-                let mut controls = controls.clone();
-                if let Some(more) = birth.and_then(|b| b.controls.as_ref()) {
-                    iov_semantics::resolve::overlay(&mut controls, more);
-                }
+                // What `set` says of it in the same batch comes later, so it wins.
+                let mut asked = birth.and_then(|b| b.controls.clone()).unwrap_or_default();
+                iov_semantics::fill(&mut asked, controls);
                 CatalogOp::Create {
                     ws: out.workspace().uuid(),
                     uuid: out.uuid()?,
@@ -67,7 +66,7 @@ impl Exec {
                     parent: parent_uuid(parent)?,
                     name: name.clone(),
                     metadata: metadata.clone(),
-                    controls,
+                    controls: asked,
                     layout: birth.and_then(|b| b.layout.clone()),
                     attr: birth.map(|b| b.attr.clone()).unwrap_or_default(),
                 }
@@ -100,7 +99,12 @@ impl Exec {
             Op::WorkspaceStat { w } => CatalogOp::WorkspaceStat { ws: w.uuid() },
             Op::WorkspaceSet { w, attr } => CatalogOp::WorkspaceSet { ws: w.uuid(), attr: attr.clone() },
             Op::WorkspaceRename { w, name } => CatalogOp::WorkspaceRename { ws: w.uuid(), name: name.clone() },
-            Op::WorkspaceCommit { w } => CatalogOp::WorkspaceCommit { ws: w.uuid() },
+            // Creates, deletes, renames and puts are published when their batch completes, at every level: stronger than
+            // the weak ones ask (C7). What this session has not told the catalog yet, there is none of.
+            Op::WorkspaceCommit { w } => {
+                w.check()?;
+                return Ok(None);
+            }
             Op::WorkspacePersist { w } => CatalogOp::WorkspacePersist { ws: w.uuid(), durable: self.store_is_durable() },
             _ => return self.collection_op(op),
         }))

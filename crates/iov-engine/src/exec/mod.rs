@@ -58,7 +58,6 @@ pub(crate) struct Exec {
     session: Session,
     ops: Vec<Op>,
     status: Vec<Status>,
-    policy: OnError,
     controls: Option<Controls>,
     cx: OpCx,
     /// The id that the program gave, to be remembered for a retry.
@@ -126,7 +125,6 @@ impl Exec {
             cancelled: false,
             session,
             ops,
-            policy,
             controls,
             cx,
             id,

@@ -135,17 +135,7 @@ impl Exec {
     }
 
     fn is_data(&self, i: usize) -> bool {
-        matches!(
-            self.ops[i],
-            Op::Write { .. }
-                | Op::Read { .. }
-                | Op::Append { .. }
-                | Op::Truncate { .. }
-                | Op::Punch { .. }
-                | Op::Allocate { .. }
-                | Op::Extents { .. }
-                | Op::Copy { .. }
-        )
+        self.ops[i].is_data()
     }
 
     /// The operations on facts, in order; `sent` remembers whose they are.

@@ -25,12 +25,20 @@ impl Exec {
         let c = self.ops[i].handle().or(self.ops[i].out())?;
         let contract = self.contract(c).ok()?;
         let now = matches!(contract.effective.point, Point::Batch | Point::Request);
-        let changes = match &self.ops[i] {
-            Op::Read { .. } | Op::Extents { .. } | Op::Stat { .. } | Op::MetaGet { .. } | Op::MetaList { .. } => false,
-            Op::Open { .. } | Op::Lock { .. } | Op::Unlock { .. } | Op::LockQuery { .. } | Op::Close { .. } => false,
-            _ => true,
-        };
-        (now && changes && self.status[i].state == OpState::Ok && contract.durability >= Persistence::Durable)
+        let reads = matches!(
+            self.ops[i],
+            Op::Read { .. }
+                | Op::Extents { .. }
+                | Op::Stat { .. }
+                | Op::MetaGet { .. }
+                | Op::MetaList { .. }
+                | Op::Open { .. }
+                | Op::Lock { .. }
+                | Op::Unlock { .. }
+                | Op::LockQuery { .. }
+                | Op::Close { .. }
+        );
+        (now && !reads && self.status[i].state == OpState::Ok && contract.durability >= Persistence::Durable)
             .then(|| c.workspace().uuid())
     }
 

@@ -26,7 +26,7 @@ impl Exec {
                 }
             }
         }
-        let Some(wave) = self.queue.pop_front().or_else(|| self.plan.next()) else {
+        let Some(wave) = self.queue.pop_front().or_else(|| self.plan.next_wave()) else {
             for i in self.plan.skipped().collect::<Vec<_>>() {
                 self.end_unplanned(i, Status::skipped());
             }
@@ -104,11 +104,10 @@ impl Exec {
         let mut ops = Vec::new();
         self.sent.clear();
         for i in self.wave_ops() {
-            match self.sync_op(i) {
-                Ok(None) => {}
-                Ok(Some(op)) => {
-                    self.sent.push(Some(i));
-                    ops.push(op);
+            match self.sync_ops(i) {
+                Ok(more) => {
+                    self.sent.extend(more.iter().map(|_| Some(i)));
+                    ops.extend(more);
                 }
                 Err(e) => self.end(i, Status::failed(e)),
             }
@@ -150,9 +149,14 @@ impl Exec {
 
     /// A sync that a target calls done must have reached the level (P5).
     pub(super) fn verify_sync(&self, op: usize, evidence: &[Evidence]) -> Result<()> {
+        if let Op::WorkspacePersist { w } = &self.ops[op] {
+            // The evidence of each has arrived without error; what was changed meanwhile is a later persist's.
+            w.unsynced().into_iter().for_each(|c| w.note_synced(c));
+        }
         let Some(c) = self.ops[op].handle() else { return Ok(()) };
         iov_semantics::verify(&*self.contract(c)?, evidence)?;
         c.mark_synced();
+        c.workspace().note_synced(c.uuid()?);
         Ok(())
     }
 

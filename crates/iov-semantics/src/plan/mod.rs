@@ -79,7 +79,7 @@ impl Plan {
     }
 
     /// The next operations to run, once all of the last wave have ended; `None` when nothing is left to run.
-    pub fn next(&mut self) -> Option<Wave> {
+    pub fn next_wave(&mut self) -> Option<Wave> {
         assert_eq!(self.running, 0, "the last wave has not ended");
         while self.started.get(self.first) == Some(&true) {
             self.first += 1;
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// Operations that never ran, after [`Plan::next`] has returned `None`: they are skipped.
+    /// Operations that never ran, after [`Plan::next_wave`] has returned `None`: they are skipped.
     pub fn skipped(&self) -> impl Iterator<Item = usize> + '_ {
         self.started.iter().enumerate().filter(|(_, started)| !**started).map(|(i, _)| i)
     }
@@ -142,8 +142,8 @@ impl Plan {
             let op = &self.ops[i];
             let goes = op.class == class
                 && !conflicts(&blocked, op)
-                && !(op.strict && conflicts(&going, op))
-                && !(class == Class::Alone && !wave.is_empty());
+                && (!op.strict || !conflicts(&going, op))
+                && (class != Class::Alone || wave.is_empty());
             let into = if goes { &mut going } else { &mut blocked };
             for (token, write) in &op.uses {
                 *into.entry(*token).or_default() |= *write;

@@ -8,7 +8,7 @@ fn op(class: Class, uses: &[(u64, bool)]) -> PlanOp {
 
 fn waves(plan: &mut Plan, mut ok: impl FnMut(usize) -> bool) -> Vec<Vec<usize>> {
     let mut out = Vec::new();
-    while let Some(wave) = plan.next() {
+    while let Some(wave) = plan.next_wave() {
         for &i in &wave.ops {
             plan.ended(i, ok(i));
         }
@@ -64,12 +64,7 @@ fn strict_operations_wait_for_what_they_need() {
 }
 
 fn any_ops() -> impl Strategy<Value = Vec<PlanOp>> {
-    let class = prop_oneof![
-        Just(Class::Catalog),
-        Just(Class::Data),
-        Just(Class::DataThenCatalog),
-        Just(Class::Alone)
-    ];
+    let class = prop_oneof![Just(Class::Catalog), Just(Class::Data), Just(Class::DataThenCatalog), Just(Class::Alone)];
     let one = (class, prop::collection::vec((0u64..6, any::<bool>()), 0..3), any::<bool>());
     prop::collection::vec(one.prop_map(|(class, uses, strict)| PlanOp { class, uses, strict }), 0..40)
 }
@@ -84,7 +79,7 @@ proptest! {
         let mut plan = Plan::new(ops.clone(), &barriers, policy);
         let mut place = vec![None; ops.len()];
         let mut n = 0;
-        while let Some(wave) = plan.next() {
+        while let Some(wave) = plan.next_wave() {
             prop_assert!(wave.ops.iter().all(|i| ops[*i].class == wave.class));
             for &i in &wave.ops {
                 place[i] = Some((n, i));

@@ -9,12 +9,16 @@ fn sizes_take_binary_and_decimal_units() {
     {
         assert_eq!(parse_size(text), Ok(bytes), "{text}");
     }
-    assert_eq!((format_size(47008), format_size(4096), format_size(3 << 30)), ("47008".into(), "4KiB".into(), "3GiB".into()));
+    assert_eq!(
+        (format_size(47008), format_size(4096), format_size(3 << 30)),
+        ("47008".into(), "4KiB".into(), "3GiB".into())
+    );
 }
 
 #[test]
 fn times_need_a_unit() {
-    for (text, ns) in [("5s", 5_000_000_000), ("250ms", 250_000_000), ("1d", 86_400_000_000_000), ("2min", 120_000_000_000)]
+    for (text, ns) in
+        [("5s", 5_000_000_000), ("250ms", 250_000_000), ("1d", 86_400_000_000_000), ("2min", 120_000_000_000)]
     {
         assert_eq!(parse_time(text), Ok(ns), "{text}");
         assert_eq!(format_time(ns), text);

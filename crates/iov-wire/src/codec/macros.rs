@@ -39,9 +39,10 @@ macro_rules! message {
         })
     }};
     (@skip $input:ident, $tag:ident, $wire:ident) => { $input.skip($wire)? };
-    (@newer_field $input:ident, $tag:ident, $wire:ident) => {
-        return Err($input.newer(format_args!("the field {}", $tag)))
-    };
+    (@newer_field $input:ident, $tag:ident, $wire:ident) => {{
+        let _ = $wire;
+        return Err($input.newer(format_args!("the field {}", $tag)));
+    }};
     (@field required $kind:ident) => { $crate::codec::Required<$crate::codec::kind::$kind> };
     (@field optional $kind:ident) => { $crate::codec::Optional<$crate::codec::kind::$kind> };
     (@field repeated $kind:ident) => { $crate::codec::Repeated<$crate::codec::kind::$kind> };

@@ -80,6 +80,14 @@ fn a_newer_peer_is_told_apart_from_damage() {
 }
 
 #[test]
+fn releases_of_any_age_read_a_handshake() {
+    for verb in [Verb::Hello, Verb::Welcome] {
+        assert_eq!(Header::new(verb, 1).version, 1);
+    }
+    assert_eq!(Header::new(Verb::Catalog, 1).version, MAX_VERSION);
+}
+
+#[test]
 fn a_body_belongs_to_its_verb() {
     let frame = frame();
     let header = Header::decode(&head(&frame)).unwrap();

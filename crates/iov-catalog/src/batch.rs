@@ -1,0 +1,317 @@
+//! Batches that apply as a whole (B3), and publications, which are the same with few operations (M1).
+//!
+//! ```text
+//! run on the view ─ freeze at targets ─ commit ═ P ═ publish at targets ─ forget the list of what to publish
+//!        └── any failure: discard at targets, forget the view
+//! ```
+//!
+//! A frozen object lets nobody in, so whoever sees the commit waits for the bytes, and whoever sees the bytes comes
+//! after the commit. The commit holds the list of what is still to be published: a catalog that dies behind P goes on
+//! with it when it is opened again, one that dies before P leaves stages that no committed batch names.
+
+use bytes::Bytes;
+use iov_store::{Answer, OpCx, seam};
+use iov_types::{
+    Clause, Error, Evidence, Kind, ObjectVerb, Outcome, Result, State, Uuid,
+    catalog::{CatalogOp, CatalogReply, Staged},
+    limits,
+};
+use iov_wire::Wire;
+
+use crate::{
+    Service,
+    exec::{Exec, Mode, holds::fenced, records::missing},
+    keys,
+    record::{BatchRecord, Staging},
+    service::Writer,
+    state::Entry,
+    targets::op,
+};
+
+/// A committed batch of which something is still to be done at targets.
+pub(crate) struct Redo {
+    pub(crate) batch: Uuid,
+    pub(crate) record: BatchRecord,
+    /// Collections whose mtime the batch set: it holds against the time of the publication.
+    pub(crate) mtime_set: Vec<Uuid>,
+}
+
+/// Runs a batch that applies as a whole.
+pub(crate) fn run(
+    service: &Service, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, batch: Uuid, remember: bool, staged: Vec<Staged>,
+) -> Answer {
+    let mut writer = service.writer();
+    service.may_write(&writer)?;
+    service.settle(&mut writer, cx);
+    if remember {
+        if let Some(answer) = remembered(service, &mut writer, cx, holder, batch)? {
+            return Ok(answer);
+        }
+        check_age(service, batch)?;
+    } else if batch.is_nil() && !staged.is_empty() {
+        return Err(Error::invalid("staged changes need the id of their batch").with_clause(Clause::B3));
+    }
+    let batch = if batch.is_nil() { seam::new_uuid() } else { batch };
+    let mut staged = staged;
+    staged.sort_by_key(|s| s.collection);
+    staged.dedup_by_key(|s| s.collection);
+
+    let mut x = service.start(&mut writer, cx, holder, Mode::All);
+    let prepared = prepare(&mut x, ops, batch, remember, &staged);
+    let mut prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(refused) => {
+            x.undo_all();
+            service.recycle(&mut writer, x);
+            discard(service, cx, batch, &staged);
+            return match refused {
+                Refused::ByOperation(replies) => Ok(replies),
+                Refused::AsAWhole(e) => Err(e),
+            };
+        }
+    };
+    let committed = service.commit(&mut writer, &mut x, true);
+    let after = std::mem::take(&mut x.after);
+    service.recycle(&mut writer, x);
+    if let Err(e) = committed {
+        after_failed_commit(service, &mut writer, cx, batch);
+        return Err(e);
+    }
+    discard(service, cx, batch, &prepared.dropped);
+    let mut unpublished = None;
+    if let Some(record) = prepared.redo {
+        writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone() });
+        unpublished = finish(service, &mut writer, cx);
+    }
+    let granted = service.follow_up(&mut writer, cx, after, &mut prepared.replies);
+    drop(writer);
+    service.waiting.complete(service, granted);
+    match unpublished {
+        None => Ok(prepared.replies),
+        Some(e) => Err(e
+            .with_outcome(Outcome::Applied)
+            .context("the batch is committed; a target could not publish it yet, which is tried again")),
+    }
+}
+
+/// Everything up to P.
+struct Prepared {
+    replies: Vec<Result<CatalogReply>>,
+    /// What is to be done at targets once it is committed.
+    redo: Option<BatchRecord>,
+    /// Staged changes of collections that the batch itself deletes.
+    dropped: Vec<Staged>,
+}
+
+enum Refused {
+    ByOperation(Vec<Result<CatalogReply>>),
+    AsAWhole(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(e: Error) -> Refused {
+        Refused::AsAWhole(e)
+    }
+}
+
+fn prepare(
+    x: &mut Exec<'_>, ops: Vec<CatalogOp>, batch: Uuid, remember: bool, staged: &[Staged],
+) -> std::result::Result<Prepared, Refused> {
+    check_staged(x, staged)?;
+    let replies = x.run(ops, true);
+    if replies.last().is_some_and(Result::is_err) {
+        return Err(Refused::ByOperation(replies));
+    }
+    let (mut publish, mut dropped) = (Vec::new(), Vec::new());
+    for s in staged {
+        let exists = x.get(&keys::record(s.workspace, s.collection))?.is_some();
+        if exists { publish.push(s.clone()) } else { dropped.push(s.clone()) }
+    }
+    let freeze = publish.iter().map(|s| op(s.collection, ObjectVerb::Freeze { stage: batch }, s.epoch)).collect();
+    let mut frozen = Vec::with_capacity(publish.len());
+    for evidence in x.core.targets().run(x.cx, freeze) {
+        frozen.push(evidence?);
+    }
+    for (s, evidence) in publish.iter().zip(&frozen) {
+        let at = x.workspace_of_handle(s.workspace)?;
+        let mut record = x.any_record(s.workspace, s.collection)?;
+        let mtime_set = x.after.mtime_set.contains(&s.collection).then_some(record.mtime_ns);
+        x.record_bytes_of(at, &mut record, evidence).map_err(|e| e.with_outcome(Outcome::NotApplied))?;
+        record.mtime_ns = mtime_set.unwrap_or(record.mtime_ns);
+        record.pending = batch;
+        x.put_record(s.workspace, s.collection, &mut record);
+    }
+    let seal: Vec<Staging> =
+        x.after.seal.iter().map(|(ws, collection)| Staging { ws: *ws, collection: *collection }).collect();
+    let publish: Vec<Staging> =
+        publish.into_iter().map(|s| Staging { ws: s.workspace, collection: s.collection }).collect();
+    let to_do = !publish.is_empty() || !seal.is_empty();
+    if !to_do && !remember {
+        return Ok(Prepared { replies, redo: None, dropped });
+    }
+    let record = BatchRecord {
+        uid: x.cx.caller.uid,
+        expires_ns: if remember { x.now_ns.saturating_add(limits::BATCH_MEMORY_NS) } else { 0 },
+        publish,
+        seal,
+        replies: if remember { replies.iter().flatten().cloned().collect() } else { Vec::new() },
+    };
+    x.put(keys::batch(batch), Bytes::from(record.to_bytes()));
+    Ok(Prepared { replies, redo: to_do.then_some(record), dropped })
+}
+
+/// What holds before the batch: nobody else holds or has sealed what it has staged.
+fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
+    for s in staged {
+        x.workspace(s.workspace, iov_types::Right::Write)?;
+        let session = x.cx.caller.session;
+        if x.entry(s.collection).is_some_and(|e| e.slot(session).is_some_and(|slot| slot.fenced)) {
+            return Err(fenced());
+        }
+        if x.get(&keys::record(s.workspace, s.collection))?.is_none() {
+            continue; // the batch may create it
+        }
+        let record = x.any_record(s.workspace, s.collection)?;
+        if record.deleted && x.entry(s.collection).is_none_or(|e| e.slot(session).is_none()) {
+            return Err(missing(s.collection).with_clause(Clause::O10));
+        }
+        x.may_change(s.workspace, s.collection, &record.names)?;
+        if record.state == State::Sealed {
+            return Err(Error::immutable("the collection is sealed: what is staged for it cannot be published")
+                .with_clause(Clause::M2));
+        }
+    }
+    Ok(())
+}
+
+/// Drops what is staged; a target that cannot be reached drops stages without a committed batch by itself.
+fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
+    let ops = staged.iter().map(|s| op(s.collection, ObjectVerb::Discard { stage: batch }, 0)).collect();
+    service.targets().run(cx, ops);
+}
+
+/// The commit may or may not be in the log. If the store shows it, the batch is committed and goes on. If not, the
+/// objects stay frozen: dropping the stage of a batch that turns out to be committed would lose bytes. The next open
+/// of the catalog decides, or the batch's retry.
+fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid) {
+    if let Ok(Some(record)) = known(service, batch) {
+        writer.redo.push(Redo { batch, record, mtime_set: Vec::new() });
+        finish(service, writer, cx);
+    }
+}
+
+fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord>> {
+    let found = service.store().get(&[&keys::batch(batch)])?.pop().flatten();
+    found.map(|record| BatchRecord::decode(&record.value)).transpose()
+}
+
+/// Publishes and seals what committed batches still have to. Returns the first failure; what failed stays on the list.
+pub(crate) fn finish(service: &Service, writer: &mut Writer, cx: &OpCx) -> Option<Error> {
+    let mut first = None;
+    for redo in std::mem::take(&mut writer.redo) {
+        if let Err(e) = finish_one(service, writer, cx, &redo) {
+            first = first.or(Some(e));
+            writer.redo.push(redo);
+        }
+    }
+    first
+}
+
+fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) -> Result<()> {
+    let mut fixes: Vec<(Uuid, Uuid, Evidence)> = Vec::new();
+    let stage = redo.batch;
+    let ops = redo.record.publish.iter().map(|s| op(s.collection, ObjectVerb::Publish { stage }, 0)).collect();
+    for (s, evidence) in redo.record.publish.iter().zip(service.targets().run(cx, ops)) {
+        match evidence {
+            Ok(evidence) if redo.mtime_set.contains(&s.collection) => fixes.push((s.ws, s.collection, evidence)),
+            Ok(_) => {}
+            Err(e) if e.kind() == Kind::NotFound => {} // deleted meanwhile
+            Err(e) => return Err(e),
+        }
+    }
+    for s in &redo.record.seal {
+        fixes.push((s.ws, s.collection, service.targets().seal(cx, s.collection, 0)?));
+    }
+    fix(service, writer, cx, fixes)?;
+    let left = BatchRecord { publish: Vec::new(), seal: Vec::new(), ..redo.record.clone() };
+    let value = (left.expires_ns != 0).then(|| Bytes::from(left.to_bytes()));
+    writer.lazy.push((keys::batch(redo.batch), value));
+    Ok(())
+}
+
+/// Corrects records by what targets said behind P: a write may have slipped in between publication and seal, and a time
+/// that was set holds against the publication's own.
+fn fix(service: &Service, writer: &mut Writer, cx: &OpCx, fixes: Vec<(Uuid, Uuid, Evidence)>) -> Result<()> {
+    if fixes.is_empty() {
+        return Ok(());
+    }
+    let mut x = service.start(writer, cx, Uuid::NIL, Mode::Each);
+    for (ws, uuid, evidence) in fixes {
+        let Ok(at) = x.workspace_of_handle(ws) else { continue };
+        let Ok(mut record) = x.any_record(ws, uuid) else { continue };
+        if evidence.size != record.size {
+            let mtime_ns = record.mtime_ns;
+            // The quota had its say before P.
+            let _ = x.record_bytes_of(at, &mut record, &evidence);
+            record.mtime_ns = mtime_ns;
+        }
+        record.mtime_base_ns = evidence.mtime_ns;
+        x.put_record(ws, uuid, &mut record);
+    }
+    let committed = service.commit(writer, &mut x, false);
+    service.recycle(writer, x);
+    committed
+}
+
+/// The answer to a batch that was committed before.
+fn remembered(
+    service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, batch: Uuid,
+) -> Result<Option<Vec<Result<CatalogReply>>>> {
+    if batch.version() != 7 {
+        return Err(Error::invalid(format!("{batch} is no batch id: it must be a UUID of version 7, as iov_uuid_new makes"))
+            .with_clause(Clause::B3));
+    }
+    let Some(record) = known(service, batch)? else { return Ok(None) };
+    if record.uid != cx.caller.uid {
+        return Err(Error::denied(format!("{batch} is another user's batch: make a new id")).with_clause(Clause::B3));
+    }
+    if writer.redo.iter().any(|redo| redo.batch == batch) {
+        return Err(Error::unavailable("the batch is committed, but a target cannot publish it yet: repeat later")
+            .with_clause(Clause::B3)
+            .with_outcome(Outcome::Applied));
+    }
+    reopen(service, writer, cx, holder, &record.replies);
+    Ok(Some(record.replies.into_iter().map(Ok).collect()))
+}
+
+/// A session that repeats a batch has the handles that the batch opened, also if it is another session now.
+fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, replies: &[CatalogReply]) {
+    let mut x = service.start(writer, cx, holder, Mode::Each);
+    for reply in replies {
+        let CatalogReply::Opened(opened) = reply else { continue };
+        let key = if opened.uuid.is_nil() { opened.ws } else { opened.uuid };
+        let exists = opened.uuid.is_nil() || x.get(&keys::record(opened.ws, opened.uuid)).is_ok_and(|r| r.is_some());
+        let entry = x.entry(key);
+        if !exists || entry.as_ref().is_some_and(|e| e.slot(cx.caller.session).is_some()) {
+            continue;
+        }
+        let group = opened.kind == iov_types::EntryKind::Group;
+        let mut entry = entry.unwrap_or_else(|| Entry::new(opened.ws, group));
+        entry.add(cx.caller.session, holder, opened.writable && !group, opened.epoch);
+        x.set_entry(key, entry);
+    }
+    x.committed();
+    service.recycle(writer, x);
+}
+
+/// An id that is not remembered must be young enough that it cannot have been forgotten.
+fn check_age(service: &Service, batch: Uuid) -> Result<()> {
+    let made_ns = i64::try_from(batch.unix_ms()).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    if made_ns.saturating_add(limits::BATCH_MEMORY_NS) < service.now_ns() {
+        return Err(Error::stale(format!(
+            "the batch id {batch} is older than 24 h: whether it was applied is forgotten; look, then use a new id"
+        ))
+        .with_clause(Clause::B3));
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! What all parts of the catalog share: the store, the targets, and what is in memory.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+use iov_store::{CatalogCapability, MetadataStore, seam};
+use iov_types::{Persistence, Uuid};
+
+use crate::{
+    locks::LockTable,
+    search::Cursors,
+    state::{Sessions, Shared},
+    targets::Targets,
+};
+
+/// How a catalog is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only one user can reach the store (`mem:`, `file:`): all others are denied, and so are access lists for them.
+    pub single_user: bool,
+    /// That user.
+    pub uid: u32,
+    /// Lease of exclusive holds in nanoseconds; `i64::MAX` where a holder cannot be lost sight of.
+    pub lease_ns: i64,
+    /// Collections up to this many bytes live in their record; 0 = none do.
+    pub inline_bytes: u64,
+    /// The identity of a new store; nil = a new one is made.
+    pub store_uuid: Uuid,
+}
+
+/// What a catalog has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ServiceStats {
+    /// Submissions taken.
+    pub submissions: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Commits to the store: one write to its log each.
+    pub commits: u64,
+    /// Keys asked from the store, and pairs scanned.
+    pub keys_read: u64,
+    /// Puts and deletes committed.
+    pub keys_written: u64,
+    /// Operations asked of targets.
+    pub target_operations: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) submissions: AtomicU64,
+    pub(crate) operations: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) keys_read: AtomicU64,
+    pub(crate) keys_written: AtomicU64,
+}
+
+/// Adds to a count that only tests and people read.
+pub(crate) fn count(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The shared parts.
+pub(crate) struct Core {
+    store: Arc<dyn MetadataStore>,
+    targets: Targets,
+    capability: CatalogCapability,
+    options: Options,
+    store_uuid: Uuid,
+    incarnation: u64,
+    crashed: Vec<u64>,
+    shared: RwLock<Shared>,
+    sessions: Mutex<Sessions>,
+    cursors: Mutex<Cursors>,
+    locks: Mutex<LockTable>,
+    pub(crate) counts: Counts,
+    #[cfg(test)]
+    pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
+}
+
+/// A store as it was found.
+pub(crate) struct Found {
+    pub(crate) store_uuid: Uuid,
+    pub(crate) incarnation: u64,
+    pub(crate) crashed: Vec<u64>,
+}
+
+impl Core {
+    pub(crate) fn new(store: Arc<dyn MetadataStore>, targets: Targets, options: Options, found: Found) -> Core {
+        let capability = CatalogCapability {
+            targets: targets.capability().clone(),
+            max_ops: iov_types::limits::BATCH_OPS,
+            single_user: options.single_user,
+            inline_bytes: options.inline_bytes,
+        };
+        Core {
+            store,
+            targets,
+            capability,
+            store_uuid: found.store_uuid,
+            incarnation: found.incarnation,
+            crashed: found.crashed,
+            shared: RwLock::default(),
+            sessions: Mutex::new(Sessions::new(options.lease_ns)),
+            options,
+            cursors: Mutex::default(),
+            locks: Mutex::default(),
+            counts: Counts::default(),
+            #[cfg(test)]
+            ahead_ns: Default::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &dyn MetadataStore {
+        &*self.store
+    }
+
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    pub(crate) fn capability(&self) -> &CatalogCapability {
+        &self.capability
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn store_uuid(&self) -> Uuid {
+        self.store_uuid
+    }
+
+    pub(crate) fn shared(&self) -> RwLockReadGuard<'_, Shared> {
+        self.shared.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shared_mut(&self) -> RwLockWriteGuard<'_, Shared> {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        lock(&self.sessions)
+    }
+
+    pub(crate) fn cursors(&self) -> MutexGuard<'_, Cursors> {
+        lock(&self.cursors)
+    }
+
+    pub(crate) fn locks(&self) -> MutexGuard<'_, LockTable> {
+        lock(&self.locks)
+    }
+
+    /// The incarnation to note in the record of what is opened for writing. A medium that forgets everything with the
+    /// catalog leaves nothing to be behind of.
+    pub(crate) fn incarnation_to_record(&self) -> u64 {
+        if self.capability.targets.durability == Persistence::Volatile { 0 } else { self.incarnation }
+    }
+
+    /// The present incarnation.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Incarnations that ended without recording what was open.
+    pub(crate) fn crashed(&self) -> &[u64] {
+        &self.crashed
+    }
+
+    /// Whether the incarnation that a record names ended without recording what was open.
+    pub(crate) fn has_crashed(&self, incarnation: u64) -> bool {
+        !self.crashed.is_empty() && self.crashed.contains(&incarnation)
+    }
+
+    pub(crate) fn now_ns(&self) -> i64 {
+        let now = seam::now_ns();
+        #[cfg(test)]
+        let now = now + self.ahead_ns.load(Ordering::Relaxed);
+        now
+    }
+
+    pub(crate) fn monotonic_ns(&self) -> i64 {
+        let now = seam::monotonic_ns();
+        #[cfg(test)]
+        let now = now + self.ahead_ns.load(Ordering::Relaxed);
+        now
+    }
+
+    pub(crate) fn stats(&self) -> ServiceStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServiceStats {
+            submissions: read(&self.counts.submissions),
+            operations: read(&self.counts.operations),
+            commits: read(&self.counts.commits),
+            keys_read: read(&self.counts.keys_read),
+            keys_written: read(&self.counts.keys_written),
+            target_operations: self.targets.asked(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Length and times of the bytes: from the record, or from the target while somebody may be writing (C1, C7).
+
+use iov_types::{Clause, Error, Evidence, Kind, Outcome, Result, State, Uuid};
+
+use super::Exec;
+use crate::record::{Facts, Record};
+
+/// What is known of the bytes of a collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Live {
+    pub(crate) size: u64,
+    pub(crate) allocated: u64,
+    pub(crate) mtime_ns: i64,
+    pub(crate) version: u64,
+}
+
+impl Live {
+    /// What a record says.
+    pub(crate) fn of(record: &Record) -> Live {
+        Live { size: record.size, allocated: record.allocated, mtime_ns: record.mtime_ns, version: record.version }
+    }
+
+    /// What a target says, in front of what is recorded; `mtime_ns` is its time, corrected by what was set.
+    pub(crate) fn with(self, found: &Evidence, mtime_ns: i64) -> Live {
+        Live {
+            size: found.size,
+            allocated: found.allocated,
+            mtime_ns: if found.mtime_ns == 0 { self.mtime_ns } else { mtime_ns },
+            version: self.version.max(found.version),
+        }
+    }
+}
+
+impl Exec<'_> {
+    /// What the target says of a collection; one that nobody wrote has no object and is empty.
+    pub(crate) fn target_stat(&mut self, uuid: Uuid) -> Result<Evidence> {
+        match self.core.targets().stat(self.cx, uuid) {
+            Err(e) if e.kind() == Kind::NotFound => Ok(Evidence::default()),
+            other => other,
+        }
+    }
+
+    /// Whether the record may be behind the target: somebody has it open for writing, or had when the catalog crashed.
+    pub(crate) fn may_be_behind(&self, uuid: Uuid, state: State, opened_in: u64) -> bool {
+        state != State::Sealed
+            && (self.ahead.was_written(self.op)
+                || self.core.has_crashed(opened_in)
+                || self.shared().opens.get(uuid).is_some_and(|e| e.written))
+    }
+
+    /// The facts about the bytes as of now.
+    pub(crate) fn live(&mut self, uuid: Uuid, facts: &Facts) -> Result<Live> {
+        let recorded = Live {
+            size: facts.size,
+            allocated: facts.allocated,
+            mtime_ns: facts.mtime_ns,
+            version: facts.version,
+        };
+        if !self.may_be_behind(uuid, facts.state, facts.opened_in) {
+            return Ok(recorded);
+        }
+        let found = self.target_stat(uuid)?;
+        Ok(recorded.with(&found, facts.mtime(found.mtime_ns)))
+    }
+
+    /// Records what a target says. Beyond the quota that fails, and is recorded all the same: the bytes are there.
+    pub(crate) fn record_bytes_of(&mut self, at: usize, record: &mut Record, found: &Evidence) -> Result<()> {
+        let size = found.size.min(i64::MAX as u64);
+        let grown = size as i64 - record.size as i64;
+        record.size = size;
+        record.allocated = found.allocated;
+        if found.mtime_ns != 0 {
+            record.mtime_ns = record.mtime(found.mtime_ns);
+            record.mtime_base_ns = found.mtime_ns;
+        }
+        record.version = found.version.max(record.version + 1);
+        if grown != 0 {
+            self.use_more(at, 0, grown);
+        }
+        let (used, quota) = (self.workspaces[at].usage.bytes, self.record(at).quota_bytes);
+        if grown > 0 && used > quota {
+            self.keep_effects();
+            return Err(over_quota(used, quota).with_outcome(Outcome::Applied));
+        }
+        Ok(())
+    }
+}
+
+/// The error for bytes beyond the quota.
+pub(crate) fn over_quota(used: u64, quota: u64) -> Error {
+    Error::exhausted(format!(
+        "the workspace holds {used} bytes and its quota is {quota}: delete something, or have the quota raised"
+    ))
+    .with_clause(Clause::O1)
+}

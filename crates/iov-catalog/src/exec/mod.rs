@@ -1,0 +1,273 @@
+//! One submission while it runs: what it has read and written so far, and how to take it back.
+//!
+//! Operations see the store through the writes of those before them (O9). Changes of memory are made at once and undone
+//! from a list, so that an operation that fails, a dry run or a rolled back batch leaves nothing behind. Every
+//! operation checks all before it changes anything.
+
+mod ahead;
+mod dispatch;
+pub(crate) mod facts;
+pub(crate) mod groups;
+pub(crate) mod holds;
+mod opens;
+pub(crate) mod records;
+mod workspaces;
+
+use groups::Parent;
+use workspaces::WorkspaceState;
+
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use iov_store::{KeyRange, OpCx, Record as Stored, Snapshot};
+use iov_types::{
+    Controls, Effective, EntryKind, Layout, Result, Uuid,
+    catalog::{CatalogOp, CatalogReply},
+};
+
+use crate::{
+    Service,
+    locks::Ticket,
+    record::Usage,
+    state::{Entry, Shared},
+    view::Pending,
+};
+use ahead::Ahead;
+
+/// How the operations will end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Nothing changes, and no turn as writer is needed.
+    Read,
+    /// Each by itself.
+    Each,
+    /// Nothing is kept.
+    Dry,
+    /// Together or not at all.
+    All,
+}
+
+/// What to do once the writes are committed.
+#[derive(Default)]
+pub(crate) struct After {
+    /// Objects to remove.
+    pub(crate) remove: Vec<Uuid>,
+    /// Collections to seal at the target, in a batch that applies as a whole.
+    pub(crate) seal: Vec<(Uuid, Uuid)>,
+    /// Collections whose mtime was set, in such a batch.
+    pub(crate) mtime_set: Vec<Uuid>,
+    /// Make the commit durable; the operations that wait for it.
+    pub(crate) persist: Vec<usize>,
+    /// Locks that became free for somebody who waits.
+    pub(crate) granted: Vec<Ticket>,
+    /// Sessions that ended.
+    pub(crate) ended: Vec<Uuid>,
+}
+
+enum Undo {
+    Entry(Uuid, Option<Box<Entry>>),
+    Workspace(usize, Box<WorkspaceState>),
+    Usage(usize, Usage),
+    Members(Uuid, Option<u64>),
+}
+
+/// What was resolved last: many creates in a row ask for the same.
+pub(crate) struct Resolved {
+    pub(crate) ws: Uuid,
+    pub(crate) kind: EntryKind,
+    pub(crate) asked: Controls,
+    pub(crate) layout: Layout,
+    pub(crate) effective: Effective,
+}
+
+/// A running submission.
+pub(crate) struct Exec<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) cx: &'a OpCx,
+    /// For whom the session acts.
+    pub(crate) holder: Uuid,
+    pub(crate) mode: Mode,
+    pub(crate) now_ns: i64,
+    pub(crate) monotonic_ns: i64,
+    pub(crate) after: After,
+    pub(crate) resolved: Option<Resolved>,
+    pub(crate) workspaces: Vec<WorkspaceState>,
+    pending: Pending,
+    ahead: Ahead,
+    /// The index of the running operation.
+    op: usize,
+    undo: Vec<Undo>,
+    /// Entries that may be unused once the submission is committed.
+    loose: Vec<Uuid>,
+    /// The group looked at last.
+    parent: Option<(Uuid, Parent)>,
+    /// The failing operation took effect all the same.
+    keep: bool,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl<'a> Exec<'a> {
+    pub(crate) fn new(service: &'a Service, cx: &'a OpCx, holder: Uuid, mode: Mode, pending: Pending) -> Exec<'a> {
+        Exec {
+            service,
+            cx,
+            holder,
+            mode,
+            now_ns: service.now_ns(),
+            monotonic_ns: service.monotonic_ns(),
+            after: After::default(),
+            resolved: None,
+            workspaces: Vec::new(),
+            pending,
+            ahead: Ahead::default(),
+            op: 0,
+            undo: Vec::new(),
+            loose: Vec::new(),
+            parent: None,
+            keep: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Runs operations in order; `until_failure` ends with the first that fails.
+    pub(crate) fn run(&mut self, ops: Vec<CatalogOp>, until_failure: bool) -> Vec<Result<CatalogReply>> {
+        let mut replies = Vec::with_capacity(ops.len());
+        let mut ops = ops.into_iter();
+        while !ops.as_slice().is_empty() {
+            if let Err(e) = self.read_ahead(ops.as_slice(), replies.len()) {
+                // A store that cannot be read fails them all alike.
+                replies.push(Err(e));
+                if until_failure {
+                    break;
+                }
+                ops.next();
+                continue;
+            }
+            for _ in 0..self.ahead.len() {
+                let Some(op) = ops.next() else { break };
+                self.op = replies.len();
+                let reply = self.one(op);
+                let failed = reply.is_err();
+                replies.push(reply);
+                if failed && until_failure {
+                    return replies;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Runs one operation; a failure leaves nothing of it behind, unless it says that it took effect.
+    pub(crate) fn one(&mut self, op: CatalogOp) -> Result<CatalogReply> {
+        let marks = (self.pending.mark(), self.undo.len());
+        let after = (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len());
+        self.keep = false;
+        let reply = self.dispatch(op);
+        if reply.is_err() && !self.keep {
+            self.pending.rollback(marks.0);
+            self.undo_to(marks.1);
+            self.after.remove.truncate(after.0);
+            self.after.seal.truncate(after.1);
+            self.after.mtime_set.truncate(after.2);
+        }
+        reply
+    }
+
+    /// The failure to come does not undo what the operation did.
+    pub(crate) fn keep_effects(&mut self) {
+        self.keep = true;
+    }
+
+    /// Which operation is running.
+    pub(crate) fn index(&self) -> usize {
+        self.op
+    }
+
+    fn undo_to(&mut self, mark: usize) {
+        if self.undo.len() == mark {
+            return;
+        }
+        self.parent = None;
+        let mut shared = self.core.shared_mut();
+        while self.undo.len() > mark {
+            match self.undo.pop() {
+                Some(Undo::Entry(uuid, entry)) => drop(shared.opens.set(uuid, entry.map(|e| *e))),
+                Some(Undo::Workspace(at, state)) => self.workspaces[at] = *state,
+                Some(Undo::Usage(at, usage)) => self.workspaces[at].usage = usage,
+                Some(Undo::Members(group, members)) => shared.members.set(group, members),
+                None => break,
+            }
+        }
+    }
+
+    /// Takes back everything that the submission did to memory and wrote.
+    pub(crate) fn undo_all(&mut self) {
+        self.undo_to(0);
+        self.pending.clear();
+        self.workspaces.clear();
+        self.loose.clear();
+        self.resolved = None;
+        self.after = After::default();
+    }
+
+    /// The changes of memory are here to stay.
+    pub(crate) fn committed(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Memory as readers see it, for a moment.
+    pub(crate) fn shared(&self) -> RwLockReadGuard<'a, Shared> {
+        self.core.shared()
+    }
+
+    /// Memory, to change; every change needs its entry in the list of undos.
+    fn shared_mut(&self) -> RwLockWriteGuard<'a, Shared> {
+        self.core.shared_mut()
+    }
+
+    /// The value of a key, as the operations so far have left it.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
+        if let Some(value) = self.pending.get(key) {
+            return Ok(value.clone());
+        }
+        if let Some(value) = self.ahead.get(self.op, key) {
+            return Ok(value);
+        }
+        self.core.count_keys(1);
+        Ok(self.core.store().get(&[key])?.pop().flatten().map(|record| record.value))
+    }
+
+    /// Writes a value.
+    pub(crate) fn put(&mut self, key: Vec<u8>, value: Bytes) {
+        self.pending.put(key, Some(value));
+    }
+
+    /// Deletes a key.
+    pub(crate) fn delete(&mut self, key: Vec<u8>) {
+        self.pending.put(key, None);
+    }
+
+    /// Up to `limit` pairs of a range.
+    pub(crate) fn scan(
+        &mut self, range: &KeyRange, after: Option<&[u8]>, limit: usize,
+    ) -> Result<Vec<(Bytes, Stored)>> {
+        let page = self.pending.scan(self.core.store(), range, after, limit)?;
+        self.core.count_keys(page.len());
+        Ok(page)
+    }
+
+    /// The store with the writes so far.
+    pub(crate) fn snapshot(&mut self) -> Result<Box<dyn Snapshot>> {
+        self.pending.snapshot(self.core.store())
+    }
+
+    /// The pending writes, for the commit.
+    pub(crate) fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    /// Entries to look at after the commit.
+    pub(crate) fn take_loose(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.loose)
+    }
+}

@@ -1,0 +1,32 @@
+//! Changes of the table of what is open, each with its undo.
+
+use iov_types::Uuid;
+
+use super::{Exec, Undo};
+use crate::state::Entry;
+
+impl Exec<'_> {
+    /// Puts an entry in place of what was there.
+    pub(crate) fn set_entry(&mut self, uuid: Uuid, entry: Entry) {
+        let loose = entry.is_unused() || (entry.written && !entry.has_writers());
+        let before = self.shared_mut().opens.set(uuid, Some(entry));
+        self.undo.push(Undo::Entry(uuid, before.map(Box::new)));
+        if loose {
+            self.loose.push(uuid);
+        }
+    }
+
+    /// Changes an entry, if there is one.
+    pub(crate) fn change_entry(&mut self, uuid: Uuid, change: impl FnOnce(&mut Entry)) {
+        let entry = self.shared().opens.get(uuid).cloned();
+        if let Some(mut entry) = entry {
+            change(&mut entry);
+            self.set_entry(uuid, entry);
+        }
+    }
+
+    /// An entry as it is now.
+    pub(crate) fn entry(&self, uuid: Uuid) -> Option<Entry> {
+        self.shared().opens.get(uuid).cloned()
+    }
+}

@@ -1,0 +1,122 @@
+//! What time does: leases that end, ids and unsealed collections that are forgotten, work that is tried again. And the
+//! end of the catalog.
+
+use iov_store::{KeyRange, OpCx};
+use iov_types::{Result, Uuid, limits};
+use iov_wire::Wire;
+
+use crate::{
+    Service,
+    exec::Mode,
+    keys,
+    record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
+    recovery,
+    service::Writer,
+};
+
+/// Forgotten at a time, so that nobody waits long.
+const PORTION: usize = 1024;
+
+/// How long unsealed collections of a dead writer are kept (M2).
+const ABANDONED_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// How often the store is looked through for what is to be forgotten.
+const SWEEP_NS: i64 = 60_000_000_000;
+
+impl Service {
+    /// To be called from time to time with the monotonic clock, at least as often as locks shall time out on the point.
+    pub fn tick(&self, now_monotonic_ns: i64) {
+        self.waiting.expire(self, now_monotonic_ns);
+        self.cursors().expire(now_monotonic_ns);
+        if !self.sweep_is_due(now_monotonic_ns) {
+            return;
+        }
+        let cx = self.own_cx(Uuid::NIL);
+        let mut writer = self.writer();
+        if writer.closed {
+            return;
+        }
+        self.settle(&mut writer, &cx);
+        // A failure is met again by whoever writes next, who hears of it.
+        let _ = self.forget(&mut writer, &cx);
+    }
+
+    /// Removes remembered batches and abandoned collections whose time is over, and writes what was put off.
+    fn forget(&self, writer: &mut Writer, cx: &OpCx) -> Result<()> {
+        let now_ns = self.now_ns();
+        let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
+        // Both lists are in order of time.
+        for (key, value) in x.scan(&KeyRange::prefix(keys::BATCH), None, PORTION)? {
+            let record = BatchRecord::decode(&value.value)?;
+            if record.publish.is_empty() && record.seal.is_empty() && record.expires_ns <= now_ns {
+                x.delete(key.to_vec());
+            }
+        }
+        for (key, value) in x.scan(&KeyRange::prefix(keys::ABANDONED), None, PORTION)? {
+            let since = key.get(1..9).and_then(|b| b.try_into().ok()).map_or(0, i64::from_be_bytes);
+            if since.saturating_add(ABANDONED_NS) > now_ns {
+                break;
+            }
+            let (ws, uuid) = (RemovedRecord::decode(&value.value)?.ws, keys::uuid_at(&key, 9)?);
+            let found = x.get(&keys::record(ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
+            match (found, x.workspace_of_handle(ws)) {
+                (Some(record), Ok(at)) if record.abandoned_ns == since && !record.deleted => x.unname(at, uuid, record, None)?,
+                _ => x.delete(key.to_vec()),
+            }
+        }
+        for (key, value) in std::mem::take(&mut writer.lazy) {
+            match value {
+                Some(value) => x.put(key, value),
+                None => x.delete(key),
+            }
+        }
+        let committed = self.commit(writer, &mut x, false);
+        let after = std::mem::take(&mut x.after);
+        self.recycle(writer, x);
+        committed?;
+        self.follow_up(writer, cx, after, &mut []);
+        Ok(())
+    }
+
+    /// Ends the catalog in order: sessions, work put off, and a note that nothing was left open. Later submissions fail.
+    pub fn close(&self) -> Result<()> {
+        let sessions: Vec<Uuid> = {
+            let shared = self.shared();
+            let mut all: Vec<Uuid> = shared.opens.iter().flat_map(|(_, e)| e.slots().map(|s| s.session)).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        for session in sessions {
+            self.end_session(session);
+        }
+        let cx = self.own_cx(Uuid::NIL);
+        let mut writer = self.writer();
+        if writer.closed {
+            return Ok(());
+        }
+        self.settle(&mut writer, &cx);
+        self.forget(&mut writer, &cx)?;
+        let open = self.shared().opens.iter().any(|(_, e)| e.written);
+        let record = StoreRecord {
+            format: FORMAT,
+            uuid: self.store_uuid(),
+            incarnation: self.incarnation(),
+            clean: !open,
+            crashed: self.crashed().to_vec(),
+        };
+        recovery::write(self.store(), &record)?;
+        writer.closed = true;
+        Ok(())
+    }
+
+    fn sweep_is_due(&self, now_ns: i64) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        let last = self.swept_ns.load(Relaxed);
+        let due = now_ns.saturating_sub(last) >= SWEEP_NS;
+        due && self.swept_ns.compare_exchange(last, now_ns, Relaxed, Relaxed).is_ok()
+    }
+}
+
+// What is remembered must outlast what may be asked for.
+const _: () = assert!(SWEEP_NS < limits::BATCH_MEMORY_NS);

@@ -1,0 +1,111 @@
+//! Opening a store: its format, its next incarnation, and what a crash left half done.
+
+use bytes::Bytes;
+use iov_store::{KeyRange, MetadataStore, Txn, seam};
+use iov_types::{Error, Result, Uuid};
+use iov_wire::Wire;
+
+use crate::{
+    Service,
+    batch::{self, Redo},
+    core::{Found, Options},
+    exec::Mode,
+    keys,
+    record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
+};
+
+/// Keys read at a time.
+const PAGE: usize = 1024;
+
+/// Checks the format of a store and notes that a new incarnation of the catalog has begun.
+pub(crate) fn enter(store: &dyn MetadataStore, options: &Options) -> Result<Found> {
+    let mut record = match store.get(&[keys::STORE])?.pop().flatten() {
+        Some(found) => read(&found.value)?,
+        None => found_nothing(store, options)?,
+    };
+    if record.incarnation > 0 && !record.clean {
+        record.crashed.push(record.incarnation);
+    }
+    record.incarnation += 1;
+    record.clean = false;
+    write(store, &record)?;
+    Ok(Found { store_uuid: record.uuid, incarnation: record.incarnation, crashed: record.crashed })
+}
+
+fn read(bytes: &[u8]) -> Result<StoreRecord> {
+    let record = StoreRecord::decode(bytes)?;
+    match record.format {
+        FORMAT => Ok(record),
+        0 => Err(Error::corrupt("the store's first record has no format: check the store")),
+        newer => Err(Error::version(format!(
+            "the store has format {newer}, this release knows {FORMAT}: update the library and the daemon"
+        ))),
+    }
+}
+
+fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRecord> {
+    let everything = KeyRange { from: Vec::new(), to: None };
+    if !store.scan(&everything, None, 1)?.is_empty() {
+        return Err(Error::corrupt("the store holds records, but not the one that tells its format: check the store"));
+    }
+    let uuid = if options.store_uuid.is_nil() { seam::new_uuid() } else { options.store_uuid };
+    Ok(StoreRecord { format: FORMAT, uuid, incarnation: 0, clean: true, crashed: Vec::new() })
+}
+
+pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<()> {
+    let writes = vec![(keys::STORE.to_vec(), Some(Bytes::from(record.to_bytes())))];
+    for commit in store.commit(vec![Txn { guards: Vec::new(), writes }])? {
+        commit?;
+    }
+    Ok(())
+}
+
+/// Goes on with batches behind their point P, and removes what was deleted. Targets that do not answer now are asked
+/// again with later requests.
+pub(crate) fn recover(service: &Service) -> Result<()> {
+    let mut writer = service.writer();
+    let cx = service.own_cx(Uuid::NIL);
+    for_each(service, keys::BATCH, |key, value| {
+        let record = BatchRecord::decode(value)?;
+        if !record.publish.is_empty() || !record.seal.is_empty() {
+            writer.redo.push(Redo { batch: keys::uuid_at(key, 1)?, record, mtime_set: Vec::new() });
+        }
+        Ok(())
+    })?;
+    batch::finish(service, &mut writer, &cx);
+
+    let mut removed = Vec::new();
+    for_each(service, keys::REMOVED, |key, value| {
+        removed.push((RemovedRecord::decode(value)?.ws, keys::uuid_at(key, 1)?));
+        Ok(())
+    })?;
+    let mut x = service.start(&mut writer, &cx, Uuid::NIL, Mode::Each);
+    for (ws, uuid) in removed {
+        let found = x.get(&keys::record(ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
+        match (found, x.workspace_of_handle(ws)) {
+            (Some(record), _) if !record.deleted => x.delete(keys::removed(uuid)),
+            (Some(record), Ok(at)) => x.remove_record(at, uuid, &record),
+            _ => x.after.remove.push(uuid),
+        }
+    }
+    let committed = service.commit(&mut writer, &mut x, false);
+    let after = std::mem::take(&mut x.after);
+    service.recycle(&mut writer, x);
+    committed?;
+    service.follow_up(&mut writer, &cx, after, &mut []);
+    Ok(())
+}
+
+/// Reads all pairs whose key begins with a tag.
+pub(crate) fn for_each(service: &Service, tag: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    let range = KeyRange::prefix(tag);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = service.store().scan(&range, after.as_deref(), PAGE)?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(last.to_vec());
+        for (key, record) in &page {
+            each(key, &record.value)?;
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The catalog: the one owner of its facts. Writers take turns, readers pass them by.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, atomic::AtomicI64},
+};
+
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Txn};
+use iov_types::{
+    Caller, Clause, Error, Outcome, Result, Uuid,
+    catalog::{CatalogOp, CatalogReply, Submission},
+};
+
+use crate::{
+    batch::{self, Redo},
+    core::{Core, Options, ServiceStats, count, lock},
+    exec::{After, Exec, Mode},
+    recovery,
+    state::{Workspace, Workspaces},
+    targets::{Targets, op},
+    view::Pending,
+    waiting::Waiting,
+};
+
+/// Pending writes whose memory is kept for the next submission.
+const KEPT_WRITES: usize = 1 << 16;
+
+/// What only the present writer touches.
+#[derive(Default)]
+pub(crate) struct Writer {
+    pending: Pending,
+    /// Writes that nobody waits for: they go with the next commit.
+    pub(crate) lazy: Vec<(Vec<u8>, Option<bytes::Bytes>)>,
+    /// Batches that are committed but not everywhere published.
+    pub(crate) redo: Vec<Redo>,
+    /// Objects that a target has not removed yet.
+    pub(crate) remove: Vec<Uuid>,
+    /// The catalog was closed.
+    pub(crate) closed: bool,
+}
+
+/// A catalog over a metadata store and targets.
+pub struct Service {
+    core: Arc<Core>,
+    writer: Mutex<Writer>,
+    pub(crate) waiting: Waiting,
+    /// When [`Service::tick`] last looked through the store.
+    pub(crate) swept_ns: AtomicI64,
+}
+
+impl Deref for Service {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Service {
+    /// Opens a catalog and finishes what a crash left half done. A newer format is refused.
+    pub fn open(store: Arc<dyn MetadataStore>, targets: Arc<dyn Backend>, options: Options) -> Result<Service> {
+        let found = recovery::enter(&*store, &options)?;
+        let core = Arc::new(Core::new(store, Targets::new(targets), options, found));
+        core.shared_mut().workspaces = Workspaces::load(core.store())?;
+        let swept_ns = AtomicI64::new(core.monotonic_ns());
+        let service = Service { core, writer: Mutex::default(), waiting: Waiting::default(), swept_ns };
+        recovery::recover(&service)?;
+        Ok(service)
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> ServiceStats {
+        self.core.stats()
+    }
+
+    /// The identity of the store.
+    pub fn store_uuid(&self) -> Uuid {
+        self.core.store_uuid()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn is_single_user(&self) -> bool {
+        self.core.options().single_user
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.core.options().uid
+    }
+
+    pub(crate) fn count_keys(&self, n: usize) {
+        count(&self.core.counts.keys_read, n);
+    }
+
+    pub(crate) fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
+        lock(&self.writer)
+    }
+
+    /// A context for what the catalog does by itself, or for a session that is gone.
+    pub(crate) fn own_cx(&self, session: Uuid) -> OpCx {
+        let caller = Caller { uid: self.uid(), gid: 0, groups: Vec::new(), session, holder: session };
+        OpCx::new(caller, iov_types::limits::DEFAULT_DEADLINE_NS)
+    }
+
+    /// Ends a session: its opens, holds, locks and cursors. For one whose connection is gone.
+    pub fn end_session(&self, session: Uuid) {
+        let cx = self.own_cx(session);
+        // An error means that lengths could not be recorded; targets still have them, and the next open asks.
+        let _ = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
+    }
+
+    pub(crate) fn answer(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission) -> Answer {
+        let holder = self.admit(cx, ops.len())?;
+        let reads = ops.iter().all(only_reads);
+        match how {
+            Submission::Each | Submission::UntilFailure | Submission::DryRun if reads => {
+                Ok(self.read(cx, holder, ops, how != Submission::Each))
+            }
+            Submission::Each => self.write(cx, holder, ops, false),
+            Submission::UntilFailure => self.write(cx, holder, ops, true),
+            Submission::DryRun => self.dry_run(cx, holder, ops),
+            Submission::All { batch, remember, staged } => batch::run(self, cx, holder, ops, batch, remember, staged),
+        }
+    }
+
+    /// Lets a submission in and tells for whom it acts.
+    pub(crate) fn admit(&self, cx: &OpCx, ops: usize) -> Result<Uuid> {
+        count(&self.core.counts.submissions, 1);
+        count(&self.core.counts.operations, ops);
+        if ops > self.core.capability().max_ops {
+            return Err(Error::too_big(format!(
+                "{ops} operations in one request, the limit is {}: split the batch",
+                self.core.capability().max_ops
+            ))
+            .with_clause(Clause::B4));
+        }
+        if self.is_single_user() && cx.caller.uid != self.uid() {
+            return Err(Error::denied(format!("this store serves the user {} alone", self.uid())).with_clause(Clause::A2));
+        }
+        let now = self.core.monotonic_ns();
+        self.core.sessions().touch(&cx.caller, now)
+    }
+
+    fn read(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Vec<Result<CatalogReply>> {
+        Exec::new(self, cx, holder, Mode::Read, Pending::default()).run(ops, until_failure)
+    }
+
+    fn write(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Answer {
+        let mut writer = self.writer();
+        self.may_write(&writer)?;
+        self.settle(&mut writer, cx);
+        let mut x = self.start(&mut writer, cx, holder, Mode::Each);
+        let mut replies = x.run(ops, until_failure);
+        let committed = self.commit(&mut writer, &mut x, false);
+        let after = std::mem::take(&mut x.after);
+        self.recycle(&mut writer, x);
+        committed?;
+        let granted = self.follow_up(&mut writer, cx, after, &mut replies);
+        drop(writer);
+        self.waiting.complete(self, granted);
+        Ok(replies)
+    }
+
+    fn dry_run(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>) -> Answer {
+        let mut writer = self.writer();
+        self.may_write(&writer)?;
+        let mut x = self.start(&mut writer, cx, holder, Mode::Dry);
+        let replies = x.run(ops, true);
+        x.undo_all();
+        self.recycle(&mut writer, x);
+        Ok(replies)
+    }
+
+    pub(crate) fn may_write(&self, writer: &Writer) -> Result<()> {
+        if writer.closed { Err(Error::unavailable("the catalog is closed: open the store again")) } else { Ok(()) }
+    }
+
+    /// A submission that writes.
+    pub(crate) fn start<'a>(&'a self, writer: &mut Writer, cx: &'a OpCx, holder: Uuid, mode: Mode) -> Exec<'a> {
+        Exec::new(self, cx, holder, mode, std::mem::take(&mut writer.pending))
+    }
+
+    /// Keeps the memory of a submission for the next one.
+    pub(crate) fn recycle(&self, writer: &mut Writer, mut x: Exec<'_>) {
+        let pending = std::mem::take(x.pending());
+        if pending.capacity() <= KEPT_WRITES {
+            writer.pending = pending;
+        }
+    }
+
+    /// Commits what a submission wrote, in one call to the store, and makes memory follow. `together`: readers see memory
+    /// and store change at one moment (B3).
+    ///
+    /// If the store fails nobody knows whether it was written: memory is read anew, the caller hears `Unknown`.
+    pub(crate) fn commit(&self, writer: &mut Writer, x: &mut Exec<'_>, together: bool) -> Result<()> {
+        x.put_usage();
+        let mut writes = x.pending().take();
+        let mut shared = together.then(|| self.core.shared_mut());
+        if !writes.is_empty() {
+            writes.append(&mut writer.lazy);
+            count(&self.core.counts.commits, 1);
+            count(&self.core.counts.keys_written, writes.len());
+            if let Err(e) = self.commit_writes(writes) {
+                drop(shared);
+                x.undo_all();
+                self.reload();
+                return Err(e);
+            }
+        }
+        let shared = shared.get_or_insert_with(|| self.core.shared_mut());
+        for state in x.workspaces.drain(..).filter(|w| w.changed || w.used) {
+            let (record, usage) = (state.record, state.usage);
+            shared.workspaces.set(state.uuid, record.map(|record| Workspace { record, usage }));
+        }
+        for uuid in x.take_loose() {
+            match shared.opens.get(uuid) {
+                Some(entry) if entry.is_unused() => drop(shared.opens.set(uuid, None)),
+                Some(entry) if entry.written && !entry.has_writers() => shared.opens.set_written(uuid, false),
+                _ => {}
+            }
+        }
+        x.committed();
+        Ok(())
+    }
+
+    /// One transaction: the catalog is the only writer, so that nothing needs a guard.
+    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<bytes::Bytes>)>) -> Result<()> {
+        let unknown = |e: Error| {
+            e.with_outcome(Outcome::Unknown).context("the metadata store failed at a commit; repeat with the same batch id")
+        };
+        let commits = self.core.store().commit(vec![Txn { guards: Vec::new(), writes }]).map_err(unknown)?;
+        for commit in commits {
+            commit.map_err(unknown)?;
+        }
+        Ok(())
+    }
+
+    fn reload(&self) {
+        let mut shared = self.core.shared_mut();
+        shared.members.clear();
+        // A store that cannot be read any more fails every operation by itself.
+        if let Ok(workspaces) = Workspaces::load(self.core.store()) {
+            shared.workspaces = workspaces;
+        }
+    }
+
+    /// What follows a commit. Returns locks to hand over once the writer's turn is over.
+    pub(crate) fn follow_up(
+        &self, writer: &mut Writer, cx: &OpCx, after: After, replies: &mut [Result<CatalogReply>],
+    ) -> Vec<crate::locks::Ticket> {
+        if !after.persist.is_empty()
+            && let Err(e) = self.core.store().persist()
+        {
+            for at in after.persist {
+                if let Some(reply) = replies.get_mut(at) {
+                    *reply = Err(e.clone());
+                }
+            }
+        }
+        if !after.remove.is_empty() {
+            self.core.shared_mut().being_removed.extend(&after.remove);
+            writer.remove.extend(after.remove);
+            self.remove_objects(writer, cx);
+        }
+        let mut granted = after.granted;
+        for session in after.ended {
+            granted.extend(self.core.locks().end_session(session));
+            self.core.cursors().drop_session(session);
+            self.core.sessions().end(session);
+        }
+        granted
+    }
+
+    /// Removes objects whose records are gone. What a target cannot remove now is tried again later.
+    fn remove_objects(&self, writer: &mut Writer, cx: &OpCx) {
+        let objects = std::mem::take(&mut writer.remove);
+        let ops = objects.iter().map(|uuid| op(*uuid, iov_types::ObjectVerb::Remove, 0)).collect();
+        let results = self.core.targets().run(cx, ops);
+        let mut shared = self.core.shared_mut();
+        for (uuid, result) in objects.into_iter().zip(results) {
+            if result.is_ok_and_or_missing() {
+                writer.lazy.push((crate::keys::removed(uuid), None));
+                shared.being_removed.remove(&uuid);
+            } else {
+                writer.remove.push(uuid);
+            }
+        }
+    }
+
+    /// Goes on with what could not be finished before.
+    pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
+        if !writer.redo.is_empty() {
+            batch::finish(self, writer, cx);
+        }
+        if !writer.remove.is_empty() {
+            self.remove_objects(writer, cx);
+        }
+    }
+}
+
+/// Whether an operation changes nothing, so that it need not wait for writers.
+fn only_reads(op: &CatalogOp) -> bool {
+    matches!(
+        op,
+        CatalogOp::WorkspaceLoad { .. }
+            | CatalogOp::WorkspaceSearch { .. }
+            | CatalogOp::WorkspaceStat { .. }
+            | CatalogOp::Stat { .. }
+            | CatalogOp::Search { .. }
+            | CatalogOp::SearchNext { .. }
+            | CatalogOp::SearchClose { .. }
+            | CatalogOp::MetaGet { .. }
+            | CatalogOp::MetaList { .. }
+            | CatalogOp::LockQuery { .. }
+            | CatalogOp::TokenExport
+            | CatalogOp::TokenJoin { .. }
+            | CatalogOp::Renew
+    )
+}
+
+/// A removal of what is not there is done.
+trait Removed {
+    fn is_ok_and_or_missing(&self) -> bool;
+}
+
+impl<T> Removed for Result<T> {
+    fn is_ok_and_or_missing(&self) -> bool {
+        self.as_ref().err().is_none_or(|e| e.kind() == iov_types::Kind::NotFound)
+    }
+}
+
+impl Catalog for Service {
+    fn capability(&self) -> &CatalogCapability {
+        self.core.capability()
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
+        self.waiting.submit(self, cx, ops, how, done);
+    }
+
+    fn drive(&self, _: i64) -> bool {
+        // There is nothing to receive; who waits for a lock with a deadline keeps the clock for all who do.
+        self.tick(self.core.monotonic_ns());
+        false
+    }
+}

@@ -1,0 +1,199 @@
+//! The records as a search sees them: collections and groups of a workspace, and the workspaces of a store.
+
+use std::{collections::HashSet, sync::Arc};
+
+use iov_store::{OpCx, Record as Stored};
+use iov_types::{Caller, Consistency, EntryKind, Kind, Metadata, Name, Result, Right, State, Uuid, Value};
+use iov_wire::Wire;
+
+use crate::{
+    access,
+    core::Core,
+    exec::facts::Live,
+    keys,
+    predicate::{Facts, SystemKey},
+    record::{Record, Usage, WorkspaceRecord},
+    search::{Found, Source},
+    system,
+};
+
+/// Most collections open for writing that a search notes at its start.
+const NOTED: usize = 4096;
+
+/// The collections and groups of a workspace.
+pub(crate) struct Collections {
+    core: Arc<Core>,
+    cx: OpCx,
+    ws: Uuid,
+    indexes: Vec<String>,
+    /// The caller sees what others left unsealed.
+    admin: bool,
+    /// Collections that were open for writing when the snapshot was taken: their records there are behind, also once
+    /// they are closed.
+    behind: HashSet<Uuid>,
+}
+
+impl Collections {
+    /// To be made before the snapshot is taken.
+    pub(crate) fn new(core: &Arc<Core>, cx: &OpCx, ws: Uuid, indexes: Vec<String>, admin: bool) -> Collections {
+        let shared = core.shared();
+        let written = shared.opens.iter().filter(|(_, e)| e.written && e.ws == ws).map(|(uuid, _)| uuid);
+        let behind = written.take(NOTED).collect();
+        drop(shared);
+        Collections { core: core.clone(), cx: cx.clone(), ws, indexes, admin, behind }
+    }
+
+    /// Length and times now, of what somebody may be writing; search sees them at most a second late where the collection
+    /// is `sequential`, else as of the last publication (C7).
+    fn live(&self, uuid: Uuid, record: &Record) -> Result<Live> {
+        let recorded = Live::of(record);
+        let fresh = record.kind == EntryKind::Collection
+            && record.state != State::Sealed
+            && record.effective.consistency == Consistency::Sequential
+            && (self.core.has_crashed(record.opened_in)
+                || self.behind.contains(&uuid)
+                || self.core.shared().opens.get(uuid).is_some_and(|e| e.written));
+        if !fresh {
+            return Ok(recorded);
+        }
+        match self.core.targets().stat(&self.cx, uuid) {
+            Ok(found) => Ok(recorded.with(&found, record.mtime(found.mtime_ns))),
+            Err(e) if e.kind() == Kind::NotFound => Ok(recorded),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Source for Collections {
+    fn record_prefix(&self) -> Vec<u8> {
+        keys::records(self.ws)
+    }
+
+    fn name_prefix(&self, group: Uuid) -> Option<Vec<u8>> {
+        Some(keys::names(self.ws, group))
+    }
+
+    fn workspace(&self) -> Uuid {
+        self.ws
+    }
+
+    fn indexes(&self) -> &[String] {
+        &self.indexes
+    }
+
+    fn decode(&self, uuid: Uuid, stored: &Stored) -> Result<Option<Box<dyn Found>>> {
+        let mut record = Record::parse(&stored.value)?;
+        let hidden = record.abandoned_ns != 0 && record.uid != self.cx.caller.uid && !self.admin;
+        if record.deleted || hidden {
+            return Ok(None);
+        }
+        let live = self.live(uuid, &record)?;
+        let metadata = record.pairs()?;
+        let names = std::mem::take(&mut record.names).into_iter().map(|n| (n.parent, n.name)).collect();
+        Ok(Some(Box::new(FoundRecord { uuid, record, live, metadata, names })))
+    }
+}
+
+struct FoundRecord {
+    uuid: Uuid,
+    record: Record,
+    live: Live,
+    metadata: Metadata,
+    names: Vec<(Uuid, Name)>,
+}
+
+impl Facts for FoundRecord {
+    fn user(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(key)
+    }
+
+    fn system(&self, key: SystemKey) -> Option<Value> {
+        system::of_record(self.uuid, &self.record, &self.live, key)
+    }
+
+    fn names(&self) -> &[(Uuid, Name)] {
+        &self.names
+    }
+}
+
+impl Found for FoundRecord {
+    fn kind(&self) -> EntryKind {
+        self.record.kind
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// The workspaces that a caller may see (A1).
+pub(crate) struct Workspaces {
+    core: Arc<Core>,
+    caller: Caller,
+}
+
+impl Workspaces {
+    pub(crate) fn new(core: &Arc<Core>, caller: &Caller) -> Workspaces {
+        Workspaces { core: core.clone(), caller: caller.clone() }
+    }
+}
+
+impl Source for Workspaces {
+    fn record_prefix(&self) -> Vec<u8> {
+        keys::WORKSPACE.to_vec()
+    }
+
+    fn name_prefix(&self, _: Uuid) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn workspace(&self) -> Uuid {
+        Uuid::NIL
+    }
+
+    fn indexes(&self) -> &[String] {
+        &[]
+    }
+
+    fn decode(&self, uuid: Uuid, stored: &Stored) -> Result<Option<Box<dyn Found>>> {
+        let record = WorkspaceRecord::decode(&stored.value)?;
+        let rights = access::rights(&record, &self.caller);
+        if access::need(&record, rights, Right::Read).is_err() {
+            return Ok(None);
+        }
+        let usage = self.core.shared().workspaces.get(uuid).map(|w| w.usage).unwrap_or_default();
+        let names = [(Uuid::NIL, record.name.clone())];
+        Ok(Some(Box::new(FoundWorkspace { uuid, record, usage, names })))
+    }
+}
+
+struct FoundWorkspace {
+    uuid: Uuid,
+    record: WorkspaceRecord,
+    usage: Usage,
+    names: [(Uuid, Name); 1],
+}
+
+impl Facts for FoundWorkspace {
+    fn user(&self, key: &str) -> Option<&Value> {
+        self.record.metadata.get(key)
+    }
+
+    fn system(&self, key: SystemKey) -> Option<Value> {
+        system::of_workspace(self.uuid, &self.record, self.usage, EntryKind::Workspace, key)
+    }
+
+    fn names(&self) -> &[(Uuid, Name)] {
+        &self.names
+    }
+}
+
+impl Found for FoundWorkspace {
+    fn kind(&self) -> EntryKind {
+        EntryKind::Workspace
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.record.metadata
+    }
+}

@@ -1,0 +1,186 @@
+//! Who has which collection, group or root open, and who holds it exclusively (O10, X1).
+
+use std::collections::HashMap;
+
+use iov_types::Uuid;
+
+use crate::hash::Seeded;
+
+/// What one session has open of one object.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) session: Uuid,
+    /// Whom the session acted for when it opened.
+    pub(crate) holder: Uuid,
+    /// Handles.
+    pub(crate) count: u32,
+    /// Handles that may write.
+    pub(crate) writers: u32,
+    /// The epoch it was given; 0 = none.
+    pub(crate) epoch: u64,
+    /// Its hold has passed on: nothing from here applies.
+    pub(crate) fenced: bool,
+}
+
+/// An exclusive hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hold {
+    pub(crate) holder: Uuid,
+    pub(crate) epoch: u64,
+}
+
+/// One object that somebody has open. The key is its UUID; for a root the workspace's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) ws: Uuid,
+    /// A group or root: a hold covers what is below it (X2).
+    pub(crate) group: bool,
+    /// Nearly always there is one; the others are in `more`. Empty when its count is 0.
+    one: Slot,
+    more: Vec<Slot>,
+    pub(crate) hold: Option<Hold>,
+    /// Its last name is gone.
+    pub(crate) deleted: bool,
+    /// Somebody may have written since the record was last brought up to date.
+    pub(crate) written: bool,
+}
+
+impl Entry {
+    /// Nobody has it open yet.
+    pub(crate) fn new(ws: Uuid, group: bool) -> Entry {
+        Entry { ws, group, one: Slot::default(), more: Vec::new(), hold: None, deleted: false, written: false }
+    }
+
+    /// What each session has.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::once(&self.one).filter(|s| s.count > 0).chain(&self.more)
+    }
+
+    /// The same, to change; counts must not become 0 here.
+    pub(crate) fn slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        std::iter::once(&mut self.one).filter(|s| s.count > 0).chain(&mut self.more)
+    }
+
+    /// What a session has.
+    pub(crate) fn slot(&self, session: Uuid) -> Option<&Slot> {
+        self.slots().find(|s| s.session == session)
+    }
+
+    /// Whether nobody has it open.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.one.count == 0 && self.more.is_empty()
+    }
+
+    /// Whether somebody may write.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.slots().any(|s| s.writers > 0)
+    }
+
+    /// One more handle of a session.
+    pub(crate) fn add(&mut self, session: Uuid, holder: Uuid, writer: bool, epoch: u64) {
+        self.written |= writer;
+        if let Some(slot) = self.slots_mut().find(|s| s.session == session) {
+            slot.count += 1;
+            slot.writers += u32::from(writer);
+            slot.epoch = slot.epoch.max(epoch);
+            slot.holder = holder;
+            return;
+        }
+        let slot = Slot { session, holder, count: 1, writers: u32::from(writer), epoch, fenced: false };
+        if self.one.count == 0 {
+            self.one = slot;
+        } else {
+            self.more.push(slot);
+        }
+    }
+
+    /// One handle of a session less; tells whether it was the session's last.
+    pub(crate) fn close_one(&mut self, session: Uuid) -> bool {
+        let Some(slot) = self.slots_mut().find(|s| s.session == session) else { return false };
+        if slot.count > 1 {
+            slot.count -= 1;
+            slot.writers = slot.writers.min(slot.count);
+            return false;
+        }
+        self.remove(session);
+        true
+    }
+
+    /// All handles of a session.
+    pub(crate) fn remove(&mut self, session: Uuid) {
+        if self.one.session == session {
+            self.one = self.more.pop().unwrap_or_default();
+        } else {
+            self.more.retain(|s| s.session != session);
+        }
+    }
+}
+
+/// All entries, with what must be found quickly.
+#[derive(Default, Debug)]
+pub(crate) struct Opens {
+    entries: HashMap<Uuid, Entry, Seeded>,
+    /// Entries in which a session has a slot.
+    by_session: HashMap<Uuid, u32, Seeded>,
+    /// Entries of groups with a hold or a fenced slot: while there are none, nothing can be covered by one.
+    covering: usize,
+}
+
+fn covers(entry: &Entry) -> bool {
+    entry.group && (entry.hold.is_some() || entry.slots().any(|s| s.fenced))
+}
+
+impl Opens {
+    /// One entry.
+    pub(crate) fn get(&self, uuid: Uuid) -> Option<&Entry> {
+        self.entries.get(&uuid)
+    }
+
+    /// All entries.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Uuid, &Entry)> {
+        self.entries.iter().map(|(uuid, entry)| (*uuid, entry))
+    }
+
+    /// Whether a group or root may be held.
+    pub(crate) fn may_cover(&self) -> bool {
+        self.covering > 0
+    }
+
+    /// Whether a session has anything open.
+    pub(crate) fn has_open(&self, session: Uuid) -> bool {
+        self.by_session.contains_key(&session)
+    }
+
+    /// Notes whether the record may be behind.
+    pub(crate) fn set_written(&mut self, uuid: Uuid, written: bool) {
+        if let Some(entry) = self.entries.get_mut(&uuid) {
+            entry.written = written;
+        }
+    }
+
+    /// Puts an entry in place of what was there, which it returns.
+    pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Entry>) -> Option<Entry> {
+        if let Some(entry) = &entry {
+            self.covering += usize::from(covers(entry));
+            for slot in entry.slots() {
+                *self.by_session.entry(slot.session).or_default() += 1;
+            }
+        }
+        let before = match entry {
+            Some(entry) => self.entries.insert(uuid, entry),
+            None => self.entries.remove(&uuid),
+        };
+        if let Some(before) = &before {
+            self.covering -= usize::from(covers(before));
+            for slot in before.slots() {
+                if let Some(n) = self.by_session.get_mut(&slot.session) {
+                    *n -= 1;
+                    if *n == 0 {
+                        self.by_session.remove(&slot.session);
+                    }
+                }
+            }
+        }
+        before
+    }
+}

@@ -1,0 +1,137 @@
+//! Close: ends a handle (C3, M2, O10). It always ends, whatever the error says (rule 5 of the header).
+
+use iov_types::{Clause, Concurrency, EntryKind, Error, Mutability, Result, State, Uuid, catalog::CatalogReply};
+
+use super::{Reply, seal};
+use crate::{
+    exec::{Exec, groups::group_key, holds::fenced},
+    record::Record,
+    state::Entry,
+};
+
+/// `written`: bytes were changed through the handle. What search is to see of them is asked from the target, which knows
+/// better than the client.
+pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Reply {
+    let key = group_key(ws, uuid);
+    let session = x.cx.caller.session;
+    let stale = || {
+        Error::stale(format!("{uuid} is not open in this session: its lease has ended, or the server started anew"))
+            .with_clause(Clause::O10)
+    };
+    let mut entry = x.entry(key).filter(|e| e.ws == ws).ok_or_else(stale)?;
+    let slot = entry.slot(session).cloned().ok_or_else(stale)?;
+    let failed = if slot.fenced {
+        Err(fenced())
+    } else if written && slot.writers > 0 && !entry.deleted {
+        publish_at_close(x, ws, uuid)
+    } else {
+        Ok(())
+    };
+    let last = entry.close_one(session);
+    let sealed = if last && !slot.fenced { release(x, ws, uuid, &mut entry, &slot.holder) } else { Ok(()) };
+    let forgotten = forget_if_unused(x, ws, uuid, key, entry);
+    if let Err(e) = failed.and(sealed).and(forgotten) {
+        x.keep_effects();
+        return Err(e);
+    }
+    Ok(CatalogReply::Done)
+}
+
+fn publish_at_close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<()> {
+    let at = x.workspace_of_handle(ws)?;
+    let mut record = x.any_record(ws, uuid)?;
+    // What was written before the seal is in it; what came later has failed at the target (M2).
+    if record.state == State::Sealed {
+        return Ok(());
+    }
+    publish_record(x, at, uuid, &mut record)
+}
+
+/// Brings a record up to what the target says.
+pub(crate) fn publish_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record) -> Result<()> {
+    let found = x.target_stat(uuid)?;
+    let within_quota = x.record_bytes_of(at, record, &found);
+    x.put_record(x.workspaces[at].uuid, uuid, record);
+    within_quota
+}
+
+/// The last handle of a session is closed: its hold ends if no other session acts for the holder here. What is immutable
+/// and exclusive is sealed by that (M2).
+fn release(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, entry: &mut Entry, holder: &Uuid) -> Result<()> {
+    let Some(hold) = entry.hold else { return Ok(()) };
+    if hold.holder != *holder || entry.slots().any(|s| s.holder == *holder && !s.fenced) {
+        return Ok(());
+    }
+    entry.hold = None;
+    if entry.group || !entry.written || entry.deleted {
+        return Ok(());
+    }
+    let at = x.workspace_of_handle(ws)?;
+    let record = x.any_record(ws, uuid)?;
+    let seals = record.state == State::Staging
+        && record.effective.mutability == Mutability::Immutable
+        && record.effective.concurrency == Concurrency::Exclusive;
+    if seals { seal::seal_record(x, at, uuid, record, hold.epoch) } else { Ok(()) }
+}
+
+/// Puts the entry back; a deleted collection that nobody has open any more is removed (O10).
+pub(crate) fn forget_if_unused(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, key: Uuid, entry: Entry) -> Result<()> {
+    let remove = entry.deleted && entry.is_unused();
+    x.set_entry(key, entry);
+    if !remove {
+        return Ok(());
+    }
+    let at = x.workspace_of_handle(ws)?;
+    let record = x.any_record(ws, uuid)?;
+    x.remove_record(at, uuid, &record);
+    Ok(())
+}
+
+/// The end of a session: all its handles, whether it closed them or not. What it may have written is recorded; what it
+/// left unsealed is kept for its owner (M2).
+pub(crate) fn close_all(x: &mut Exec<'_>) -> Result<()> {
+    let session = x.cx.caller.session;
+    if !x.shared().opens.has_open(session) {
+        return Ok(());
+    }
+    let open: Vec<Uuid> =
+        x.shared().opens.iter().filter(|(_, e)| e.slot(session).is_some()).map(|(uuid, _)| uuid).collect();
+    for key in open {
+        let Some(mut entry) = x.entry(key) else { continue };
+        let Some(slot) = entry.slot(session).cloned() else { continue };
+        let ws = entry.ws;
+        entry.remove(session);
+        if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
+            entry.hold = None;
+        }
+        if slot.writers > 0 && !slot.fenced && !entry.deleted {
+            let at = x.workspace_of_handle(ws)?;
+            let mut record = x.any_record(ws, key)?;
+            settle(x, at, key, &mut record, &entry)?;
+        }
+        let uuid = if key == ws { Uuid::NIL } else { key };
+        forget_if_unused(x, ws, uuid, key, entry)?;
+    }
+    Ok(())
+}
+
+fn settle(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, entry: &Entry) -> Result<()> {
+    if record.state == State::Sealed || record.kind != EntryKind::Collection {
+        return Ok(());
+    }
+    let found = x.target_stat(uuid)?;
+    let mut changed = found.size != record.size || (found.mtime_ns != 0 && found.mtime_ns != record.mtime_base_ns);
+    if changed {
+        // Beyond the quota or not: the bytes are there.
+        let _ = x.record_bytes_of(at, record, &found);
+    }
+    if record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
+        record.abandoned_ns = x.now_ns.max(1);
+        x.abandon(uuid, x.workspaces[at].uuid, record.abandoned_ns);
+        changed = true;
+    }
+    if changed {
+        x.put_record(x.workspaces[at].uuid, uuid, record);
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Create: makes and opens a collection or group (O2, O3).
+
+use iov_types::{
+    Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Result, Right,
+    State, Uuid,
+    catalog::{CatalogReply, Opened},
+};
+
+use super::Reply;
+use crate::{
+    exec::{Exec, Resolved, facts::over_quota},
+    keys, promise,
+    record::{NameIn, Record},
+    state::{Entry, Hold},
+};
+
+/// Permission bits of a new collection and of a new group: the workspace's access list decides, these are for programs.
+const MODES: [u32; 2] = [0o640, 0o750];
+
+/// What is to be created.
+pub(crate) struct New {
+    pub(crate) ws: Uuid,
+    pub(crate) uuid: Uuid,
+    pub(crate) kind: EntryKind,
+    pub(crate) parent: Uuid,
+    pub(crate) name: Option<Name>,
+    pub(crate) metadata: Metadata,
+    pub(crate) controls: Controls,
+    pub(crate) layout: Option<Layout>,
+    pub(crate) attr: Attr,
+}
+
+/// The epoch of the first hold.
+const FIRST_EPOCH: u64 = 1;
+
+pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
+    let New { ws, uuid, kind, parent, name, metadata, controls, layout, attr } = new;
+    let at = x.writable(ws)?;
+    if kind == EntryKind::Workspace || uuid.is_nil() {
+        return Err(Error::invalid("a create makes a collection or a group, and its UUID is not nil"));
+    }
+    check_quota(x, at)?;
+    check_owner(x, at, &attr)?;
+    let inherited = x.parent(ws, parent)?.map(|p| p.layout.clone()).filter(promise::is_set);
+    if kind == EntryKind::Group {
+        x.check_depth(ws, parent)?;
+    }
+    let covered = x.cover_in(ws, parent, true)?;
+    if let Some(name) = &name
+        && x.get(&keys::name(ws, parent, name))?.is_some()
+    {
+        return Err(Error::exists(format!("{name:?} is taken: look it up, or choose another name")).with_clause(Clause::O3));
+    }
+    check_uuid(x, ws, uuid, kind)?;
+    let metadata_bytes = x.pack_metadata(&metadata)?;
+    let layout = layout.or(inherited).or_else(|| x.record(at).layout.clone().filter(|_| kind == EntryKind::Collection));
+    let mut layout = layout.unwrap_or_default();
+    let effective = resolve(x, at, kind, &controls, &layout)?;
+    layout.revision = 1;
+
+    let state = match (kind, effective.mutability) {
+        (EntryKind::Collection, Mutability::Immutable) => State::Staging,
+        _ => State::Open,
+    };
+    let held = covered || effective.concurrency == Concurrency::Exclusive;
+    let epoch = if held { FIRST_EPOCH } else { 0 };
+    let caller = &x.cx.caller;
+    let record = Record {
+        kind,
+        state,
+        links: u32::from(name.is_some()),
+        names: name.into_iter().map(|name| NameIn { parent, name }).collect(),
+        metadata: metadata_bytes,
+        effective,
+        asked: controls,
+        layout,
+        mode: attr.mode.unwrap_or(MODES[usize::from(kind == EntryKind::Group)]) & 0o7777,
+        uid: attr.uid.unwrap_or(caller.uid),
+        gid: attr.gid.unwrap_or(caller.gid),
+        ctime_ns: x.now_ns,
+        mtime_ns: attr.mtime_ns.unwrap_or(x.now_ns),
+        mtime_base_ns: 0,
+        size: 0,
+        allocated: 0,
+        version: 0,
+        revision: 1,
+        epoch,
+        pending: Uuid::NIL,
+        deleted: false,
+        opened_in: x.core.incarnation_to_record(),
+        abandoned_ns: 0,
+    };
+    x.put_new_record(ws, uuid, &record);
+    if let Some(NameIn { name, .. }) = record.names.first() {
+        x.set_name(ws, parent, name, Some((uuid, kind)));
+    }
+    x.reindex(at, uuid, None, Some(&metadata));
+    x.use_more(at, 1, 0);
+    let mut entry = Entry::new(ws, kind == EntryKind::Group);
+    entry.add(x.cx.caller.session, x.holder, kind == EntryKind::Collection, epoch);
+    entry.hold = held.then_some(Hold { holder: x.holder, epoch });
+    x.set_entry(uuid, entry);
+    Ok(CatalogReply::Opened(Box::new(Opened {
+        ws,
+        uuid,
+        kind,
+        state,
+        effective: record.effective,
+        layout: record.layout,
+        epoch,
+        writable: true,
+    })))
+}
+
+fn check_quota(x: &Exec<'_>, at: usize) -> Result<()> {
+    let (usage, record) = (x.workspaces[at].usage, x.record(at));
+    if usage.collections >= record.quota_collections {
+        return Err(Error::exhausted(format!(
+            "the workspace holds {} collections and groups, which is its quota: delete some, or have the quota raised",
+            usage.collections
+        ))
+        .with_clause(Clause::O1));
+    }
+    if usage.bytes >= record.quota_bytes {
+        return Err(over_quota(usage.bytes, record.quota_bytes));
+    }
+    Ok(())
+}
+
+/// Only an administrator makes things that belong to others.
+fn check_owner(x: &Exec<'_>, at: usize, attr: &Attr) -> Result<()> {
+    let caller = &x.cx.caller;
+    let own_user = attr.uid.is_none_or(|uid| uid == caller.uid);
+    let own_group = attr.gid.is_none_or(|gid| gid == caller.gid || caller.groups.contains(&gid));
+    if (own_user && own_group) || x.has_right(at, Right::Admin) {
+        return Ok(());
+    }
+    Err(Error::denied("only an administrator of the workspace creates what belongs to another user or group")
+        .with_clause(Clause::A1))
+}
+
+/// An identity is used once. Names of members lie under the group's alone, and objects of different workspaces share
+/// targets: groups are compared with every workspace, collections where users cannot trust each other.
+fn check_uuid(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, kind: EntryKind) -> Result<()> {
+    let taken = || {
+        Error::exists(format!("{uuid} is in use: every collection and group needs a UUID of its own")).with_clause(Clause::O2)
+    };
+    if x.get(&keys::record(ws, uuid))?.is_some() || x.is_workspace(uuid) || x.shared().is_being_removed(uuid) {
+        return Err(taken());
+    }
+    if kind == EntryKind::Group || !x.core.is_single_user() {
+        let others: Vec<Uuid> = x.shared().workspaces.uuids().filter(|other| *other != ws).collect();
+        for other in others {
+            if x.get(&keys::record(other, uuid))?.is_some() {
+                return Err(taken());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resolve(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls, layout: &Layout) -> Result<Effective> {
+    let ws = x.workspaces[at].uuid;
+    if let Some(last) = &x.resolved
+        && last.ws == ws
+        && last.kind == kind
+        && last.asked == *asked
+        && last.layout == *layout
+    {
+        return Ok(last.effective.clone());
+    }
+    let record = x.record(at).clone();
+    let capability = &x.core.capability().targets;
+    let effective = if kind == EntryKind::Group {
+        // The workspace's default is meant for collections: groups that are exclusive without being asked to be would
+        // shut everybody out (X2).
+        let defaults = Controls { concurrency: None, ..record.controls.clone() };
+        promise::at_create(&defaults, asked, layout, capability)?
+    } else {
+        promise::at_create(&record.controls, asked, layout, capability)?
+    };
+    x.resolved = Some(Resolved { ws, kind, asked: asked.clone(), layout: layout.clone(), effective: effective.clone() });
+    Ok(effective)
+}

@@ -1,0 +1,128 @@
+//! Open: a handle on a collection, group or root, and the exclusive hold that may go with it (X1, X2).
+
+use iov_types::{
+    Clause, Concurrency, Controls, EntryKind, Error, Layout, Right, State, Uuid, Which,
+    catalog::{CatalogReply, Opened},
+};
+
+use super::Reply;
+use crate::{
+    exec::{Exec, records::missing},
+    keys, promise,
+    state::{Entry, Hold},
+};
+
+pub(crate) fn open(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, kind: EntryKind, asked: &Controls) -> Reply {
+    let at = x.workspace(ws, Right::Read)?;
+    let uuid = match which {
+        Which::Uuid(uuid) if uuid.is_nil() => return open_root(x, at, kind, asked),
+        Which::Uuid(uuid) => *uuid,
+        Which::Name(name) => {
+            x.parent(ws, parent)?;
+            let found = x.find_name(ws, parent, name)?;
+            found.ok_or_else(|| missing(format_args!("{name:?} here")).with_clause(Clause::O3))?.0
+        }
+    };
+    let mut record = x.usable_record(at, uuid)?;
+    if record.kind != kind {
+        let (is, call) = match record.kind {
+            EntryKind::Group => ("group", "a group lookup"),
+            _ => ("collection", "a collection lookup"),
+        };
+        return Err(Error::invalid(format!("{which} is a {is}: open it with {call}")));
+    }
+    let (effective, level_writes) = promise::at_open(&record.effective, asked, &x.core.capability().targets)?;
+    let may_write = x.has_right(at, Right::Write) && !x.is_expired(at) && record.state != State::Sealed;
+    let writable = may_write && level_writes;
+    let writer = writable && kind == EntryKind::Collection;
+
+    // Sealed bytes cannot change: their control no longer keeps readers apart, only who asks for it is alone.
+    let wants_hold = match record.state {
+        State::Sealed => asked.concurrency == Some(Concurrency::Exclusive),
+        _ => effective.concurrency == Concurrency::Exclusive,
+    };
+    let groups_are_held = x.shared().opens.may_cover();
+    let covered = x.cover_of(ws, &record.names, true)?;
+    if groups_are_held {
+        // Taking over a group may have raised this record's epoch.
+        record = x.usable_record(at, uuid)?;
+    }
+    let crashed = record.state != State::Sealed && x.core.has_crashed(record.opened_in);
+    let exclusive = wants_hold || (covered && record.state != State::Sealed);
+    let grant = x.hold(ws, uuid, kind, record.epoch, exclusive, crashed && record.epoch > 0)?;
+
+    let mut changed = false;
+    if let Some(epoch) = grant.raised {
+        record.epoch = epoch;
+        changed = true;
+    }
+    if writer {
+        if crashed {
+            // What was written when the catalog crashed is not in the record yet. The quota has its say at a publish.
+            let found = x.target_stat(uuid)?;
+            let _ = x.record_bytes_of(at, &mut record, &found);
+        }
+        let incarnation = x.core.incarnation_to_record();
+        if record.opened_in != incarnation {
+            record.opened_in = incarnation;
+            changed = true;
+        }
+        if record.abandoned_ns != 0 {
+            x.delete(keys::abandoned(record.abandoned_ns, uuid));
+            record.abandoned_ns = 0;
+            changed = true;
+        }
+    }
+    if changed {
+        x.put_record(ws, uuid, &mut record);
+    }
+    let mut entry = x.entry(uuid).unwrap_or_else(|| Entry::new(ws, kind == EntryKind::Group));
+    entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
+    if exclusive {
+        entry.hold = Some(Hold { holder: entry.hold.map_or(x.holder, |h| h.holder), epoch: grant.epoch });
+    }
+    x.set_entry(uuid, entry);
+    Ok(CatalogReply::Opened(Box::new(Opened {
+        ws,
+        uuid,
+        kind,
+        state: record.state,
+        effective,
+        layout: record.layout,
+        epoch: grant.epoch,
+        writable,
+    })))
+}
+
+/// The root has the workspace's record, and its controls.
+fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> Reply {
+    if kind != EntryKind::Group {
+        return Err(Error::invalid("the nil UUID is the root of the workspace, which is a group: open it as one"));
+    }
+    let ws = x.workspaces[at].uuid;
+    let record = x.record(at).clone();
+    let defaults = Controls { concurrency: None, ..record.controls.clone() };
+    let none = Layout::default();
+    let effective = promise::at_create(&defaults, asked, &none, &x.core.capability().targets)?;
+    let exclusive = effective.concurrency == Concurrency::Exclusive;
+    let grant = x.hold(ws, ws, EntryKind::Group, record.epoch, exclusive, false)?;
+    if let Some(epoch) = grant.raised {
+        x.raise_root(ws, epoch)?;
+    }
+    let mut entry = x.entry(ws).unwrap_or_else(|| Entry::new(ws, true));
+    entry.add(x.cx.caller.session, x.holder, false, grant.epoch);
+    if exclusive {
+        entry.hold = Some(Hold { holder: entry.hold.map_or(x.holder, |h| h.holder), epoch: grant.epoch });
+    }
+    x.set_entry(ws, entry);
+    Ok(CatalogReply::Opened(Box::new(Opened {
+        ws,
+        uuid: Uuid::NIL,
+        kind: EntryKind::Group,
+        state: State::Open,
+        effective,
+        layout: record.layout.clone().unwrap_or_default(),
+        epoch: grant.epoch,
+        writable: x.has_right(at, Right::Write) && !x.is_expired(at),
+    })))
+}

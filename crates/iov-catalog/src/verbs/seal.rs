@@ -1,0 +1,60 @@
+//! Seal: fixes bytes and size for good, atomically against writes at the target (M2).
+
+use iov_types::{Clause, EntryKind, Error, Result, Right, State, Uuid, catalog::CatalogReply};
+
+use super::Reply;
+use crate::{
+    exec::{Exec, Mode},
+    keys,
+    record::Record,
+};
+
+pub(crate) fn seal(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
+    let at = x.workspace(ws, Right::Write)?;
+    need_collection(uuid)?;
+    let record = x.usable_record(at, uuid)?;
+    if record.kind == EntryKind::Group {
+        return Err(not_for_groups("sealed"));
+    }
+    x.may_change(ws, uuid, &record.names)?;
+    if record.state != State::Sealed {
+        let session = x.cx.caller.session;
+        let epoch = x.entry(uuid).and_then(|e| e.slot(session).map(|s| s.epoch)).unwrap_or(0);
+        seal_record(x, at, uuid, record, epoch)?;
+    }
+    Ok(CatalogReply::Done)
+}
+
+/// The error for an operation that groups do not know.
+pub(crate) fn not_for_groups(what: &str) -> Error {
+    Error::invalid(format!("a group has no bytes and cannot be {what}")).with_clause(Clause::O3)
+}
+
+/// Fails for the root, which has no bytes.
+pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
+    if uuid.is_nil() {
+        return Err(Error::invalid("the nil UUID is the root of the workspace, which has no bytes").with_clause(Clause::O3));
+    }
+    Ok(())
+}
+
+/// Seals at the target, then in the record. In a batch that applies as a whole the record comes first, at point P, and
+/// the target right behind what the batch publishes there.
+pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, epoch: u64) -> Result<()> {
+    let ws = x.workspaces[at].uuid;
+    let found = match x.mode {
+        Mode::Each => x.core.targets().seal(x.cx, uuid, epoch)?,
+        Mode::Read | Mode::Dry | Mode::All => x.target_stat(uuid)?,
+    };
+    if x.mode == Mode::All {
+        x.after.seal.push((ws, uuid));
+    }
+    if record.abandoned_ns != 0 {
+        x.delete(keys::abandoned(record.abandoned_ns, uuid));
+        record.abandoned_ns = 0;
+    }
+    record.state = State::Sealed;
+    let within_quota = x.record_bytes_of(at, &mut record, &found);
+    x.put_record(ws, uuid, &mut record);
+    within_quota
+}

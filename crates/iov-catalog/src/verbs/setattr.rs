@@ -1,0 +1,64 @@
+//! SetAttr: owner, mode and mtime, by the owner (O4).
+
+use iov_types::{Attr, Clause, EntryKind, Error, Right, State, Uuid, catalog::CatalogReply};
+
+use super::Reply;
+use crate::{
+    access,
+    exec::{Exec, Mode},
+};
+
+fn not_owner() -> Error {
+    Error::denied("only its owner, or an administrator of the workspace, may set owner, mode and mtime")
+        .with_clause(Clause::A1)
+}
+
+pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Reply {
+    let at = x.workspace(ws, Right::Write)?;
+    let admin = x.has_right(at, Right::Admin);
+    if uuid.is_nil() {
+        return set_root(x, at, attr);
+    }
+    let mut record = x.usable_record(at, uuid)?;
+    let caller = &x.cx.caller;
+    let gives_away = attr.uid.is_some_and(|uid| uid != record.uid)
+        || attr.gid.is_some_and(|gid| gid != record.gid && gid != caller.gid && !caller.groups.contains(&gid));
+    if !admin && (record.uid != caller.uid || gives_away) {
+        return Err(not_owner());
+    }
+    x.may_change(ws, uuid, &record.names)?;
+    record.mode = attr.mode.map_or(record.mode, |mode| mode & 0o7777);
+    record.uid = attr.uid.unwrap_or(record.uid);
+    record.gid = attr.gid.unwrap_or(record.gid);
+    if let Some(mtime_ns) = attr.mtime_ns {
+        record.mtime_ns = mtime_ns;
+        if record.kind == EntryKind::Collection && x.may_be_behind(uuid, record.state, record.opened_in) {
+            // It holds until the bytes change again.
+            record.mtime_base_ns = x.target_stat(uuid)?.mtime_ns;
+        }
+        if x.mode == Mode::All && record.state != State::Sealed {
+            x.after.mtime_set.push(uuid);
+        }
+    }
+    x.put_record(ws, uuid, &mut record);
+    Ok(CatalogReply::Done)
+}
+
+fn set_root(x: &mut Exec<'_>, at: usize, attr: &Attr) -> Reply {
+    if !x.has_right(at, Right::Admin) {
+        return Err(not_owner());
+    }
+    let ws = x.workspaces[at].uuid;
+    x.may_change(ws, ws, &[])?;
+    let mut record = (**x.record(at)).clone();
+    record.mode = attr.mode.map_or(record.mode, |mode| mode & 0o7777);
+    record.owner = attr.uid.unwrap_or(record.owner);
+    record.gid = attr.gid.unwrap_or(record.gid);
+    record.mtime_ns = attr.mtime_ns.unwrap_or(record.mtime_ns);
+    if x.core.is_single_user() {
+        access::check_single_user(x.core.uid(), record.owner, &record.access)?;
+    }
+    record.revision += 1;
+    x.set_workspace(ws, Some(record));
+    Ok(CatalogReply::Done)
+}

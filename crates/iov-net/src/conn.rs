@@ -1,0 +1,226 @@
+//! A client's connection: requests go out under one lock, and whoever waits reads the answers of all.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_store::seam;
+use iov_types::{Error, Outcome, Result};
+use iov_wire::{
+    Body, Header, Verb,
+    frame::{self, NO_DEADLINE},
+    messages::{Fault, GrantAnswer, Granted, Hello, Welcome},
+};
+
+use crate::{
+    frames::{Frame, Frames},
+    socket,
+};
+
+/// What answers a request.
+pub(crate) enum Reply {
+    Frame(Frame),
+    Granted(Granted, OwnedFd),
+}
+
+type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
+
+/// A connection to a daemon.
+pub(crate) struct Connection {
+    fd: OwnedFd,
+    writing: Mutex<Vec<u8>>,
+    reading: Mutex<Frames>,
+    waiting: Mutex<HashMap<u64, OnReply>>,
+    /// Grows with each round of dispatching, so that those who do not read themselves know when to look again.
+    rounds: Mutex<u64>,
+    dispatched: Condvar,
+    next: AtomicU64,
+    broken: AtomicBool,
+    version: u16,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// Shakes hands over a connected socket; the descriptor is the session's lease page.
+    pub(crate) fn open(fd: OwnedFd, hello: &Hello, timeout_ns: i64) -> Result<(Connection, Welcome, OwnedFd)> {
+        let mut out = Vec::new();
+        frame::append(Header { deadline_left_ns: timeout_ns as u64, ..Header::new(Verb::Hello, 0) }, hello, &mut out)?;
+        socket::send(&fd, &[&out], &[], || {})?;
+        let mut frames = Frames::default();
+        let until = seam::monotonic_ns().saturating_add(timeout_ns);
+        let welcome = loop {
+            if let Some(frame) = frames.next(&fd, false)? {
+                break frame;
+            }
+            if !socket::wait_readable(&fd, (until - seam::monotonic_ns()).max(0)) && seam::monotonic_ns() >= until {
+                return Err(Error::timeout("the store's daemon does not answer; see its log, or end it and try again"));
+            }
+        };
+        if welcome.header.verb == Verb::Fault.number() {
+            return Err(welcome.header.body::<Fault>(&welcome.body)?.error);
+        }
+        let welcome: Welcome = welcome.header.body(&welcome.body)?;
+        let page = frames.take_fd()?;
+        let connection = Connection {
+            fd,
+            writing: Mutex::default(),
+            reading: Mutex::new(frames),
+            waiting: Mutex::default(),
+            rounds: Mutex::default(),
+            dispatched: Condvar::new(),
+            next: AtomicU64::new(1),
+            broken: AtomicBool::new(false),
+            version: welcome.version,
+        };
+        Ok((connection, welcome, page))
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent.
+    pub(crate) fn request<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, done: OnReply) {
+        let request = self.next.fetch_add(1, Ordering::Relaxed);
+        let payload_len = payload.iter().map(|p| p.len() as u64).sum();
+        let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
+        let header =
+            Header { version: self.version, payload_len, deadline_left_ns, ..Header::new(B::VERB, request) };
+        let mut out = lock(&self.writing);
+        out.clear();
+        if let Err(e) = frame::append(header, body, &mut out) {
+            drop(out);
+            return done(Err(e));
+        }
+        lock(&self.waiting).insert(request, done);
+        let mut parts: Vec<&[u8]> = vec![&out];
+        parts.extend(payload);
+        let sent = if self.is_broken() {
+            Err(Error::unavailable("the connection to the store's daemon is broken"))
+        } else {
+            socket::send(&self.fd, &parts, &[], || self.drive(0))
+        };
+        drop(parts);
+        drop(out);
+        if let Err(e) = sent {
+            let done = lock(&self.waiting).remove(&request);
+            self.fail(&e);
+            if let Some(done) = done {
+                // Part of it may have arrived, but a frame that is not whole has no effect.
+                done(Err(e));
+            }
+        }
+    }
+
+    /// Sends a frame that has no answer; failures show at the next request.
+    pub(crate) fn tell<B: Body>(&self, body: &B) {
+        let mut out = lock(&self.writing);
+        out.clear();
+        let header = Header { version: self.version, ..Header::new(B::VERB, 0) };
+        if frame::append(header, body, &mut out).is_ok() && !self.is_broken() {
+            // A broken connection is noticed by whoever waits for an answer.
+            let _ = socket::send(&self.fd, &[&out], &[], || self.drive(0));
+        }
+    }
+
+    /// Receives answers in this thread for at most `timeout_ns` (0 = without blocking), or waits until somebody else who
+    /// is doing so has brought some.
+    pub(crate) fn drive(&self, timeout_ns: i64) {
+        let seen = *lock(&self.rounds);
+        let mut frames = match self.reading.try_lock() {
+            Ok(frames) => frames,
+            Err(TryLockError::Poisoned(p)) => p.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                if timeout_ns > 0 {
+                    let rounds = lock(&self.rounds);
+                    if *rounds == seen {
+                        // Short: the reader may stop reading without having anything for us.
+                        let wait = Duration::from_nanos(timeout_ns.min(1_000_000) as u64);
+                        drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
+                    }
+                }
+                return;
+            }
+        };
+        if lock(&self.waiting).is_empty() {
+            return;
+        }
+        let mut waited = timeout_ns == 0;
+        loop {
+            match frames.next(self.as_fd(), false) {
+                Ok(Some(frame)) => {
+                    waited = true;
+                    if let Err(e) = self.dispatch(frame, &mut frames) {
+                        self.fail(&e);
+                        break;
+                    }
+                }
+                Ok(None) if waited => break,
+                Ok(None) => {
+                    socket::wait_readable(self.as_fd(), timeout_ns);
+                    waited = true;
+                }
+                Err(e) => {
+                    self.fail(&e);
+                    break;
+                }
+            }
+        }
+        drop(frames);
+        *lock(&self.rounds) += 1;
+        self.dispatched.notify_all();
+    }
+
+    fn dispatch(&self, frame: Frame, frames: &mut Frames) -> Result<()> {
+        let request = frame.header.request;
+        let reply = match frame.header.verb()? {
+            Verb::GrantAnswer => match frame.header.body::<GrantAnswer>(&frame.body)? {
+                GrantAnswer::Granted(granted) => Ok(Reply::Granted(granted, frames.take_fd()?)),
+                GrantAnswer::Failed(e) => Err(e),
+            },
+            Verb::Fault => Err(frame.header.body::<Fault>(&frame.body)?.error),
+            _ => {
+                frame.header.check_body(&frame.body)?;
+                Ok(Reply::Frame(frame))
+            }
+        };
+        match (request, reply) {
+            (0, Err(fault)) => Err(fault),
+            (0, Ok(_)) => Ok(()),
+            (request, reply) => {
+                self.answer(request, reply);
+                Ok(())
+            }
+        }
+    }
+
+    fn answer(&self, request: u64, reply: Result<Reply>) {
+        // An answer to a request that was given up is dropped.
+        let done = lock(&self.waiting).remove(&request);
+        if let Some(done) = done {
+            done(reply);
+        }
+    }
+
+    /// The connection is of no more use: everybody who waits hears of it.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.broken.store(true, Ordering::Release);
+        let waiting: Vec<_> = lock(&self.waiting).drain().collect();
+        for (_, done) in waiting {
+            done(Err(error.clone().with_outcome(Outcome::Unknown)));
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Direct access (SEMANTICS §2.6): this process moves the bytes itself, through a descriptor that the daemon has passed, for
+//! as long as the grant's slot in the session's lease page says so. Everything else goes over the socket.
+
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_store::{Backend, LeasePage, Memory, OpCx, Sink, Slot, Submitted, seam};
+use iov_types::{Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
+use iov_wire::messages::{Access, GiveBack, GrantRequest};
+use rustix::io::Errno;
+
+use crate::{
+    conn::Reply,
+    link::{Link, Up},
+    remote::RemoteBackend,
+};
+
+/// Most grants held, each with a descriptor: sites allow 1,024 descriptors to a process, and it has other plans too.
+const GRANTS: usize = 256;
+/// A first operation up to this size goes over the socket: a grant costs as much, and there may be no second one.
+const FIRST_BY_SOCKET: usize = 16 << 10;
+/// How long an object that the daemon does not grant is not asked for again.
+const NOT_GRANTED_NS: i64 = 1_000_000_000;
+
+struct Grant {
+    fd: OwnedFd,
+    number: u64,
+    slot: Slot,
+    access: Access,
+    epoch: u64,
+    range: Range,
+    up: Weak<Up>,
+    used: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entry {
+    grant: Option<Arc<Grant>>,
+    uses: u64,
+    not_before_ns: i64,
+}
+
+/// A `file:` target seen from a client on the same host.
+pub struct DirectBackend {
+    link: Arc<Link>,
+    socket: RemoteBackend,
+    entries: Mutex<HashMap<ObjectId, Entry>>,
+    page: Mutex<Option<(Weak<Up>, Arc<LeasePage>)>>,
+    clock: AtomicU64,
+    direct: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a process may carry it out itself: no unit, stage or sync is wanted, which need the daemon.
+fn by_itself(op: &ObjectOp) -> bool {
+    let d = &op.demand;
+    matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Read { .. })
+        && d.stage.is_none()
+        && d.unit == 0
+        && d.durability.is_none()
+}
+
+/// How an attempt at direct access ended.
+enum Direct {
+    Done(Result<Evidence>),
+    /// Go by way of the daemon.
+    Socket,
+}
+
+impl DirectBackend {
+    /// The target behind a link; without `direct`, all bytes go over the socket.
+    pub fn new(link: Arc<Link>, direct: bool) -> DirectBackend {
+        DirectBackend {
+            socket: RemoteBackend(link.clone()),
+            link,
+            entries: Mutex::default(),
+            page: Mutex::default(),
+            clock: AtomicU64::new(0),
+            direct,
+        }
+    }
+
+    fn page(&self, up: &Arc<Up>) -> Result<Arc<LeasePage>> {
+        let mut page = lock(&self.page);
+        if let Some((of, page)) = &*page
+            && of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, up))
+        {
+            return Ok(page.clone());
+        }
+        let new = Arc::new(LeasePage::map(&up.page)?);
+        *page = Some((Arc::downgrade(up), new.clone()));
+        Ok(new)
+    }
+
+    /// A cached grant that still holds, or a new one; `None`: the daemon grants none.
+    fn grant(&self, cx: &OpCx, op: &ObjectOp, access: Access, len: usize) -> Result<Option<Arc<Grant>>> {
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(op.object).or_default();
+        entry.uses += 1;
+        if let Some(grant) = &entry.grant {
+            let enough = grant.access == Access::Write || access == Access::Read;
+            if enough && grant.slot.holds() && op.demand.epoch <= grant.epoch {
+                grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+                return Ok(Some(grant.clone()));
+            }
+        }
+        if seam::monotonic_ns() < entry.not_before_ns || (entry.uses == 1 && len <= FIRST_BY_SOCKET) {
+            return Ok(None);
+        }
+        drop(entries);
+        let new = self.ask(cx, op, access);
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(op.object).or_default();
+        match new {
+            Ok(grant) => {
+                let old = entry.grant.replace(grant.clone());
+                drop(entries);
+                old.into_iter().for_each(|old| give_back(&old));
+                self.evict();
+                Ok(Some(grant))
+            }
+            Err(e) if e.kind() == Kind::Unsupported => {
+                entry.not_before_ns = seam::monotonic_ns() + NOT_GRANTED_NS;
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn ask(&self, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
+        let up = self.link.up(cx)?;
+        let page = self.page(&up)?;
+        let range = Range { offset: 0, len: i64::MAX as u64 };
+        let request =
+            GrantRequest { context: Link::context(cx), object: op.object, range, access, epoch: op.demand.epoch };
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let to = slot.clone();
+        Counters::add(&self.link.counters().round_trips, 1);
+        up.connection.request(
+            &request,
+            &[],
+            cx.left_ns(),
+            Box::new(move |reply| {
+                *lock(&to.0) = Some(reply);
+                to.1.notify_all();
+            }),
+        );
+        let reply = loop {
+            if let Some(reply) = lock(&slot.0).take() {
+                break reply;
+            }
+            let left = cx.left_ns();
+            if left == 0 {
+                return Err(Error::timeout("the daemon did not grant access in time"));
+            }
+            up.connection.drive(left.min(100_000_000));
+            let waiting = lock(&slot.0);
+            if waiting.is_none() {
+                let pause = Duration::from_micros(50);
+                drop(slot.1.wait_timeout(waiting, pause).unwrap_or_else(PoisonError::into_inner));
+            }
+        };
+        match reply? {
+            Reply::Granted(granted, fd) => {
+                Counters::add(&self.link.counters().grants, 1);
+                Ok(Arc::new(Grant {
+                    fd,
+                    number: granted.grant,
+                    slot: page.slot(granted.grant)?,
+                    access: granted.access,
+                    epoch: granted.epoch,
+                    range: granted.range,
+                    up: Arc::downgrade(&up),
+                    used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
+                }))
+            }
+            Reply::Frame(_) => Err(Error::corrupt("the daemon answered a grant request with something else")),
+        }
+    }
+
+    /// Gives back the grants used longest ago while there are too many, and forgets objects without one.
+    fn evict(&self) {
+        let mut entries = lock(&self.entries);
+        let mut held: Vec<(u64, ObjectId)> = entries
+            .iter()
+            .filter_map(|(id, e)| e.grant.as_ref().map(|g| (g.used.load(Ordering::Relaxed), *id)))
+            .collect();
+        if held.len() <= GRANTS {
+            return;
+        }
+        held.sort_unstable();
+        let mut old = Vec::new();
+        // A quarter at a time, so that a program that walks over many objects does not sort for each.
+        for (_, id) in held.iter().take(held.len() - GRANTS * 3 / 4) {
+            old.extend(entries.remove(id).and_then(|e| e.grant));
+        }
+        if entries.len() > GRANTS * 64 {
+            entries.retain(|_, e| e.grant.is_some());
+        }
+        drop(entries);
+        old.iter().for_each(|grant| give_back(grant));
+    }
+
+    fn attempt(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Direct {
+        let (access, offset) = match op.verb {
+            ObjectVerb::Write { offset } => (Access::Write, offset),
+            ObjectVerb::Read { offset } => (Access::Read, offset),
+            _ => return Direct::Socket,
+        };
+        let len = memory.len() as u64;
+        let range = match Range::new(offset, len) {
+            Ok(range) => range,
+            Err(e) => return Direct::Done(Err(e)),
+        };
+        if access == Access::Write && op.demand.max_size != 0 && len > 0 && range.end() > op.demand.max_size {
+            // The target checks it again where it counts: this saves a grant.
+            return Direct::Socket;
+        }
+        loop {
+            let grant = match self.grant(cx, op, access, memory.len()) {
+                Ok(Some(grant)) => grant,
+                Ok(None) => return Direct::Socket,
+                Err(e) => return Direct::Done(Err(e)),
+            };
+            if range.offset < grant.range.offset || range.end() > grant.range.end() {
+                // Beyond what is granted, such as what an appender has not finished yet.
+                return Direct::Socket;
+            }
+            let done = match access {
+                Access::Write => match grant.slot.begin_write() {
+                    None => None,
+                    Some(_busy) => Some(write_all(&grant.fd, memory.bytes(), offset)),
+                },
+                Access::Read => {
+                    let got = read_all(&grant.fd, memory.bytes_mut(), offset);
+                    // What was read while the grant was taken back is void (G3).
+                    grant.slot.holds().then_some(got)
+                }
+            };
+            match done {
+                Some(result) => {
+                    if op.demand.once {
+                        let len = std::num::NonZero::new(range.end());
+                        // A hint: what the kernel keeps all the same costs memory, not correctness.
+                        let _ = rustix::fs::fadvise(&grant.fd, 0, len, rustix::fs::Advice::DontNeed);
+                    }
+                    return Direct::Done(result.map(|bytes| {
+                        Counters::add(&self.link.counters().bytes_direct, bytes);
+                        Evidence { bytes, offset, epoch: grant.epoch, ..Evidence::default() }
+                    }));
+                }
+                None => {
+                    // Taken back: ask again, which waits until whatever it was taken for is over.
+                    Counters::add(&self.link.counters().recalls, 1);
+                    let mut entries = lock(&self.entries);
+                    if let Some(entry) = entries.get_mut(&op.object)
+                        && entry.grant.as_ref().is_some_and(|g| Arc::ptr_eq(g, &grant))
+                    {
+                        entry.grant = None;
+                        entry.uses = entry.uses.max(1);
+                    }
+                    drop(entries);
+                    give_back(&grant);
+                    if cx.left_ns() == 0 {
+                        return Direct::Done(Err(Error::timeout("access was taken back again and again").with_clause(Clause::G1)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn give_back(grant: &Grant) {
+    // With the connection the grant has gone anyway.
+    if let Some(up) = grant.up.upgrade()
+        && !up.connection.is_broken()
+    {
+        up.connection.tell(&GiveBack { grant: grant.number });
+    }
+}
+
+fn write_all(fd: &OwnedFd, mut bytes: &[u8], offset: u64) -> Result<u64> {
+    let mut at = offset;
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, at) {
+            Ok(n) => {
+                bytes = &bytes[n..];
+                at += n as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(os_error(e, at > offset)),
+        }
+    }
+    Ok(at - offset)
+}
+
+fn read_all(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < out.len() {
+        match rustix::io::pread(fd, &mut out[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(os_error(e, false)),
+        }
+    }
+    Ok(done as u64)
+}
+
+fn os_error(e: Errno, partly: bool) -> Error {
+    let error = match e {
+        Errno::NOSPC | Errno::DQUOT => Error::exhausted("the file system of the store is full: free space, or move it"),
+        Errno::FBIG => Error::file_too_big("the file system of the store does not take larger files"),
+        Errno::IO => Error::corrupt("the medium of the store reports an error (EIO)"),
+        e => Error::from(std::io::Error::from(e)),
+    };
+    if partly { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+impl Backend for DirectBackend {
+    fn capability(&self) -> &Capability {
+        self.link.targets()
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
+        if !self.direct || self.link.in_child() {
+            return self.socket.submit(cx, ops, sink);
+        }
+        // Operations on one object keep their order, so that all of them go one way.
+        let mut by_socket: HashSet<ObjectId> =
+            ops.iter().filter(|(op, _)| !by_itself(op)).map(|(op, _)| op.object).collect();
+        for (op, _) in &ops {
+            if let ObjectVerb::Copy { source, .. } = op.verb {
+                by_socket.insert(source);
+            }
+        }
+        let mut rest = Vec::new();
+        for (index, (op, mut memory)) in ops.into_iter().enumerate() {
+            if by_socket.contains(&op.object) {
+                rest.push((index, (op, memory)));
+                continue;
+            }
+            match self.attempt(cx, &op, &mut memory) {
+                Direct::Done(evidence) => sink.complete(index, evidence),
+                Direct::Socket => {
+                    by_socket.insert(op.object);
+                    rest.push((index, (op, memory)));
+                }
+            }
+        }
+        self.socket.send(cx, rest, sink);
+    }
+}

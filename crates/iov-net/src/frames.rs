@@ -1,0 +1,98 @@
+//! Cuts a stream of bytes into frames, and pairs descriptors with the frame they came beside.
+
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use iov_types::{Error, Result};
+use iov_wire::{Header, frame::HEADER_BYTES};
+
+use crate::socket;
+
+/// A received frame.
+#[derive(Debug)]
+pub struct Frame {
+    /// Its header.
+    pub header: Header,
+    /// Its body, not yet checked.
+    pub body: Vec<u8>,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// Bytes asked of the socket at a time while the size of what comes is unknown.
+const READ_AHEAD: usize = 64 << 10;
+
+/// A stream being cut into frames.
+#[derive(Default)]
+pub struct Frames {
+    buf: Vec<u8>,
+    at: usize,
+    fds: VecDeque<OwnedFd>,
+}
+
+impl Frames {
+    /// The descriptor that came with the frame just taken. The kernel may deliver it together with frames before, so that
+    /// only whoever reads a frame that has one knows when it is due.
+    pub fn take_fd(&mut self) -> Result<OwnedFd> {
+        self.fds.pop_front().ok_or_else(|| Error::corrupt("the peer sent a frame without the descriptor it announces"))
+    }
+
+    fn have(&self) -> usize {
+        self.buf.len() - self.at
+    }
+
+    /// Fills the buffer up to `want` bytes; `false`: not there yet (only without `wait`).
+    fn fill(&mut self, fd: impl AsFd, want: usize, wait: bool) -> Result<bool> {
+        while self.have() < want {
+            if self.at > 0 && self.at == self.buf.len() {
+                self.buf.clear();
+                self.at = 0;
+            }
+            let old = self.buf.len();
+            self.buf.resize(old + READ_AHEAD.max(want - self.have()), 0);
+            let got = socket::receive(&fd, &mut self.buf[old..], &mut self.fds, wait);
+            self.buf.truncate(old + *got.as_ref().unwrap_or(&None).as_ref().unwrap_or(&0));
+            match got? {
+                None => return Ok(false),
+                Some(0) if self.have() == 0 => return Err(Error::unavailable("the peer has closed the connection")),
+                Some(0) => return Err(Error::unavailable("the peer closed the connection in the middle of a frame")),
+                Some(_) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, n: usize) -> Vec<u8> {
+        let part = self.buf[self.at..self.at + n].to_vec();
+        self.at += n;
+        if self.at == self.buf.len() {
+            self.buf.clear();
+            self.at = 0;
+        } else if self.at > READ_AHEAD * 4 {
+            self.buf.drain(..self.at);
+            self.at = 0;
+        }
+        part
+    }
+
+    /// The next frame; `None`: not complete yet (only without `wait`). An error ends the connection.
+    pub fn next(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<Frame>> {
+        let fd = fd.as_fd();
+        if !self.fill(fd, HEADER_BYTES, wait)? {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(&self.buf[self.at..][..HEADER_BYTES]);
+        let header = Header::decode(&header)?;
+        let (body, payload) = (header.body_len as usize, header.payload_len as usize);
+        if !self.fill(fd, HEADER_BYTES + body + payload, wait)? {
+            return Ok(None);
+        }
+        self.at += HEADER_BYTES;
+        let body = self.take(body);
+        let payload = self.take(payload);
+        Ok(Some(Frame { header, body, payload }))
+    }
+}

@@ -1,0 +1,14 @@
+//! Connections: UNIX sockets with descriptors beside the frames, the catalog and the target on their other side, direct
+//! access by granted descriptors, and the start of a daemon on demand.
+#![forbid(unsafe_code)]
+
+mod conn;
+pub mod frames;
+mod link;
+mod remote;
+pub mod socket;
+mod start;
+
+pub use link::{Address, Link, SOCKET};
+pub use remote::{RemoteBackend, RemoteCatalog};
+pub use start::Starter;

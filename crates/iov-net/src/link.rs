@@ -1,0 +1,218 @@
+//! The link of a session to its store's daemon: connects, starts the daemon on demand, connects anew when it broke.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use iov_store::{CatalogCapability, OpCx, seam};
+use iov_types::{Capability, Counters, Error, Result, Uuid};
+use iov_wire::{
+    Body, MAX_VERSION, MIN_VERSION,
+    messages::{Context, Hello, Shutdown, StatusAnswer, StatusRequest},
+};
+use rustix::io::Errno;
+
+use crate::{
+    conn::{Connection, Reply},
+    frames::Frame,
+    socket,
+    start::Starter,
+};
+
+/// The name of a store's socket in its directory.
+pub const SOCKET: &str = "socket";
+
+/// What is needed to reach the daemon of a `file:` store.
+pub struct Address {
+    /// The store's directory.
+    pub dir: OwnedFd,
+    /// How to start a daemon; `None` = start none.
+    pub starter: Option<Starter>,
+    /// The session.
+    pub session: Uuid,
+    /// The program's name, for people.
+    pub program: String,
+}
+
+/// A connection and what came with it.
+pub(crate) struct Up {
+    pub(crate) connection: Connection,
+    pub(crate) page: OwnedFd,
+}
+
+/// A link that mends itself.
+pub struct Link {
+    address: Address,
+    up: Mutex<Option<Arc<Up>>>,
+    capability: CatalogCapability,
+    counters: Arc<Counters>,
+    generation: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    /// Connects, and starts the daemon if there is none and the address says how.
+    pub fn open(address: Address, counters: Arc<Counters>, timeout_ns: i64) -> Result<Arc<Link>> {
+        let until = seam::monotonic_ns().saturating_add(timeout_ns);
+        let (up, capability) = connect(&address, until)?;
+        Counters::add(&counters.connections, 1);
+        Ok(Arc::new(Link {
+            address,
+            up: Mutex::new(Some(Arc::new(up))),
+            capability,
+            counters,
+            generation: seam::fork_generation(),
+        }))
+    }
+
+    /// What the catalog can do.
+    pub fn capability(&self) -> &CatalogCapability {
+        &self.capability
+    }
+
+    /// What the target can do.
+    pub fn targets(&self) -> &Capability {
+        &self.capability.targets
+    }
+
+    /// The counters of the session.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The store's directory.
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.address.dir.as_fd()
+    }
+
+    /// The present connection, made anew if it broke.
+    pub(crate) fn up(&self, cx: &OpCx) -> Result<Arc<Up>> {
+        let mut up = lock(&self.up);
+        if let Some(up) = &*up
+            && !up.connection.is_broken()
+        {
+            return Ok(up.clone());
+        }
+        if up.take().is_some() {
+            Counters::sub(&self.counters.connections, 1);
+        }
+        let (new, capability) = connect(&self.address, cx.deadline_ns)?;
+        if capability.targets.durability != self.capability.targets.durability {
+            return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
+        }
+        Counters::add(&self.counters.connections, 1);
+        Counters::add(&self.counters.retries, 1);
+        Ok(up.insert(Arc::new(new)).clone())
+    }
+
+    /// The present connection if there is one that works.
+    pub(crate) fn current(&self) -> Option<Arc<Up>> {
+        lock(&self.up).clone().filter(|up| !up.connection.is_broken())
+    }
+
+    /// Asks the daemon something and waits for the answer.
+    fn call<B: Body>(&self, cx: &OpCx, body: &B) -> Result<Frame> {
+        let up = self.up(cx)?;
+        let slot = Arc::new(Mutex::new(None));
+        let to = slot.clone();
+        up.connection.request(body, &[], cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
+        loop {
+            match lock(&slot).take() {
+                Some(Ok(Reply::Frame(frame))) => return Ok(frame),
+                Some(Ok(Reply::Granted(..))) => return Err(Error::corrupt("the daemon sent a grant nobody asked for")),
+                Some(Err(e)) => return Err(e),
+                None => {}
+            }
+            let left = cx.left_ns();
+            if left == 0 {
+                return Err(Error::timeout("the daemon did not answer in time"));
+            }
+            up.connection.drive(left.min(50_000_000));
+        }
+    }
+
+    /// How the daemon is.
+    pub fn status(&self, cx: &OpCx) -> Result<StatusAnswer> {
+        let frame = self.call(cx, &StatusRequest)?;
+        frame.header.body(&frame.body)
+    }
+
+    /// Asks the daemon to end.
+    pub fn shutdown(&self, cx: &OpCx) -> Result<()> {
+        self.call(cx, &Shutdown).map(drop)
+    }
+
+    pub(crate) fn in_child(&self) -> bool {
+        self.generation != seam::fork_generation()
+    }
+
+    pub(crate) fn context(cx: &OpCx) -> Context {
+        Context { holder: cx.caller.holder, batch: cx.batch }
+    }
+}
+
+fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
+    let mut started = false;
+    let mut pause = 1_000_000;
+    loop {
+        let left = until.saturating_sub(seam::monotonic_ns());
+        match socket::connect(address.dir.as_fd(), SOCKET)? {
+            Ok(fd) => match greet(address, fd, left.min(10_000_000_000)) {
+                // A daemon that is just ending closes without a word: its successor will answer.
+                Err(e) if e.kind() == iov_types::Kind::Unavailable && left > 0 => {}
+                done => return done,
+            },
+            Err(Errno::NOENT | Errno::CONNREFUSED) => match &address.starter {
+                None => {
+                    return Err(Error::unavailable(
+                        "no daemon runs for this store, and the session may start none (IOV_SESSION_NOSTART)",
+                    ));
+                }
+                Some(starter) => {
+                    // It returns once the daemon listens, or somebody else's does.
+                    starter.start(address.dir.as_fd())?;
+                    if std::mem::replace(&mut started, true) {
+                        seam::sleep(pause);
+                        pause = (pause * 2).min(100_000_000);
+                    }
+                }
+            },
+            Err(Errno::AGAIN) => {}
+            Err(Errno::ACCESS | Errno::PERM) => {
+                return Err(Error::denied(
+                    "the store belongs to another user: a file: store serves its owner only; ask for a store of your own",
+                )
+                .with_clause(iov_types::Clause::A2));
+            }
+            Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the store's daemon cannot be reached")),
+        }
+        if left <= 0 {
+            return Err(Error::unavailable("the store's daemon does not answer; look into its log file in the store"));
+        }
+        seam::sleep(pause);
+        pause = (pause * 2).min(100_000_000);
+    }
+}
+
+fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, CatalogCapability)> {
+    let hello = Hello {
+        min_version: MIN_VERSION,
+        max_version: MAX_VERSION,
+        library: env!("CARGO_PKG_VERSION").into(),
+        session: address.session,
+        program: address.program.clone(),
+        pid: std::process::id(),
+    };
+    let (connection, welcome, page) = Connection::open(fd, &hello, timeout_ns)?;
+    let capability = CatalogCapability {
+        targets: welcome.capability.targets.named("files"),
+        max_ops: welcome.capability.max_ops as usize,
+        single_user: welcome.capability.single_user,
+        inline_bytes: welcome.capability.inline_bytes,
+    };
+    Ok((Up { connection, page }, capability))
+}

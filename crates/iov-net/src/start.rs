@@ -1,0 +1,94 @@
+//! Starts a store's daemon on demand.
+
+use std::{
+    io::Read,
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        unix::process::CommandExt,
+    },
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use iov_types::{Error, Result};
+
+/// How to start a daemon.
+#[derive(Clone, Debug)]
+pub struct Starter {
+    /// The program.
+    pub program: PathBuf,
+    /// More arguments, behind the directory.
+    pub args: Vec<String>,
+}
+
+impl Starter {
+    /// Finds `iovd`: `$IOVERBS_IOVD`, beside the running program or the library, or on the path.
+    pub fn find(beside: Option<PathBuf>) -> Result<Starter> {
+        let named = std::env::var_os("IOVERBS_IOVD").map(PathBuf::from);
+        if let Some(program) = named {
+            if !program.is_file() {
+                return Err(Error::not_found(format!("IOVERBS_IOVD names {}, which is no file", program.display())));
+            }
+            return Ok(Starter { program, args: Vec::new() });
+        }
+        let exe = std::env::current_exe().ok().and_then(|p| p.parent().map(PathBuf::from));
+        let near = [exe.clone(), exe.as_ref().and_then(|p| p.parent().map(PathBuf::from)), beside.clone()];
+        let sibling_bin = beside.and_then(|p| p.parent().map(|p| p.join("bin")));
+        let on_path = std::env::var_os("PATH").unwrap_or_default();
+        near.into_iter()
+            .flatten()
+            .chain(sibling_bin)
+            .chain(std::env::split_paths(&on_path).collect::<Vec<_>>())
+            .map(|dir| dir.join("iovd"))
+            .find(|p| p.is_file())
+            .map(|program| Starter { program, args: Vec::new() })
+            .ok_or_else(|| {
+                Error::not_found(
+                    "the daemon iovd was found neither beside this program nor on the path: install it, or name it in IOVERBS_IOVD",
+                )
+            })
+    }
+
+    /// Starts the daemon in a session of its own and waits until it listens, or until it has found another that does.
+    pub fn start(&self, dir: BorrowedFd<'_>) -> Result<()> {
+        let dir = rustix::io::fcntl_dupfd_cloexec(dir, 3).map_err(|e| Error::exhausted(format!("no descriptor: {e}")))?;
+        let number = dir.as_raw_fd();
+        // The child opens the directory by our descriptor: no path, no inherited descriptor.
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--dir")
+            .arg(format!("/proc/{}/fd/{number}", std::process::id()))
+            .arg("--detach")
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .current_dir("/")
+            .process_group(0);
+        let mut child = command
+            .spawn()
+            .map_err(|e| Error::unavailable(format!("the daemon {} cannot be started: {e}", self.program.display())))?;
+        let mut words = String::new();
+        if let Some(mut stderr) = child.stderr.take() {
+            // The detached daemon has closed this pipe by the time the one we started ends.
+            let _ = stderr.read_to_string(&mut words);
+        }
+        // A program that ignores SIGCHLD has nobody to wait for: connecting will tell.
+        let Ok(status) = child.wait() else { return Ok(()) };
+        if status.success() {
+            return Ok(());
+        }
+        let words = words.trim();
+        let words = words.strip_prefix("iovd: ").unwrap_or(words);
+        Err(match status.code() {
+            // The codes of sysexits that the daemon uses.
+            Some(77) => Error::denied(words).with_clause(iov_types::Clause::A2),
+            Some(75) => Error::busy(words),
+            Some(76) => Error::version(words),
+            Some(65) => Error::corrupt(words),
+            Some(66) => Error::not_found(words),
+            Some(28 | 73) => Error::exhausted(words),
+            _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
+        })
+    }
+}

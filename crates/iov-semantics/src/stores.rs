@@ -1,0 +1,37 @@
+//! What the kinds of stores can do: one place, so that implementations, documents and tests agree.
+
+use iov_types::{Capability, Persistence, limits};
+
+/// Most bytes in one stage of a file store. They lie on disk, so memory is no limit; what remains is that a runaway
+/// batch is stopped before the disk is full.
+pub const FILE_STAGE_BYTES: u64 = 1 << 40;
+
+/// `mem:`: the heap of this process. It has no slower tier and no cache below it, so it can do `once` and `bursty`.
+pub fn mem(incarnation: u64) -> Capability {
+    Capability {
+        medium: "heap",
+        durability: Persistence::Volatile,
+        max_unit: limits::MAX_UNIT,
+        staging: true,
+        stage_bytes: limits::STAGE_BYTES,
+        once: true,
+        bursty: true,
+        targets: 1,
+        incarnation,
+    }
+}
+
+/// `file:DIR`: files of one directory.
+pub fn file(incarnation: u64) -> Capability {
+    Capability {
+        medium: "files",
+        durability: Persistence::Durable,
+        max_unit: limits::MAX_UNIT,
+        staging: true,
+        stage_bytes: FILE_STAGE_BYTES,
+        once: true,
+        bursty: false,
+        targets: 1,
+        incarnation,
+    }
+}

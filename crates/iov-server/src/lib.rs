@@ -1,0 +1,14 @@
+//! The serving side of one store: a listening socket, a thread for each connection, one file for each verb.
+//!
+//! The catalog, the target and the book of grants behind it are the same traits and types that a program could use in its
+//! own process; this crate only puts a wire in front of them.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod grants;
+mod peer;
+mod server;
+mod verbs;
+
+pub use grants::{GrantBook, Granted};
+pub use server::{Options, Server, listen};

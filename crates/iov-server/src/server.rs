@@ -1,0 +1,191 @@
+//! The listening socket, the threads behind it, and the end of an idle daemon.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use iov_catalog::Service;
+use iov_store::{Backend, Catalog, seam};
+use iov_types::{Error, Result, Uuid};
+
+use crate::{GrantBook, connection::Connection};
+
+/// How a store is served.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The store.
+    pub store: Uuid,
+    /// Grows each time the store is served anew.
+    pub incarnation: u64,
+    /// The one user that may connect.
+    pub owner: u32,
+    /// End after so long without a connection, in nanoseconds; `i64::MAX` = never.
+    pub idle_ns: i64,
+    /// Most connections at a time.
+    pub connections: usize,
+}
+
+/// A served store.
+pub struct Server {
+    pub(crate) options: Options,
+    pub(crate) catalog: Arc<Service>,
+    pub(crate) target: Arc<dyn Backend>,
+    pub(crate) grants: Arc<dyn GrantBook>,
+    pub(crate) started_ns: i64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) object_bytes: AtomicU64,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    sessions: Mutex<HashMap<Uuid, u32>>,
+    next: AtomicU64,
+    last_busy_ns: AtomicI64,
+    stopping: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often the listener looks whether it is time to end, and lets the catalog look at its deadlines.
+const TICK_NS: i64 = 50_000_000;
+
+impl Server {
+    /// A server over the two sides of a store.
+    pub fn new(
+        options: Options, catalog: Arc<Service>, target: Arc<dyn Backend>, grants: Arc<dyn GrantBook>,
+    ) -> Arc<Server> {
+        Arc::new(Server {
+            options,
+            catalog,
+            target,
+            grants,
+            started_ns: seam::monotonic_ns(),
+            requests: AtomicU64::new(0),
+            object_bytes: AtomicU64::new(0),
+            connections: Mutex::default(),
+            sessions: Mutex::default(),
+            next: AtomicU64::new(1),
+            last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Serves connections until it is told to end, `asked` says so, or it has been idle for long enough.
+    pub fn run(self: &Arc<Self>, listener: &OwnedFd, asked: &dyn Fn() -> bool) -> Result<()> {
+        while !self.is_stopping() && !asked() {
+            if iov_net::socket::wait_readable(listener, TICK_NS) {
+                match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
+                    Ok(fd) => self.accept(fd),
+                    // The peer went away, or descriptors are short for now: the next round tries again.
+                    Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => seam::sleep(TICK_NS as u64),
+                    Err(_) => {}
+                }
+            }
+            self.catalog.tick(seam::monotonic_ns());
+            let now = seam::monotonic_ns();
+            if !lock(&self.connections).is_empty() {
+                self.last_busy_ns.store(now, Ordering::Relaxed);
+            } else if now.saturating_sub(self.last_busy_ns.load(Ordering::Relaxed)) > self.options.idle_ns {
+                break;
+            }
+        }
+        self.stop();
+        // Their threads finish the request they are at; nothing acknowledged depends on it.
+        for _ in 0..100 {
+            if self.is_idle() {
+                break;
+            }
+            seam::sleep(10_000_000);
+        }
+        Ok(())
+    }
+
+    /// Asks the server to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for connection in lock(&self.connections).values() {
+            connection.shut();
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn accept(self: &Arc<Self>, fd: OwnedFd) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(fd));
+        if lock(&self.connections).len() >= self.options.connections {
+            let most = self.options.connections;
+            return connection.refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
+        }
+        lock(&self.connections).insert(id, connection.clone());
+        let server = self.clone();
+        let thread = seam::spawn("iov-connection", move || {
+            connection.serve(&server);
+            lock(&server.connections).remove(&id);
+        });
+        if thread.is_err() {
+            // Without a thread nobody answers: dropping the socket tells the peer to try again.
+            lock(&self.connections).remove(&id);
+        }
+    }
+
+    pub(crate) fn session_begins(&self, session: Uuid) {
+        *lock(&self.sessions).entry(session).or_default() += 1;
+    }
+
+    /// Ends the session with its last connection: opens, holds, locks, cursors, grants.
+    pub(crate) fn session_ends(&self, session: Uuid) {
+        let mut sessions = lock(&self.sessions);
+        let Some(n) = sessions.get_mut(&session) else { return };
+        *n -= 1;
+        if *n == 0 {
+            sessions.remove(&session);
+            drop(sessions);
+            self.grants.end_session(session);
+            self.catalog.end_session(session);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        (lock(&self.sessions).len() as u32, lock(&self.connections).len() as u32)
+    }
+
+    pub(crate) fn capability(&self) -> iov_wire::messages::StoreCapability {
+        let c = self.catalog.capability();
+        iov_wire::messages::StoreCapability {
+            targets: (&c.targets).into(),
+            max_ops: c.max_ops as u64,
+            single_user: c.single_user,
+            inline_bytes: c.inline_bytes,
+        }
+    }
+
+    /// The descriptor a thread would wait on; here for tests of shutdown.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.connections).is_empty()
+    }
+}
+
+/// Makes the listening socket of a store in its directory, in place of one that a dead daemon left.
+pub fn listen(dir: impl AsFd) -> Result<OwnedFd> {
+    let dir = dir.as_fd();
+    match rustix::fs::unlinkat(dir, iov_net::SOCKET, rustix::fs::AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the old socket cannot be removed")),
+    }
+    let fd = iov_net::socket::listen(dir, iov_net::SOCKET)?;
+    rustix::fs::chmodat(
+        dir,
+        iov_net::SOCKET,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        rustix::fs::AtFlags::empty(),
+    )
+    .map_err(|e| Error::from(std::io::Error::from(e)).context("the socket's mode cannot be set"))?;
+    Ok(fd)
+}

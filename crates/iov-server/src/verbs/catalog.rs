@@ -1,0 +1,29 @@
+//! Operations on facts, in one submission.
+
+use std::sync::Arc;
+
+use iov_net::frames::Frame;
+use iov_store::Catalog;
+use iov_types::Result;
+use iov_wire::messages::{CatalogAnswer, CatalogRequest};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
+    let request: CatalogRequest = frame.header.body(&frame.body)?;
+    let cx = client.cx(&request.context, &frame.header);
+    let (id, version) = (frame.header.request, client.version);
+    // One that only a newer release understands fails the submission: what depends on it must not run without it.
+    let ops = request.ops.into_iter().collect::<Result<Vec<_>>>()?;
+    let connection = connection.clone();
+    server.catalog.submit(
+        &cx,
+        ops,
+        request.how,
+        Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), &[], &[])),
+    );
+    Ok(())
+}

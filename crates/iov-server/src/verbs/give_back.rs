@@ -1,0 +1,13 @@
+//! A grant comes back.
+
+use iov_net::frames::Frame;
+use iov_types::Result;
+use iov_wire::messages::GiveBack;
+
+use crate::{Server, connection::Client};
+
+pub(crate) fn run(server: &Server, client: &Client, frame: &Frame) -> Result<()> {
+    let back: GiveBack = frame.header.body(&frame.body)?;
+    server.grants.give_back(client.session, back.grant);
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Asks for direct access: the answer brings a descriptor.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use iov_net::frames::Frame;
+use iov_types::Result;
+use iov_wire::messages::{GrantAnswer, GrantRequest, Granted};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
+    let request: GrantRequest = frame.header.body(&frame.body)?;
+    let cx = client.cx(&request.context, &frame.header);
+    let answer = |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
+    match server.grants.grant(&cx, request.object, request.access, request.epoch) {
+        Ok(granted) => {
+            let body = GrantAnswer::Granted(Granted {
+                grant: granted.slot,
+                range: granted.range,
+                position: granted.range.offset,
+                access: request.access,
+                epoch: granted.epoch,
+                lease_ns: iov_types::limits::LEASE_NS as u64,
+            });
+            answer(&body, &[granted.fd.as_fd()]);
+        }
+        Err(e) => answer(&GrantAnswer::Failed(e), &[]),
+    }
+    Ok(())
+}

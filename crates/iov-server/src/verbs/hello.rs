@@ -1,0 +1,34 @@
+//! Hello: who it is, which version both speak, and the lease page of its session.
+
+use std::os::fd::AsFd;
+
+use iov_net::frames::Frame;
+use iov_types::{Error, Result};
+use iov_wire::messages::{Hello, Welcome};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+    peer::Peer,
+};
+
+pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame: &Frame) -> Result<Client> {
+    let hello: Hello = frame.header.body(&frame.body)?;
+    let version = hello.choose()?;
+    if hello.session.is_nil() {
+        return Err(Error::invalid("a session has a UUID"));
+    }
+    // What the kernel says counts, not what the peer says of itself.
+    let page = server.grants.open_session(hello.session, peer.pid)?;
+    server.session_begins(hello.session);
+    let welcome = Welcome {
+        version,
+        store: server.options.store,
+        incarnation: server.options.incarnation,
+        capability: server.capability(),
+        daemon: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+    };
+    connection.answer(version, frame.header.request, &welcome, &[], &[page.as_fd()]);
+    Ok(Client { peer, session: hello.session, version })
+}

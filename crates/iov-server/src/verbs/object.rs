@@ -1,0 +1,95 @@
+//! Operations on objects whose bytes go over the socket.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use iov_net::frames::Frame;
+use iov_store::{Bytes, run_all};
+use iov_types::{Clause, Error, Evidence, ObjectOp, ObjectVerb, Result};
+use iov_wire::{
+    frame::{PAYLOAD_BYTES, checksum},
+    messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
+};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+/// Which verbs a client may send: the catalog's own are not among them, since it checks what they need (A1).
+fn for_clients(verb: &ObjectVerb) -> bool {
+    matches!(
+        verb,
+        ObjectVerb::Write { .. }
+            | ObjectVerb::Read { .. }
+            | ObjectVerb::Append
+            | ObjectVerb::Truncate { .. }
+            | ObjectVerb::Punch(_)
+            | ObjectVerb::Allocate { .. }
+            | ObjectVerb::Copy { .. }
+            | ObjectVerb::Sync
+            | ObjectVerb::Discard { .. }
+            | ObjectVerb::Stat
+            | ObjectVerb::Extents { .. }
+    )
+}
+
+fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Result<(ObjectOp, Bytes<'a>)> {
+    let op = call.op?;
+    let len = call.len as usize;
+    if !for_clients(&op.verb) {
+        return Err(Error::denied(format!("a client may not send {:?} itself", op.verb.kind())).with_clause(Clause::A1));
+    }
+    let bytes = match op.verb {
+        ObjectVerb::Write { .. } | ObjectVerb::Append => {
+            if len > payload.len() {
+                return Err(Error::corrupt("a request announces more bytes than it brings"));
+            }
+            let (bytes, rest) = payload.split_at(len);
+            *payload = rest;
+            if call.checksum.is_some_and(|sum| sum != checksum(bytes)) {
+                return Err(Error::corrupt("bytes were damaged on their way").with_clause(Clause::I1));
+            }
+            Bytes::From(bytes)
+        }
+        ObjectVerb::Read { .. } => {
+            if len > *room {
+                return Err(Error::too_big("reads of one request are larger than one answer: split it"));
+            }
+            *room -= len;
+            Bytes::Into(len)
+        }
+        _ => Bytes::None,
+    };
+    Ok((op, bytes))
+}
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
+    let request: ObjectRequest = frame.header.body(&frame.body)?;
+    let cx = client.cx(&request.context, &frame.header);
+    let mut payload = &frame.payload[..];
+    let mut room = PAYLOAD_BYTES;
+    let mut places = Vec::new();
+    let mut ops = Vec::new();
+    let mut completions = Vec::new();
+    let done = |index, result: Result<Evidence>, len| ObjectCompletion { index, result, len, checksum: None };
+    for (index, call) in request.calls.into_iter().enumerate() {
+        match admit(call, &mut payload, &mut room) {
+            Ok(op) => {
+                places.push(index as u32);
+                ops.push(op);
+            }
+            Err(e) => completions.push(done(index as u32, Err(e), 0)),
+        }
+    }
+    let mut read = Vec::new();
+    for (index, (result, bytes)) in places.into_iter().zip(run_all(&*server.target, &cx, ops)) {
+        completions.push(done(index, result, bytes.len() as u64));
+        read.push(bytes);
+    }
+    let moved = frame.payload.len() + read.iter().map(Vec::len).sum::<usize>();
+    server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
+    let answer = ObjectAnswer { failed: None, completions };
+    let payload: Vec<&[u8]> = read.iter().map(Vec::as_slice).collect();
+    connection.answer(client.version, frame.header.request, &answer, &payload, &[]);
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Keeps the leases of a session.
+
+use std::sync::Arc;
+
+use iov_net::frames::Frame;
+use iov_store::Catalog;
+use iov_types::{
+    Result,
+    catalog::{CatalogOp, Submission},
+};
+use iov_wire::messages::{Context, Renew};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
+    let _: Renew = frame.header.body(&frame.body)?;
+    let cx = client.cx(&Context::default(), &frame.header);
+    server.catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
+    let lease_ns = iov_types::limits::LEASE_NS as u64;
+    connection.answer(client.version, frame.header.request, &Renew { lease_ns }, &[], &[]);
+    Ok(())
+}

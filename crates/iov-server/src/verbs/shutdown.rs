@@ -1,0 +1,19 @@
+//! Asks the daemon to end; the answer is how it was.
+
+use std::sync::Arc;
+
+use iov_net::frames::Frame;
+use iov_types::Result;
+use iov_wire::messages::{Goodbye, Shutdown};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
+    let _: Shutdown = frame.header.body(&frame.body)?;
+    connection.answer(client.version, frame.header.request, &Goodbye, &[], &[]);
+    server.stop();
+    Ok(())
+}

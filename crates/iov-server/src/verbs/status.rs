@@ -1,0 +1,33 @@
+//! How the daemon is.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use iov_net::frames::Frame;
+use iov_store::seam;
+use iov_types::Result;
+use iov_wire::messages::{Counter, StatusAnswer, StatusRequest};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
+    let _: StatusRequest = frame.header.body(&frame.body)?;
+    let (sessions, connections) = server.counts();
+    let mut counters = vec![
+        ("requests".to_owned(), server.requests.load(Ordering::Relaxed)),
+        ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
+    ];
+    counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let answer = StatusAnswer {
+        daemon: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        uptime_ns: (seam::monotonic_ns() - server.started_ns) as u64,
+        sessions,
+        connections,
+        counters: counters.into_iter().map(|(name, value)| Counter { name, value }).collect(),
+    };
+    connection.answer(client.version, frame.header.request, &answer, &[], &[]);
+    Ok(())
+}

@@ -1,0 +1,121 @@
+use iov_wire::messages::*;
+use proptest::prelude::*;
+
+use super::*;
+
+fn text() -> BoxedStrategy<String> {
+    any::<String>().boxed()
+}
+
+pub(crate) fn context() -> BoxedStrategy<Context> {
+    (uuid(), uuid()).prop_map(|(holder, batch)| Context { holder, batch }).boxed()
+}
+
+pub(crate) fn hello() -> BoxedStrategy<Hello> {
+    (any::<[u16; 2]>(), text(), uuid(), text(), any::<u32>())
+        .prop_map(|([min_version, max_version], library, session, program, pid)| Hello {
+            min_version,
+            max_version,
+            library,
+            session,
+            program,
+            pid,
+        })
+        .boxed()
+}
+
+pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
+    let capability =
+        (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
+            StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
+        });
+    (any::<u16>(), uuid(), number(), capability, text(), any::<u32>())
+        .prop_map(|(version, store, incarnation, capability, daemon, pid)| Welcome {
+            version,
+            store,
+            incarnation,
+            capability,
+            daemon,
+            pid,
+        })
+        .boxed()
+}
+
+pub(crate) fn catalog_request() -> BoxedStrategy<CatalogRequest> {
+    (context(), submission(), list(catalog_op().prop_map(Ok)))
+        .prop_map(|(context, how, ops)| CatalogRequest { context, how, ops })
+        .boxed()
+}
+
+pub(crate) fn catalog_answer() -> BoxedStrategy<CatalogAnswer> {
+    result(list(result(catalog_reply()))).prop_map(CatalogAnswer::from).boxed()
+}
+
+pub(crate) fn object_request() -> BoxedStrategy<ObjectRequest> {
+    let call = (object_op(), number(), maybe(any::<u32>())).prop_map(|(op, len, checksum)| ObjectCall {
+        op: Ok(op),
+        len,
+        checksum,
+    });
+    (context(), list(call)).prop_map(|(context, calls)| ObjectRequest { context, calls }).boxed()
+}
+
+pub(crate) fn object_answer() -> BoxedStrategy<ObjectAnswer> {
+    let completion = (any::<u32>(), result(evidence()), number(), maybe(any::<u32>()))
+        .prop_map(|(index, result, len, checksum)| ObjectCompletion { index, result, len, checksum });
+    (maybe(error()), list(completion)).prop_map(|(failed, completions)| ObjectAnswer { failed, completions }).boxed()
+}
+
+fn access() -> BoxedStrategy<Access> {
+    one_of(&[Access::Read, Access::Write]).boxed()
+}
+
+pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
+    (context(), object_id(), range(), access(), number())
+        .prop_map(|(context, object, range, access, epoch)| GrantRequest { context, object, range, access, epoch })
+        .boxed()
+}
+
+pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
+    let granted = ([number(), number(), number(), number()], range(), access()).prop_map(
+        |([grant, position, epoch, lease_ns], range, access)| Granted {
+            grant,
+            range,
+            position,
+            access,
+            epoch,
+            lease_ns,
+        },
+    );
+    prop_oneof![granted.prop_map(GrantAnswer::Granted), error().prop_map(GrantAnswer::Failed)].boxed()
+}
+
+pub(crate) fn recall() -> BoxedStrategy<Recall> {
+    (number(), number()).prop_map(|(grant, within_ns)| Recall { grant, within_ns }).boxed()
+}
+
+pub(crate) fn give_back() -> BoxedStrategy<GiveBack> {
+    number().prop_map(|grant| GiveBack { grant }).boxed()
+}
+
+pub(crate) fn renew() -> BoxedStrategy<Renew> {
+    number().prop_map(|lease_ns| Renew { lease_ns }).boxed()
+}
+
+pub(crate) fn fault() -> BoxedStrategy<Fault> {
+    error().prop_map(|error| Fault { error }).boxed()
+}
+
+pub(crate) fn status_answer() -> BoxedStrategy<StatusAnswer> {
+    let counters = list((text(), number()).prop_map(|(name, value)| Counter { name, value }));
+    (text(), any::<[u32; 3]>(), number(), counters)
+        .prop_map(|(daemon, [pid, sessions, connections], uptime_ns, counters)| StatusAnswer {
+            daemon,
+            pid,
+            uptime_ns,
+            sessions,
+            connections,
+            counters,
+        })
+        .boxed()
+}

@@ -1,0 +1,189 @@
+use iov_types::catalog::*;
+use proptest::prelude::*;
+
+use super::*;
+
+pub(crate) fn submission() -> BoxedStrategy<Submission> {
+    let staged =
+        (uuid(), uuid(), number()).prop_map(|(workspace, collection, epoch)| Staged { workspace, collection, epoch });
+    prop_oneof![
+        Just(Submission::Each),
+        Just(Submission::UntilFailure),
+        Just(Submission::DryRun),
+        (uuid(), any::<bool>(), list(staged)).prop_map(|(batch, remember, staged)| Submission::All {
+            batch,
+            remember,
+            staged
+        }),
+    ]
+    .boxed()
+}
+
+fn search() -> BoxedStrategy<SearchSpec> {
+    let texts = (maybe(any::<String>()), maybe(any::<String>()), list(any::<String>()), list(value()));
+    (texts, maybe(uuid()), number(), any::<usize>(), any::<[bool; 3]>())
+        .prop_map(|((predicate, order, keys, params), group, limit, page, [deep, count, names])| SearchSpec {
+            predicate,
+            params,
+            group,
+            deep,
+            order,
+            limit,
+            keys,
+            count,
+            names,
+            page,
+        })
+        .boxed()
+}
+
+fn lock() -> BoxedStrategy<LockSpec> {
+    (any::<[bool; 2]>(), range(), number(), time())
+        .prop_map(|([exclusive, try_only], range, owner, lease_ns)| LockSpec {
+            exclusive,
+            try_only,
+            range,
+            owner,
+            lease_ns,
+        })
+        .boxed()
+}
+
+fn published() -> BoxedStrategy<Published> {
+    (number(), number(), time()).prop_map(|(size, allocated, mtime_ns)| Published { size, allocated, mtime_ns }).boxed()
+}
+
+fn create() -> BoxedStrategy<CatalogOp> {
+    let who = (uuid(), uuid(), uuid(), maybe(name()), entry_kind());
+    (who, metadata(), controls(), maybe(layout()), attr())
+        .prop_map(|((ws, uuid, parent, name, kind), metadata, controls, layout, attr)| CatalogOp::Create {
+            ws,
+            uuid,
+            kind,
+            parent,
+            name,
+            metadata,
+            controls,
+            layout,
+            attr,
+        })
+        .boxed()
+}
+
+fn workspace_op() -> BoxedStrategy<CatalogOp> {
+    use CatalogOp::*;
+    prop_oneof![
+        (uuid(), name(), workspace_attr()).prop_map(|(uuid, name, attr)| WorkspaceCreate { uuid, name, attr }),
+        which().prop_map(|which| WorkspaceLoad { which }),
+        search().prop_map(|spec| WorkspaceSearch { spec }),
+        which().prop_map(|which| WorkspaceDelete { which }),
+        uuid().prop_map(|ws| WorkspaceStat { ws }),
+        (uuid(), workspace_attr()).prop_map(|(ws, attr)| WorkspaceSet { ws, attr }),
+        (uuid(), name()).prop_map(|(ws, name)| WorkspaceRename { ws, name }),
+        (uuid(), any::<bool>()).prop_map(|(ws, durable)| WorkspacePersist { ws, durable }),
+    ]
+    .boxed()
+}
+
+fn entry_op() -> BoxedStrategy<CatalogOp> {
+    use CatalogOp::*;
+    let mode = one_of(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+    prop_oneof![
+        create(),
+        (uuid(), uuid(), which(), entry_kind(), controls()).prop_map(|(ws, parent, which, kind, controls)| Open {
+            ws,
+            parent,
+            which,
+            kind,
+            controls
+        }),
+        (uuid(), uuid(), maybe(published())).prop_map(|(ws, uuid, published)| Close { ws, uuid, published }),
+        (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Delete { ws, parent, which }),
+        (uuid(), uuid()).prop_map(|(ws, uuid)| Stat { ws, uuid }),
+        (uuid(), uuid(), maybe(controls()), maybe(layout())).prop_map(|(ws, uuid, controls, layout)| Set {
+            ws,
+            uuid,
+            controls,
+            layout
+        }),
+        (uuid(), uuid(), attr()).prop_map(|(ws, uuid, attr)| SetAttr { ws, uuid, attr }),
+        (uuid(), uuid(), name(), uuid(), name(), mode).prop_map(|(ws, from_parent, from, to_parent, to, mode)| {
+            Rename { ws, from_parent, from, to_parent, to, mode }
+        }),
+        (uuid(), uuid(), uuid(), name()).prop_map(|(ws, uuid, parent, name)| Link { ws, uuid, parent, name }),
+        (uuid(), uuid(), published()).prop_map(|(ws, uuid, published)| Publish { ws, uuid, published }),
+        (uuid(), uuid(), published()).prop_map(|(ws, uuid, published)| Seal { ws, uuid, published }),
+    ]
+    .boxed()
+}
+
+fn other_op() -> BoxedStrategy<CatalogOp> {
+    use CatalogOp::*;
+    prop_oneof![
+        (uuid(), search()).prop_map(|(ws, spec)| Search { ws, spec }),
+        (uuid(), any::<usize>()).prop_map(|(cursor, page)| SearchNext { cursor, page }),
+        uuid().prop_map(|cursor| SearchClose { cursor }),
+        (uuid(), uuid(), any::<String>()).prop_map(|(ws, uuid, key)| MetaGet { ws, uuid, key }),
+        (uuid(), uuid(), metadata()).prop_map(|(ws, uuid, pairs)| MetaPut { ws, uuid, pairs }),
+        (uuid(), uuid(), any::<String>()).prop_map(|(ws, uuid, key)| MetaRemove { ws, uuid, key }),
+        (uuid(), uuid()).prop_map(|(ws, uuid)| MetaList { ws, uuid }),
+        (uuid(), uuid(), lock()).prop_map(|(ws, uuid, lock)| Lock { ws, uuid, lock }),
+        (uuid(), uuid(), lock()).prop_map(|(ws, uuid, lock)| Unlock { ws, uuid, lock }),
+        (uuid(), uuid(), lock()).prop_map(|(ws, uuid, lock)| LockQuery { ws, uuid, lock }),
+        Just(TokenExport),
+        any::<Vec<u8>>().prop_map(|token| TokenJoin { token }),
+        Just(Renew),
+        Just(Goodbye),
+    ]
+    .boxed()
+}
+
+pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
+    prop_oneof![workspace_op(), entry_op(), other_op()].boxed()
+}
+
+fn opened() -> BoxedStrategy<Opened> {
+    let what = (uuid(), uuid(), entry_kind(), state());
+    (what, effective(), layout(), number(), any::<bool>())
+        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, writable)| Opened {
+            ws,
+            uuid,
+            kind,
+            state,
+            effective,
+            layout,
+            epoch,
+            writable,
+        })
+        .boxed()
+}
+
+fn opened_workspace() -> BoxedStrategy<OpenedWorkspace> {
+    (uuid(), name(), controls(), maybe(layout()), any::<bool>())
+        .prop_map(|(uuid, name, controls, layout, writable)| OpenedWorkspace { uuid, name, controls, layout, writable })
+        .boxed()
+}
+
+fn page() -> BoxedStrategy<Page> {
+    let entry = (entry_kind(), uuid(), uuid(), maybe(name()), maybe(list((any::<String>(), value()))))
+        .prop_map(|(kind, uuid, group, name, metadata)| Entry { kind, uuid, group, name, metadata });
+    (list(entry), maybe(uuid()), maybe(number()))
+        .prop_map(|(entries, cursor, count)| Page { entries, cursor, count })
+        .boxed()
+}
+
+pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
+    use CatalogReply::*;
+    prop_oneof![
+        Just(Done),
+        opened_workspace().prop_map(|w| Workspace(Box::new(w))),
+        opened().prop_map(|o| Opened(Box::new(o))),
+        stat().prop_map(|s| Stat(Box::new(s))),
+        value().prop_map(Value),
+        metadata().prop_map(Metadata),
+        page().prop_map(Page),
+        lock().prop_map(Lock),
+        any::<Vec<u8>>().prop_map(Token),
+    ]
+    .boxed()
+}

@@ -1,0 +1,40 @@
+//! Serving in the background: the daemon runs as a grandchild in a session of its own, so that whoever started it has
+//! nobody to wait for and no terminal to lose.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+use iov_types::{Error, Result};
+
+use crate::Args;
+
+/// What the daemon says once it listens.
+pub(crate) const READY: &str = "iovd is ready";
+
+/// Starts the daemon and waits until it is ready or has failed; the code is what it ended with.
+pub(crate) fn run(args: &Args) -> Result<u8> {
+    let exe = std::env::current_exe().map_err(Error::from)?;
+    let mut child = Command::new(exe)
+        .arg("--dir")
+        .arg(&args.dir)
+        .arg("--ready")
+        .args(["--idle", &args.idle.to_string(), "--lease-ms", &args.lease_ms.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| Error::unavailable(format!("the daemon cannot be started: {e}")))?;
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines().map_while(std::result::Result::ok) {
+            if line == READY {
+                return Ok(0);
+            }
+            eprintln!("{line}");
+        }
+    }
+    // It has closed its standard error without being ready: it has ended, or is about to.
+    let status = child.wait().map_err(Error::from)?;
+    Ok(status.code().map_or(70, |c| c as u8))
+}

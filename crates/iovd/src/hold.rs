@@ -1,0 +1,83 @@
+//! One daemon for each store: a lock on a file that names its holder.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use iov_types::{Error, Result};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+/// The hold on a store; given back in order by [`Hold::release`], or by the kernel when the process dies.
+pub(crate) struct Hold(File);
+
+/// How taking the hold ended.
+pub(crate) enum Taken {
+    /// We have it.
+    Ours(Hold),
+    /// Another daemon of this host has it and serves the store.
+    Served,
+}
+
+struct Holder {
+    host: String,
+    boot: String,
+    pid: String,
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn read(file: &mut File) -> Result<Option<Holder>> {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.take(4096).read_to_string(&mut text)).map_err(Error::from)?;
+    let mut lines = text.lines().map(str::to_owned);
+    Ok(match (lines.next(), lines.next(), lines.next()) {
+        (Some(host), Some(boot), Some(pid)) => Some(Holder { host, boot, pid }),
+        // Empty: given back in order. Torn: its writer died before it served anything.
+        _ => None,
+    })
+}
+
+impl Hold {
+    /// Takes the hold on the store in `dir`.
+    pub(crate) fn take(dir: BorrowedFd<'_>) -> Result<Taken> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, "lock", flags, Mode::from_raw_mode(0o600))
+            .map_err(|e| Error::from(std::io::Error::from(e)).context("the store's lock file"))?;
+        let mut file = File::from(fd);
+        let locked = rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
+        let holder = read(&mut file)?;
+        let elsewhere = holder.as_ref().filter(|h| h.boot != boot() && h.host != host());
+        match (locked, elsewhere) {
+            (_, Some(h)) => Err(Error::busy(format!(
+                "the store is held by host {} (process {}): use it there, or end that daemon; if that host is gone for \
+                 good, remove the file named lock in the store's directory",
+                h.host, h.pid
+            ))),
+            (Err(rustix::io::Errno::WOULDBLOCK), None) => Ok(Taken::Served),
+            (Err(e), None) => Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked")),
+            (Ok(()), None) => {
+                let mut hold = Hold(file);
+                hold.write(&format!("{}\n{}\n{}\n", host(), boot(), std::process::id()))?;
+                Ok(Taken::Ours(hold))
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        let done = self.0.set_len(0).and_then(|()| self.0.rewind()).and_then(|()| self.0.write_all(text.as_bytes()));
+        done.and_then(|()| self.0.sync_data()).map_err(|e| Error::from(e).context("the store's lock file"))
+    }
+
+    /// Gives it back: no daemon serves the store any more, and any host may.
+    pub(crate) fn release(mut self) -> Result<()> {
+        self.write("")
+    }
+}

@@ -1,0 +1,69 @@
+//! The daemon of a `file:` store directory. The library starts one on demand; it ends when nobody has used it for a while.
+#![forbid(unsafe_code)]
+
+mod detach;
+mod hold;
+mod log;
+mod serve;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Parser;
+use iov_types::{Error, Kind};
+
+/// Serves the store in a directory to every process of its owner.
+#[derive(Parser, Clone, Debug)]
+#[command(version, about)]
+pub(crate) struct Args {
+    /// The store's directory.
+    #[arg(long)]
+    dir: PathBuf,
+
+    /// Serve in the background, and return once the store can be used.
+    #[arg(long)]
+    detach: bool,
+
+    /// End after so many seconds without a connection; 0 = never.
+    #[arg(long, env = "IOVD_IDLE_S", default_value_t = 60)]
+    idle: u64,
+
+    /// How long exclusive holds and locks outlive a holder that does not renew them, in milliseconds.
+    #[arg(long, env = "IOVD_LEASE_MS", default_value_t = 30_000)]
+    lease_ms: u64,
+
+    /// Says on standard error that it is ready; used by --detach.
+    #[arg(long, hide = true)]
+    ready: bool,
+}
+
+impl Args {
+    fn idle(&self) -> Duration {
+        if self.idle == 0 { Duration::MAX } else { Duration::from_secs(self.idle) }
+    }
+}
+
+/// The code of sysexits that says best what a caller can do; the library turns it back into a kind.
+fn exit_code(e: &Error) -> u8 {
+    match e.kind() {
+        Kind::Denied => 77,
+        Kind::Busy => 75,
+        Kind::Version => 76,
+        Kind::Corrupt => 65,
+        Kind::NotFound => 66,
+        Kind::Exhausted => 73,
+        Kind::Invalid => 64,
+        _ => 70,
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = if args.detach { detach::run(&args) } else { serve::run(&args) };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprintln!("iovd: {}", e.detail());
+            ExitCode::from(exit_code(&e))
+        }
+    }
+}

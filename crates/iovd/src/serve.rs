@@ -1,0 +1,116 @@
+//! Puts a store together and serves it.
+
+use std::{
+    io::Write,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use iov_catalog::Service;
+use iov_media::Files;
+use iov_meta_local::LocalStore;
+use iov_server::Server;
+use iov_store::{Backend, seam};
+use iov_types::{Clause, Error, Result};
+use rustix::fs::{Mode, OFlags};
+
+use crate::{
+    Args, detach,
+    hold::{Hold, Taken},
+    log,
+};
+
+fn open_dir(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
+        Error::from(std::io::Error::from(e)).context(format!("the store's directory {}", path.display()))
+    })?;
+    let stat = rustix::fs::fstat(&dir).map_err(|e| Error::from(std::io::Error::from(e)))?;
+    let me = rustix::process::geteuid().as_raw();
+    if stat.st_uid != me {
+        return Err(Error::denied(format!(
+            "the store belongs to user {}, you are user {me}: a file: store serves its owner only",
+            stat.st_uid
+        ))
+        .with_clause(Clause::A2));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        // Names of collections are in file names below it: nobody else may even list them.
+        rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700)).map_err(|e| Error::from(std::io::Error::from(e)))?;
+    }
+    Ok(dir)
+}
+
+/// The path of something in the directory: short, whatever the directory's own path is.
+fn inside(dir: &OwnedFd, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
+}
+
+/// Serves until it is told to end or has been idle for long enough; the code is 0 also where another daemon serves.
+pub(crate) fn run(args: &Args) -> Result<u8> {
+    let dir = open_dir(&args.dir)?;
+    let hold = match Hold::take(dir.as_fd())? {
+        Taken::Ours(hold) => hold,
+        Taken::Served => {
+            // Whoever wanted a daemon has one: it connects to that.
+            ready(args)?;
+            return Ok(0);
+        }
+    };
+    // A file-creation mask of the program that happens to start the daemon must not decide about the store.
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    if args.ready {
+        // Its own process session: no terminal, and no signals that are meant for the program that started it.
+        rustix::process::setsid().map_err(|e| Error::from(std::io::Error::from(e)))?;
+        std::env::set_current_dir("/").map_err(Error::from)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(Error::from)?;
+    }
+    let incarnation = seam::now_ns() as u64;
+    let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
+    let files = Arc::new(Files::open(dir.try_clone().map_err(Error::from)?, iov_media::Options::default())?);
+    let target: Arc<dyn Backend> = files.clone();
+    let options = iov_catalog::Options {
+        single_user: true,
+        lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
+        inline_bytes: 0,
+        store_uuid: seam::new_uuid(),
+    };
+    let catalog = Arc::new(Service::open(store.clone(), target.clone(), options)?);
+    let options = iov_server::Options {
+        store: catalog.store_uuid(),
+        incarnation,
+        owner: rustix::process::geteuid().as_raw(),
+        idle_ns: args.idle().as_nanos().min(i64::MAX as u128) as i64,
+        connections: 8192,
+    };
+    let listener = iov_server::listen(dir.as_fd())?;
+    let server = Server::new(options, catalog, target, files);
+    ready(args)?;
+    if args.ready {
+        log::to_file(dir.as_fd())?;
+    }
+    log::line(&format!("serving {} as process {}", args.dir.display(), std::process::id()));
+    server.run(&listener, &|| stop.load(Ordering::Relaxed))?;
+    // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
+    drop(listener);
+    drop(server);
+    drop(store);
+    log::line("ended in order");
+    hold.release()?;
+    Ok(0)
+}
+
+fn ready(args: &Args) -> Result<()> {
+    if args.ready {
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "{}", detach::READY).and_then(|()| stderr.flush()).map_err(Error::from)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! `file:DIR` stores: a daemon for the directory, started on demand, and direct access to the files of collections.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use iov_engine::{Session, SessionAttr, Sides};
+use iov_net::{Address, DirectBackend, Link, RemoteCatalog, Starter};
+use iov_store::OpCx;
+use iov_types::{Clause, Counters, Error, Result, limits};
+use rustix::fs::{Mode, OFlags};
+
+use crate::{identity, library};
+
+/// Where the default store lies: `$IOVERBS_STORE`, else `$XDG_DATA_HOME/ioverbs`, else `~/.local/share/ioverbs`.
+pub(crate) fn default_dir() -> Result<PathBuf> {
+    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    from("IOVERBS_STORE")
+        .or_else(|| from("XDG_DATA_HOME").map(|d| d.join("ioverbs")))
+        .or_else(|| from("HOME").map(|d| d.join(".local/share/ioverbs")))
+        .ok_or_else(|| Error::not_found("no place for the default store: set IOVERBS_URL, or HOME"))
+}
+
+fn open_dir(path: &Path, create: bool) -> Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = || rustix::fs::open(path, flags, Mode::empty());
+    let dir = match open() {
+        Err(rustix::io::Errno::NOENT) if create => {
+            // Nobody else may look into it from the first moment on.
+            use std::os::unix::fs::DirBuilderExt;
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|e| Error::from(e).context(format!("the store's directory {} cannot be made", path.display())))?;
+            open()
+        }
+        opened => opened,
+    };
+    dir.map_err(|e| match e {
+        rustix::io::Errno::ACCESS => Error::denied(format!(
+            "the store {} belongs to another user: a file: store serves its owner only; use one of your own",
+            path.display()
+        ))
+        .with_clause(Clause::A2),
+        rustix::io::Errno::NOTDIR => Error::invalid(format!("{} is not a directory", path.display())),
+        e => Error::from(std::io::Error::from(e)).context(format!("the store's directory {}", path.display())),
+    })
+}
+
+fn link(dir: &str, attr: &SessionAttr, session: iov_types::Uuid, counters: Arc<Counters>) -> Result<Arc<Link>> {
+    if dir.is_empty() {
+        return Err(Error::invalid("file: names no directory, as in file:/scratch/me/store"));
+    }
+    let address = Address {
+        dir: open_dir(Path::new(dir), !attr.nostart)?,
+        starter: if attr.nostart { None } else { Some(Starter::find(library::dir())?) },
+        session,
+        program: attr.program.clone().unwrap_or_else(identity::program),
+    };
+    let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
+    Link::open(address, counters, timeout)
+}
+
+pub(crate) fn open(url: &str, dir: &str, attr: SessionAttr) -> Result<Session> {
+    let caller = identity::caller();
+    let counters = Arc::<Counters>::default();
+    let link = link(dir, &attr, caller.session, counters.clone())?;
+    let backend = Arc::new(DirectBackend::new(link.clone(), !attr.nodirect));
+    let sides = Sides { catalog: Arc::new(RemoteCatalog(link)), backend };
+    Ok(Session::new(url, sides, caller, attr, counters))
+}
+
+/// How a store's daemon is, as names and numbers; `None`: no daemon runs.
+pub fn daemon_status(url: &str) -> Result<Option<Vec<(String, u64)>>> {
+    let Some((link, cx)) = running(url)? else { return Ok(None) };
+    let status = link.status(&cx)?;
+    let mut out = vec![
+        ("pid".to_owned(), u64::from(status.pid)),
+        ("uptime_ns".to_owned(), status.uptime_ns),
+        ("sessions".to_owned(), u64::from(status.sessions)),
+        ("connections".to_owned(), u64::from(status.connections)),
+    ];
+    out.extend(status.counters.into_iter().map(|c| (c.name, c.value)));
+    Ok(Some(out))
+}
+
+/// Ends a store's daemon; `false`: none runs. Nothing is lost: the next session starts it again.
+pub fn daemon_shutdown(url: &str) -> Result<bool> {
+    let Some((link, cx)) = running(url)? else { return Ok(false) };
+    link.shutdown(&cx).map(|()| true)
+}
+
+fn running(url: &str) -> Result<Option<(Arc<Link>, OpCx)>> {
+    let Some(dir) = url.strip_prefix("file:") else {
+        return Err(Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release")));
+    };
+    let attr = SessionAttr { nostart: true, ..SessionAttr::default() };
+    let caller = identity::caller();
+    match link(dir, &attr, caller.session, Arc::default()) {
+        Ok(link) => Ok(Some((link, OpCx::new(caller, 10_000_000_000)))),
+        Err(e) if matches!(e.kind(), iov_types::Kind::Unavailable | iov_types::Kind::NotFound) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
