@@ -81,7 +81,11 @@ pub(crate) fn effective_out(e: &Effective) -> abi::Controls {
 
 /// A layout from a pointer; `None` for NULL.
 pub(crate) fn optional_layout(l: *const abi::Layout) -> Result<Option<ioverbs::Layout>> {
-    let Some(l) = arg::copy_in(l)? else { return Ok(None) };
+    arg::copy_in(l)?.as_ref().map(layout).transpose()
+}
+
+/// A layout that a program asks for.
+pub(crate) fn layout(l: &abi::Layout) -> Result<ioverbs::Layout> {
     let redundancy = match l.redundancy {
         0 => None,
         1 => Some(Redundancy::None),
@@ -97,7 +101,7 @@ pub(crate) fn optional_layout(l: *const abi::Layout) -> Result<Option<ioverbs::L
         let text = unsafe { Text::new(p) };
         Ok(text.utf8(what)?.map(str::to_owned))
     };
-    Ok(Some(ioverbs::Layout {
+    Ok(ioverbs::Layout {
         targets: l.targets,
         chunk_size: l.chunk_size,
         redundancy,
@@ -106,7 +110,7 @@ pub(crate) fn optional_layout(l: *const abi::Layout) -> Result<Option<ioverbs::L
         revision: 0,
         backend: text(l.backend, "backend")?,
         policy: text(l.policy, "policy")?,
-    }))
+    })
 }
 
 /// A layout as a result; its texts are kept in `texts`.

@@ -40,7 +40,7 @@ pub(crate) struct Redo {
 pub(crate) fn run(
     service: &Service, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, batch: Uuid, remember: bool, staged: Vec<Staged>,
 ) -> Answer {
-    let mut writer = service.writer();
+    let mut writer = service.core.writer();
     service.may_write(&writer)?;
     service.settle(&mut writer, cx);
     if remember {
@@ -83,9 +83,7 @@ pub(crate) fn run(
         writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone() });
         unpublished = finish(service, &mut writer, cx);
     }
-    let granted = service.follow_up(&mut writer, cx, after, &mut prepared.replies);
-    drop(writer);
-    service.waiting.complete(service, granted);
+    service.follow_up(&mut writer, cx, after, &mut prepared.replies);
     match unpublished {
         None => Ok(prepared.replies),
         Some(e) => Err(e
@@ -187,7 +185,7 @@ fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
 /// Drops what is staged; a target that cannot be reached drops stages without a committed batch by itself.
 fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
     let ops = staged.iter().map(|s| op(s.collection, ObjectVerb::Discard { stage: batch }, 0)).collect();
-    service.targets().run(cx, ops);
+    service.core.targets().run(cx, ops);
 }
 
 /// The commit may or may not be in the log. If the store shows it, the batch is committed and goes on. If not, the
@@ -201,7 +199,7 @@ fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch:
 }
 
 fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord>> {
-    let found = service.store().get(&[&keys::batch(batch)])?.pop().flatten();
+    let found = service.core.store().get(&[&keys::batch(batch)])?.pop().flatten();
     found.map(|record| BatchRecord::decode(&record.value)).transpose()
 }
 
@@ -221,7 +219,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
     let mut fixes: Vec<(Uuid, Uuid, Evidence)> = Vec::new();
     let stage = redo.batch;
     let ops = redo.record.publish.iter().map(|s| op(s.collection, ObjectVerb::Publish { stage }, 0)).collect();
-    for (s, evidence) in redo.record.publish.iter().zip(service.targets().run(cx, ops)) {
+    for (s, evidence) in redo.record.publish.iter().zip(service.core.targets().run(cx, ops)) {
         match evidence {
             Ok(evidence) if redo.mtime_set.contains(&s.collection) => fixes.push((s.ws, s.collection, evidence)),
             Ok(_) => {}
@@ -230,7 +228,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
         }
     }
     for s in &redo.record.seal {
-        fixes.push((s.ws, s.collection, service.targets().seal(cx, s.collection, 0)?));
+        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.collection, 0)?));
     }
     fix(service, writer, cx, fixes)?;
     let left = BatchRecord { publish: Vec::new(), seal: Vec::new(), ..redo.record.clone() };
@@ -307,7 +305,7 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
 /// An id that is not remembered must be young enough that it cannot have been forgotten.
 fn check_age(service: &Service, batch: Uuid) -> Result<()> {
     let made_ns = i64::try_from(batch.unix_ms()).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-    if made_ns.saturating_add(limits::BATCH_MEMORY_NS) < service.now_ns() {
+    if made_ns.saturating_add(limits::BATCH_MEMORY_NS) < service.core.now_ns() {
         return Err(Error::stale(format!(
             "the batch id {batch} is older than 24 h: whether it was applied is forgotten; look, then use a new id"
         ))

@@ -9,8 +9,9 @@ use iov_store::{CatalogCapability, MetadataStore, seam};
 use iov_types::{Persistence, Uuid};
 
 use crate::{
-    locks::LockTable,
+    lock_table::LockTable,
     search::Cursors,
+    service::Writer,
     state::{Sessions, Shared},
     targets::Targets,
 };
@@ -61,7 +62,7 @@ pub(crate) fn count(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -78,6 +79,7 @@ pub(crate) struct Core {
     sessions: Mutex<Sessions>,
     cursors: Mutex<Cursors>,
     locks: Mutex<LockTable>,
+    writer: Mutex<Writer>,
     pub(crate) counts: Counts,
     #[cfg(test)]
     pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
@@ -110,6 +112,7 @@ impl Core {
             options,
             cursors: Mutex::default(),
             locks: Mutex::default(),
+            writer: Mutex::default(),
             counts: Counts::default(),
             #[cfg(test)]
             ahead_ns: Default::default(),
@@ -128,8 +131,21 @@ impl Core {
         &self.capability
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
+    pub(crate) fn is_single_user(&self) -> bool {
+        self.options.single_user
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.options.uid
+    }
+
+    /// The turn as writer.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        lock(&self.writer)
+    }
+
+    pub(crate) fn count_keys(&self, n: usize) {
+        count(&self.counts.keys_read, n);
     }
 
     pub(crate) fn store_uuid(&self) -> Uuid {

@@ -26,13 +26,14 @@ const SWEEP_NS: i64 = 60_000_000_000;
 impl Service {
     /// To be called from time to time with the monotonic clock, at least as often as locks shall time out on the point.
     pub fn tick(&self, now_monotonic_ns: i64) {
-        self.waiting.expire(self, now_monotonic_ns);
-        self.cursors().expire(now_monotonic_ns);
+        self.core.locks().expire(now_monotonic_ns);
+        self.deliver();
+        self.core.cursors().expire(now_monotonic_ns);
         if !self.sweep_is_due(now_monotonic_ns) {
             return;
         }
         let cx = self.own_cx(Uuid::NIL);
-        let mut writer = self.writer();
+        let mut writer = self.core.writer();
         if writer.closed {
             return;
         }
@@ -43,7 +44,7 @@ impl Service {
 
     /// Removes remembered batches and abandoned collections whose time is over, and writes what was put off.
     fn forget(&self, writer: &mut Writer, cx: &OpCx) -> Result<()> {
-        let now_ns = self.now_ns();
+        let now_ns = self.core.now_ns();
         let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
         // Both lists are in order of time.
         for (key, value) in x.scan(&KeyRange::prefix(keys::BATCH), None, PORTION)? {
@@ -81,7 +82,7 @@ impl Service {
     /// Ends the catalog in order: sessions, work put off, and a note that nothing was left open. Later submissions fail.
     pub fn close(&self) -> Result<()> {
         let sessions: Vec<Uuid> = {
-            let shared = self.shared();
+            let shared = self.core.shared();
             let mut all: Vec<Uuid> = shared.opens.iter().flat_map(|(_, e)| e.slots().map(|s| s.session)).collect();
             all.sort_unstable();
             all.dedup();
@@ -91,21 +92,21 @@ impl Service {
             self.end_session(session);
         }
         let cx = self.own_cx(Uuid::NIL);
-        let mut writer = self.writer();
+        let mut writer = self.core.writer();
         if writer.closed {
             return Ok(());
         }
         self.settle(&mut writer, &cx);
         self.forget(&mut writer, &cx)?;
-        let open = self.shared().opens.iter().any(|(_, e)| e.written);
+        let open = self.core.shared().opens.iter().any(|(_, e)| e.written);
         let record = StoreRecord {
             format: FORMAT,
-            uuid: self.store_uuid(),
-            incarnation: self.incarnation(),
+            uuid: self.core.store_uuid(),
+            incarnation: self.core.incarnation(),
             clean: !open,
-            crashed: self.crashed().to_vec(),
+            crashed: self.core.crashed().to_vec(),
         };
-        recovery::write(self.store(), &record)?;
+        recovery::write(self.core.store(), &record)?;
         writer.closed = true;
         Ok(())
     }

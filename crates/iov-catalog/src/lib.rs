@@ -13,7 +13,8 @@ mod hash;
 mod housekeeping;
 pub mod index;
 mod keys;
-mod locks { #[derive(Default)] pub struct LockTable; pub type Ticket = u64; impl LockTable { pub fn end_session(&mut self, _: iov_types::Uuid)-> Vec<Ticket> {Vec::new()} } }
+mod lock_table;
+pub mod locks;
 pub mod predicate;
 mod promise;
 mod record;
@@ -26,7 +27,6 @@ mod system;
 mod targets;
 mod verbs;
 mod view;
-mod waiting;
 
 pub use crate::core::{Options, ServiceStats};
 pub use service::Service;

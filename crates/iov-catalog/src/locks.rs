@@ -1,4 +1,4 @@
-//! Advisory range locks of one collection (O11): who holds which bytes, and who waits for them.
+//! Advisory range locks (O11): who holds which bytes of a collection, and who waits for them.
 //!
 //! An owner holds each byte shared, exclusively, or not. A new lock replaces what its owner held of the range, so that an
 //! upgrade, a downgrade and a part of an unlock need no call of their own. Waiting is in the order of arrival: a request
@@ -9,12 +9,14 @@
 //! Locks look at no bytes and publish nothing. Times are passed in; nothing ends by itself.
 
 mod stretches;
+mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use iov_types::{Clause, Error, Range, Result, Uuid, catalog::LockSpec, limits};
 
 use stretches::{NO_END, Span, Stretches};
+pub use table::LockTable;
 
 /// Names a waiting request; chosen by the caller, each once.
 pub type Ticket = u64;
@@ -143,10 +145,13 @@ impl Locks {
 
     /// Ends all locks and requests of a session; the requests of others that are granted now.
     pub fn drop_session(&mut self, session: Uuid) -> Vec<Ticket> {
+        let before = self.waiting.len();
         self.waiting.retain(|(_, r)| r.owner.session != session);
-        for owner in self.owners_of(session) {
-            self.end(owner);
+        let owners = self.owners_of(session);
+        if owners.is_empty() && self.waiting.len() == before {
+            return Vec::new();
         }
+        owners.into_iter().for_each(|owner| self.end(owner));
         self.grant_waiting()
     }
 

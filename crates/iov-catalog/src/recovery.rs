@@ -63,7 +63,7 @@ pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<(
 /// Goes on with batches behind their point P, and removes what was deleted. Targets that do not answer now are asked
 /// again with later requests.
 pub(crate) fn recover(service: &Service) -> Result<()> {
-    let mut writer = service.writer();
+    let mut writer = service.core.writer();
     let cx = service.own_cx(Uuid::NIL);
     for_each(service, keys::BATCH, |key, value| {
         let record = BatchRecord::decode(value)?;
@@ -101,7 +101,7 @@ pub(crate) fn for_each(service: &Service, tag: &[u8], mut each: impl FnMut(&[u8]
     let range = KeyRange::prefix(tag);
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = service.store().scan(&range, after.as_deref(), PAGE)?;
+        let page = service.core.store().scan(&range, after.as_deref(), PAGE)?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(last.to_vec());
         for (key, record) in &page {

@@ -1,25 +1,23 @@
 //! The catalog: the one owner of its facts. Writers take turns, readers pass them by.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Mutex, atomic::AtomicI64},
-};
+use std::sync::{Arc, atomic::AtomicI64};
 
+use bytes::Bytes;
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Txn};
 use iov_types::{
-    Caller, Clause, Error, Outcome, Result, Uuid,
-    catalog::{CatalogOp, CatalogReply, Submission},
+    Caller, Clause, Error, Kind, ObjectVerb, Outcome, Result, Uuid,
+    catalog::{CatalogOp, CatalogReply, LockSpec, Submission},
 };
 
 use crate::{
     batch::{self, Redo},
-    core::{Core, Options, ServiceStats, count, lock},
+    core::{Core, Options, ServiceStats, count},
     exec::{After, Exec, Mode},
-    recovery,
+    keys, recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},
+    verbs,
     view::Pending,
-    waiting::Waiting,
 };
 
 /// Pending writes whose memory is kept for the next submission.
@@ -30,7 +28,7 @@ const KEPT_WRITES: usize = 1 << 16;
 pub(crate) struct Writer {
     pending: Pending,
     /// Writes that nobody waits for: they go with the next commit.
-    pub(crate) lazy: Vec<(Vec<u8>, Option<bytes::Bytes>)>,
+    pub(crate) lazy: Vec<(Vec<u8>, Option<Bytes>)>,
     /// Batches that are committed but not everywhere published.
     pub(crate) redo: Vec<Redo>,
     /// Objects that a target has not removed yet.
@@ -41,19 +39,9 @@ pub(crate) struct Writer {
 
 /// A catalog over a metadata store and targets.
 pub struct Service {
-    core: Arc<Core>,
-    writer: Mutex<Writer>,
-    pub(crate) waiting: Waiting,
+    pub(crate) core: Arc<Core>,
     /// When [`Service::tick`] last looked through the store.
     pub(crate) swept_ns: AtomicI64,
-}
-
-impl Deref for Service {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
 }
 
 impl Service {
@@ -63,7 +51,7 @@ impl Service {
         let core = Arc::new(Core::new(store, Targets::new(targets), options, found));
         core.shared_mut().workspaces = Workspaces::load(core.store())?;
         let swept_ns = AtomicI64::new(core.monotonic_ns());
-        let service = Service { core, writer: Mutex::default(), waiting: Waiting::default(), swept_ns };
+        let service = Service { core, swept_ns };
         recovery::recover(&service)?;
         Ok(service)
     }
@@ -78,37 +66,19 @@ impl Service {
         self.core.store_uuid()
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(crate) fn is_single_user(&self) -> bool {
-        self.core.options().single_user
-    }
-
-    pub(crate) fn uid(&self) -> u32 {
-        self.core.options().uid
-    }
-
-    pub(crate) fn count_keys(&self, n: usize) {
-        count(&self.core.counts.keys_read, n);
-    }
-
-    pub(crate) fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
-        lock(&self.writer)
-    }
-
     /// A context for what the catalog does by itself, or for a session that is gone.
     pub(crate) fn own_cx(&self, session: Uuid) -> OpCx {
-        let caller = Caller { uid: self.uid(), gid: 0, groups: Vec::new(), session, holder: session };
+        let caller = Caller { uid: self.core.uid(), gid: 0, groups: Vec::new(), session, holder: session };
         OpCx::new(caller, iov_types::limits::DEFAULT_DEADLINE_NS)
     }
 
-    /// Ends a session: its opens, holds, locks and cursors. For one whose connection is gone.
+    /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.
     pub fn end_session(&self, session: Uuid) {
         let cx = self.own_cx(session);
+        self.core.locks().report_dead(session, self.core.monotonic_ns());
         // An error means that lengths could not be recorded; targets still have them, and the next open asks.
         let _ = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
+        self.deliver();
     }
 
     pub(crate) fn answer(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission) -> Answer {
@@ -136,19 +106,20 @@ impl Service {
             ))
             .with_clause(Clause::B4));
         }
-        if self.is_single_user() && cx.caller.uid != self.uid() {
-            return Err(Error::denied(format!("this store serves the user {} alone", self.uid())).with_clause(Clause::A2));
+        if self.core.is_single_user() && cx.caller.uid != self.core.uid() {
+            return Err(Error::denied(format!("this store serves the user {} alone", self.core.uid())).with_clause(Clause::A2));
         }
         let now = self.core.monotonic_ns();
+        self.core.locks().report_alive(cx.caller.session);
         self.core.sessions().touch(&cx.caller, now)
     }
 
     fn read(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Vec<Result<CatalogReply>> {
-        Exec::new(self, cx, holder, Mode::Read, Pending::default()).run(ops, until_failure)
+        Exec::new(&self.core, cx, holder, Mode::Read, Pending::default()).run(ops, until_failure)
     }
 
     fn write(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Answer {
-        let mut writer = self.writer();
+        let mut writer = self.core.writer();
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
@@ -157,14 +128,39 @@ impl Service {
         let after = std::mem::take(&mut x.after);
         self.recycle(&mut writer, x);
         committed?;
-        let granted = self.follow_up(&mut writer, cx, after, &mut replies);
-        drop(writer);
-        self.waiting.complete(self, granted);
+        self.follow_up(&mut writer, cx, after, &mut replies);
         Ok(replies)
     }
 
+    /// A lock takes no turn as writer: it may wait until a writer gives it back.
+    fn lock_or_wait(&self, cx: &OpCx, ws: Uuid, uuid: Uuid, lock: &LockSpec, done: OnAnswer) {
+        let holder = match self.admit(cx, 1) {
+            Ok(holder) => holder,
+            Err(e) => return done(Err(e)),
+        };
+        let mut x = Exec::new(&self.core, cx, holder, Mode::Read, Pending::default());
+        let allowed = verbs::lock::check(&mut x, ws, uuid, lock.exclusive);
+        let now_ns = x.monotonic_ns;
+        // Whoever closes the collection changes what is open first and takes the locks away second.
+        let shared = self.core.shared();
+        let is_open = shared.opens.get(uuid).is_some_and(|e| e.slot(cx.caller.session).is_some());
+        match allowed {
+            Ok(()) if is_open => {
+                self.core.locks().lock(uuid, cx.caller.session, lock, (cx.deadline_ns, now_ns), done);
+            }
+            Ok(()) => {
+                drop(shared);
+                done(Ok(vec![Err(Error::stale("the handle was closed meanwhile").with_clause(Clause::O11))]));
+            }
+            Err(e) => {
+                drop(shared);
+                done(Ok(vec![Err(e)]));
+            }
+        }
+    }
+
     fn dry_run(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>) -> Answer {
-        let mut writer = self.writer();
+        let mut writer = self.core.writer();
         self.may_write(&writer)?;
         let mut x = self.start(&mut writer, cx, holder, Mode::Dry);
         let replies = x.run(ops, true);
@@ -179,7 +175,7 @@ impl Service {
 
     /// A submission that writes.
     pub(crate) fn start<'a>(&'a self, writer: &mut Writer, cx: &'a OpCx, holder: Uuid, mode: Mode) -> Exec<'a> {
-        Exec::new(self, cx, holder, mode, std::mem::take(&mut writer.pending))
+        Exec::new(&self.core, cx, holder, mode, std::mem::take(&mut writer.pending))
     }
 
     /// Keeps the memory of a submission for the next one.
@@ -226,7 +222,7 @@ impl Service {
     }
 
     /// One transaction: the catalog is the only writer, so that nothing needs a guard.
-    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<bytes::Bytes>)>) -> Result<()> {
+    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>) -> Result<()> {
         let unknown = |e: Error| {
             e.with_outcome(Outcome::Unknown).context("the metadata store failed at a commit; repeat with the same batch id")
         };
@@ -246,10 +242,10 @@ impl Service {
         }
     }
 
-    /// What follows a commit. Returns locks to hand over once the writer's turn is over.
+    /// What follows a commit.
     pub(crate) fn follow_up(
         &self, writer: &mut Writer, cx: &OpCx, after: After, replies: &mut [Result<CatalogReply>],
-    ) -> Vec<crate::locks::Ticket> {
+    ) {
         if !after.persist.is_empty()
             && let Err(e) = self.core.store().persist()
         {
@@ -264,24 +260,36 @@ impl Service {
             writer.remove.extend(after.remove);
             self.remove_objects(writer, cx);
         }
-        let mut granted = after.granted;
-        for session in after.ended {
-            granted.extend(self.core.locks().end_session(session));
+        let session = cx.caller.session;
+        if !after.closed.is_empty() {
+            let mut locks = self.core.locks();
+            after.closed.iter().for_each(|collection| locks.close(*collection, session));
+        }
+        if after.ended {
+            self.core.locks().end_session(session);
             self.core.cursors().drop_session(session);
             self.core.sessions().end(session);
         }
-        granted
+    }
+
+    /// Gives the answers that locks were waited for. No lock of the catalog may be held.
+    pub(crate) fn deliver(&self) {
+        let finished = self.core.locks().take_finished();
+        for (done, answer) in finished {
+            done(answer);
+        }
     }
 
     /// Removes objects whose records are gone. What a target cannot remove now is tried again later.
     fn remove_objects(&self, writer: &mut Writer, cx: &OpCx) {
         let objects = std::mem::take(&mut writer.remove);
-        let ops = objects.iter().map(|uuid| op(*uuid, iov_types::ObjectVerb::Remove, 0)).collect();
+        let ops = objects.iter().map(|uuid| op(*uuid, ObjectVerb::Remove, 0)).collect();
         let results = self.core.targets().run(cx, ops);
         let mut shared = self.core.shared_mut();
         for (uuid, result) in objects.into_iter().zip(results) {
-            if result.is_ok_and_or_missing() {
-                writer.lazy.push((crate::keys::removed(uuid), None));
+            // Removing what is not there is done.
+            if result.err().is_none_or(|e| e.kind() == Kind::NotFound) {
+                writer.lazy.push((keys::removed(uuid), None));
                 shared.being_removed.remove(&uuid);
             } else {
                 writer.remove.push(uuid);
@@ -298,6 +306,11 @@ impl Service {
             self.remove_objects(writer, cx);
         }
     }
+}
+
+/// Whether a lock alone in a submission may wait.
+fn waits(how: &Submission) -> bool {
+    matches!(how, Submission::Each | Submission::UntilFailure)
 }
 
 /// Whether an operation changes nothing, so that it need not wait for writers.
@@ -320,24 +333,19 @@ fn only_reads(op: &CatalogOp) -> bool {
     )
 }
 
-/// A removal of what is not there is done.
-trait Removed {
-    fn is_ok_and_or_missing(&self) -> bool;
-}
-
-impl<T> Removed for Result<T> {
-    fn is_ok_and_or_missing(&self) -> bool {
-        self.as_ref().err().is_none_or(|e| e.kind() == iov_types::Kind::NotFound)
-    }
-}
-
 impl Catalog for Service {
     fn capability(&self) -> &CatalogCapability {
         self.core.capability()
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
-        self.waiting.submit(self, cx, ops, how, done);
+        match &ops[..] {
+            [CatalogOp::Lock { ws, uuid, lock }] if !lock.try_only && waits(&how) => {
+                self.lock_or_wait(cx, *ws, *uuid, lock, done);
+            }
+            _ => done(self.answer(cx, ops, how)),
+        }
+        self.deliver();
     }
 
     fn drive(&self, _: i64) -> bool {

@@ -5,6 +5,7 @@ use iov_types::{Clause, Controls, Error, OnError, Result, Uuid, limits};
 use crate::{
     Op, OpState, Request, Session, Status,
     exec::{Exec, Start},
+    request::Mode,
 };
 
 /// Who drives a batch when nobody waits.
@@ -60,15 +61,13 @@ impl Batch {
         {
             return Err(Error::invalid("a batch id is a UUID of version 7, from iov_uuid_new").with_clause(Clause::B3));
         }
-        Ok(Batch {
-            session: session.clone(),
-            attr,
-            ops: Vec::new(),
-            count: 0,
-            barriers: Vec::new(),
-            request: None,
-            id_used: false,
-        })
+        Ok(Batch::of(session, attr))
+    }
+
+    /// A batch of a session that may be closed: it lives on for what is still open in it (rule 5).
+    fn of(session: &Session, attr: BatchAttr) -> Batch {
+        let session = session.clone();
+        Batch { session, attr, ops: Vec::new(), count: 0, barriers: Vec::new(), request: None, id_used: false }
     }
 
     /// The session.
@@ -152,7 +151,8 @@ impl Batch {
         let user_data = self.attr.user_data;
         let start = self.take();
         let exec = Exec::new(start);
-        let request = Request::start(&self.session.clone(), exec, background, user_data, at_once);
+        let mode = Mode { background, at_once, told: false };
+        let request = Request::start(&self.session, exec, mode, user_data);
         self.request = Some(request.clone());
         self.id_used = true;
         Ok(request)
@@ -172,9 +172,22 @@ impl Batch {
         }
     }
 
+    /// Handles that this batch was to make and now will not: each use says so.
+    fn disappoint(&self) {
+        for op in &self.ops {
+            let why = || Error::cancelled("the batch that was to open the handle was freed or emptied without being started");
+            match op {
+                Op::Create { out, .. } | Op::Open { out, .. } if out.is_pending() => drop(out.fulfil(Err(why()))),
+                Op::Search { out, .. } => out.fulfil(Err(why())),
+                _ => {}
+            }
+        }
+    }
+
     /// Empties a completed batch for another start.
     pub fn reset(&mut self) -> Result<()> {
         self.check_idle()?;
+        self.disappoint();
         self.ops.clear();
         self.barriers.clear();
         self.count = 0;
@@ -199,14 +212,24 @@ impl Batch {
     }
 }
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if self.session.0.check_fork().is_ok() {
+            self.disappoint();
+        }
+    }
+}
+
 /// Runs one operation now, in this thread, until it is done or the deadline has passed.
 pub fn run(session: &Session, op: Op) -> Result<Status> {
-    let mut batch = Batch::new(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() })?;
+    session.0.check_fork()?;
+    let mut batch = Batch::of(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() });
     batch.push(op)?;
-    let request = batch.start()?;
-    let waited = request.wait(-1);
+    iov_types::Counters::add(&session.counters().operations, 1);
+    let exec = Exec::new(batch.take());
     // The completion is told here and nowhere else.
-    request.0.tell();
+    let request = Request::start(session, exec, Mode { background: false, at_once: true, told: true }, 0);
+    let waited = request.wait(-1);
     let status = request.status(0)?;
     match waited {
         Err(e) if e.kind() != iov_types::Kind::Partial => Err(e),

@@ -8,8 +8,9 @@ use std::sync::{
 use iov_semantics::Contract;
 use iov_store::{OpCx, seam};
 use iov_types::{
-    Demand, EntryKind, Error, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Result, Uuid,
-    catalog::{CatalogOp, Opened, Published, Submission},
+    Demand, EntryKind, Error, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Range, Result, Uuid,
+    catalog::{CatalogOp, LockSpec, Opened, Published, Submission},
+    limits,
 };
 
 use crate::{Session, Workspace, session::lock};
@@ -35,6 +36,8 @@ pub(crate) struct CollectionInner {
     /// Why persistence failed once: it stays failed (P8).
     broken: OnceLock<Error>,
     closed: AtomicBool,
+    /// The catalog was asked to end the open, so that it must not be asked again.
+    returned: AtomicBool,
 }
 
 /// A collection or group. Clones are the same handle; any thread, any time.
@@ -53,6 +56,7 @@ impl Collection {
             stage: Mutex::default(),
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
+            returned: AtomicBool::new(false),
         }))
     }
 
@@ -112,9 +116,33 @@ impl Collection {
         }
     }
 
+    /// Gives back every lock that this owner has on it, without waiting for the answer.
+    pub fn release_locks(&self, owner: u64) {
+        let Some(Ok(ready)) = self.0.ready.get() else { return };
+        let session = self.session();
+        if session.0.check_fork().is_err() {
+            return;
+        }
+        let range = Range { offset: 0, len: 0 };
+        let lock = LockSpec { exclusive: true, try_only: true, range, owner, lease_ns: limits::LEASE_NS };
+        let unlock = CatalogOp::Unlock { ws: ready.opened.ws, uuid: ready.opened.uuid, lock };
+        let cx = session.cx(1_000_000_000);
+        session.0.sides.catalog.submit(&cx, vec![unlock], Submission::Each, Box::new(|_| {}));
+    }
+
     /// Marks the handle closed: from now on every use fails. `false` if it was already.
     pub fn end(&self) -> bool {
         !self.0.closed.swap(true, Ordering::Relaxed)
+    }
+
+    /// The catalog is asked to end the open.
+    pub(crate) fn mark_returned(&self) {
+        self.0.returned.store(true, Ordering::Relaxed);
+    }
+
+    /// It was not, after all.
+    pub(crate) fn mark_kept(&self) {
+        self.0.returned.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn ready(&self) -> Result<&Ready> {
@@ -206,8 +234,18 @@ impl Collection {
     }
 
     /// What the catalog is to publish: the service reads the present size at the target.
-    pub(crate) fn take_published(&self) -> Option<Published> {
-        self.0.dirty.swap(false, Ordering::Relaxed).then(Published::default)
+    pub(crate) fn published(&self) -> Option<Published> {
+        self.is_dirty().then(Published::default)
+    }
+
+    /// The catalog is being told; what changes from now on, it has to be told again.
+    pub(crate) fn mark_published(&self) {
+        self.0.dirty.store(false, Ordering::Relaxed);
+    }
+
+    /// The catalog was not told after all.
+    pub(crate) fn mark_unpublished(&self) {
+        self.0.dirty.store(true, Ordering::Relaxed);
     }
 }
 
@@ -216,11 +254,12 @@ fn pending() -> Error {
 }
 
 impl Drop for CollectionInner {
-    /// A handle that was dropped instead of closed gives back its open; unpublished changes are dropped.
+    /// A handle that was dropped instead of closed, or whose close was skipped, gives back its open; changes that
+    /// `atomicity=publication` had not published are dropped.
     fn drop(&mut self) {
         let session = self.workspace.session();
         let Some(Ok(ready)) = self.ready.get() else { return };
-        if session.0.check_fork().is_err() || self.closed.load(Ordering::Relaxed) {
+        if session.0.check_fork().is_err() || self.returned.load(Ordering::Relaxed) {
             return;
         }
         let cx: OpCx = session.cx(1_000_000_000);

@@ -7,7 +7,7 @@ use std::{
 
 use iov_types::{
     Error, Result, Uuid,
-    catalog::{CatalogOp, CatalogReply, Entry, Page},
+    catalog::{CatalogOp, CatalogReply, Entry, Page, Submission},
     limits,
 };
 
@@ -16,6 +16,8 @@ use crate::{Session, session::lock};
 enum State {
     Pending,
     Failed(Error),
+    /// Closed, perhaps before its search had completed.
+    Closed,
     Open { entries: VecDeque<Entry>, next: Option<Uuid>, count: Option<u64> },
 }
 
@@ -47,7 +49,12 @@ impl Cursor {
     }
 
     pub(crate) fn fulfil(&self, page: Result<Page>) {
-        *lock(&self.state) = match page {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Closed) {
+            page.into_iter().filter_map(|page| page.cursor).for_each(|cursor| self.end(cursor));
+            return;
+        }
+        *state = match page {
             Ok(page) => State::Open { entries: page.entries.into(), next: page.cursor, count: page.count },
             Err(e) => State::Failed(e),
         };
@@ -61,6 +68,7 @@ impl Cursor {
             match &mut *state {
                 State::Pending => return Err(pending()),
                 State::Failed(e) => return Err(e.clone()),
+                State::Closed => return Err(closed()),
                 State::Open { entries, next, .. } => {
                     if !entries.is_empty() || next.is_none() || max == 0 {
                         let n = max.min(entries.len());
@@ -68,7 +76,7 @@ impl Cursor {
                     }
                     let cursor = next.unwrap_or_default();
                     let page = max.clamp(256, limits::PAGE_ENTRIES);
-                    match self.session.ask(CatalogOp::SearchNext { cursor, page }, timeout_ns)? {
+                    match self.session.ask_on(CatalogOp::SearchNext { cursor, page }, timeout_ns)? {
                         CatalogReply::Page(page) => {
                             entries.extend(page.entries);
                             *next = page.cursor;
@@ -86,6 +94,7 @@ impl Cursor {
         match &*lock(&self.state) {
             State::Pending => Err(pending()),
             State::Failed(e) => Err(e.clone()),
+            State::Closed => Err(closed()),
             State::Open { count: Some(n), .. } => Ok(*n),
             State::Open { .. } => Err(Error::invalid("this search does not count: ask for it with IOV_SEARCH_COUNT")),
         }
@@ -93,16 +102,23 @@ impl Cursor {
 
     /// Ends the search.
     pub fn close(&self) {
-        let state = std::mem::replace(&mut *lock(&self.state), State::Failed(Error::invalid("the cursor is closed")));
-        if let State::Open { next: Some(cursor), .. } = state {
-            // The server would end an idle cursor by itself; telling it is a courtesy that nobody waits for.
-            let cx = self.session.cx(1_000_000_000);
-            let op = vec![CatalogOp::SearchClose { cursor }];
-            self.session.0.sides.catalog.submit(&cx, op, iov_types::catalog::Submission::Each, Box::new(|_| {}));
+        if let State::Open { next: Some(cursor), .. } = std::mem::replace(&mut *lock(&self.state), State::Closed) {
+            self.end(cursor);
         }
+    }
+
+    /// The server would end an idle cursor by itself; telling it is a courtesy that nobody waits for.
+    fn end(&self, cursor: Uuid) {
+        let cx = self.session.cx(1_000_000_000);
+        let op = vec![CatalogOp::SearchClose { cursor }];
+        self.session.0.sides.catalog.submit(&cx, op, Submission::Each, Box::new(|_| {}));
     }
 }
 
 fn pending() -> Error {
     Error::busy("the search has not completed: wait for its batch")
+}
+
+fn closed() -> Error {
+    Error::invalid("the cursor is closed")
 }

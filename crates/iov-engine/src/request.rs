@@ -76,6 +76,11 @@ impl RequestInner {
         !self.told.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether somebody has been told of it, or nobody is to be.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
     fn signals(&self) -> u64 {
         *lock(&self.signals)
     }
@@ -89,13 +94,24 @@ impl RequestInner {
     }
 }
 
+/// How a request begins.
+pub(crate) struct Mode {
+    /// The progress thread may go on with it.
+    pub(crate) background: bool,
+    /// Drive it as far as it goes before anybody waits.
+    pub(crate) at_once: bool,
+    /// Nobody is to be told of it but the thread that waits.
+    pub(crate) told: bool,
+}
+
 impl Request {
-    pub(crate) fn start(session: &Session, exec: Exec, background: bool, user_data: usize, at_once: bool) -> Request {
+    pub(crate) fn start(session: &Session, exec: Exec, mode: Mode, user_data: usize) -> Request {
+        let Mode { background, at_once, told } = mode;
         let inner = Arc::new(RequestInner {
             exec: Mutex::new(exec),
             session: session.clone(),
             done: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            told: AtomicBool::new(told),
             signals: Mutex::new(0),
             signal: Condvar::new(),
             background,

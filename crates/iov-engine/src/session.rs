@@ -133,6 +133,12 @@ impl Session {
 
     pub(crate) fn ask(&self, op: CatalogOp, timeout_ns: i64) -> Result<CatalogReply> {
         self.check()?;
+        self.ask_on(op, timeout_ns)
+    }
+
+    /// The same for what is still open in a closed session (rule 5).
+    pub(crate) fn ask_on(&self, op: CatalogOp, timeout_ns: i64) -> Result<CatalogReply> {
+        self.0.check_fork()?;
         Counters::add(&self.0.counters.metadata_requests, 1);
         let answer: Answer = ask(&*self.0.sides.catalog, &self.cx(timeout_ns), vec![op], Submission::Each);
         answer?.pop().unwrap_or_else(|| Err(Error::internal("the catalog sent no reply")))
@@ -265,7 +271,16 @@ impl SessionInner {
     pub(crate) fn completed(&self, request: &Arc<RequestInner>) {
         lock(&self.in_flight).retain(|r| !Arc::ptr_eq(r, request));
         Counters::sub(&self.counters.in_flight, 1);
-        lock(&self.completed).push_back(Arc::downgrade(request));
+        if request.is_told() {
+            return;
+        }
+        let mut completed = lock(&self.completed);
+        // A program that never polls must not collect them for ever.
+        while completed.front().is_some_and(|r| r.upgrade().is_none_or(|r| r.is_told())) {
+            completed.pop_front();
+        }
+        completed.push_back(Arc::downgrade(request));
+        drop(completed);
         self.notify();
     }
 }

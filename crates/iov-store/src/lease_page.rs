@@ -221,10 +221,8 @@ impl LeasePage {
                 2 => LeaseAccess::Write,
                 _ => return None,
             };
-            let object = ObjectId {
-                collection: load_uuid(&slot.collection),
-                slot: slot.object_slot.load(Ordering::Relaxed),
-            };
+            let object =
+                ObjectId { collection: load_uuid(&slot.collection), slot: slot.object_slot.load(Ordering::Relaxed) };
             (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access })
         };
         (0..LEASE_SLOTS).filter_map(found).collect()

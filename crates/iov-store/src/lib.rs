@@ -1,7 +1,8 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] (memory lent by a caller), in the page of [`LeasePage`] and in [`seam`] (fork detection) only.
+//! `unsafe` lives in [`Memory`] (memory lent by a caller), [`LeasePage`] (memory shared with a client) and [`seam`] (fork
+//! detection) only.
 
 mod backend;
 mod catalog;

@@ -25,6 +25,7 @@ mod identity;
 mod library;
 mod mem;
 mod open;
+mod search;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
 pub use file::{daemon_shutdown, daemon_status};
@@ -37,6 +38,7 @@ pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, seam};
 pub use iov_types::*;
 pub use open::{default_url, open};
+pub use search::check_predicate;
 
 #[cfg(test)]
 mod tests;

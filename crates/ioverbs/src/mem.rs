@@ -23,7 +23,13 @@ static STORES: Mutex<Option<HashMap<String, Store>>> = Mutex::new(None);
 
 fn make() -> Result<Store> {
     let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
-    let options = Options { single_user: true, lease_ns: i64::MAX, inline_bytes: 0, store_uuid: seam::new_uuid() };
+    let options = Options {
+        single_user: true,
+        lease_ns: i64::MAX,
+        inline_bytes: 0,
+        store_uuid: seam::new_uuid(),
+        uid: identity::caller().uid,
+    };
     let service = Service::open(Arc::new(MemoryStore::new()), heap.clone(), options)?;
     Ok(Store {
         sides: Sides { catalog: Arc::new(service), backend: heap },

@@ -14,7 +14,7 @@ use std::ffi::c_void;
 
 use ioverbs::{Error, Memory, Result, limits};
 
-pub use structs::In;
+pub use structs::{In, StructArray};
 pub(crate) use structs::{check_size, copy_in, reserved, stride_of};
 pub use text::Text;
 

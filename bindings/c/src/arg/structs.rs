@@ -1,6 +1,6 @@
 //! Structs that begin with `size`: older and newer programs may have shorter and longer ones.
 
-use ioverbs::{Error, Result};
+use ioverbs::{Error, Result, limits};
 
 use super::check_pointer;
 use crate::abi::CStruct;
@@ -30,6 +30,32 @@ impl<T: CStruct> In<T> {
     }
 }
 
+/// `const T *` of an array of such structs, with a count beside it; the size of the first is the stride of all.
+#[repr(transparent)]
+pub struct StructArray<T>(*const T);
+
+impl<T: CStruct> StructArray<T> {
+    /// # Safety
+    /// `p` must be what the C parameter demands; see the module.
+    pub unsafe fn new(p: *const T) -> Self {
+        StructArray(p)
+    }
+
+    /// Copies of its elements.
+    pub(crate) fn items(&self, n: usize) -> Result<Vec<T>> {
+        if n == 0 {
+            return Ok(Vec::new());
+        }
+        if n > limits::BATCH_OPS {
+            let why = format!("{n} elements of {}, at most {} are taken", T::NAME, limits::BATCH_OPS);
+            return Err(Error::too_big(why));
+        }
+        let stride = stride_of(self.0)?;
+        // SAFETY: the array has `n` elements of `stride` bytes by the promise of the caller.
+        (0..n).map(|i| copy_sized(unsafe { self.0.byte_add(i * stride) }, stride)).collect()
+    }
+}
+
 /// The size that a struct says it has, if that makes sense.
 pub(crate) fn stride_of<T: CStruct>(p: *const T) -> Result<usize> {
     check_pointer(p, T::NAME)?;
@@ -56,7 +82,10 @@ pub(crate) fn copy_in<T: CStruct>(p: *const T) -> Result<Option<T>> {
     if p.is_null() {
         return Ok(None);
     }
-    let size = stride_of(p)?;
+    copy_sized(p, stride_of(p)?).map(Some)
+}
+
+fn copy_sized<T: CStruct>(p: *const T, size: usize) -> Result<T> {
     let known = size.min(size_of::<T>());
     // SAFETY: all zero is a valid `CStruct`.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -71,7 +100,7 @@ pub(crate) fn copy_in<T: CStruct>(p: *const T) -> Result<Option<T>> {
             known + at
         )));
     }
-    Ok(Some(value))
+    Ok(value)
 }
 
 /// Reserved fields that must be zero.

@@ -10,6 +10,9 @@ use ioverbs::{Error, Name, Result, Which};
 pub struct Text(*const c_char);
 
 impl Text {
+    /// No text.
+    pub(crate) const NULL: Text = Text(std::ptr::null());
+
     /// # Safety
     /// `p` must be NULL, or lead to bytes that end with NUL and do not change during the call.
     pub unsafe fn new(p: *const c_char) -> Self {

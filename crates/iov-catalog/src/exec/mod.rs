@@ -16,7 +16,7 @@ mod workspaces;
 use groups::Parent;
 use workspaces::WorkspaceState;
 
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iov_store::{KeyRange, OpCx, Record as Stored, Snapshot};
@@ -26,8 +26,7 @@ use iov_types::{
 };
 
 use crate::{
-    Service,
-    locks::Ticket,
+    core::Core,
     record::Usage,
     state::{Entry, Shared},
     view::Pending,
@@ -58,10 +57,10 @@ pub(crate) struct After {
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.
     pub(crate) persist: Vec<usize>,
-    /// Locks that became free for somebody who waits.
-    pub(crate) granted: Vec<Ticket>,
-    /// Sessions that ended.
-    pub(crate) ended: Vec<Uuid>,
+    /// Collections that the session has open no more.
+    pub(crate) closed: Vec<Uuid>,
+    /// The session has ended.
+    pub(crate) ended: bool,
 }
 
 enum Undo {
@@ -82,7 +81,7 @@ pub(crate) struct Resolved {
 
 /// A running submission.
 pub(crate) struct Exec<'a> {
-    pub(crate) service: &'a Service,
+    pub(crate) core: &'a Arc<Core>,
     pub(crate) cx: &'a OpCx,
     /// For whom the session acts.
     pub(crate) holder: Uuid,
@@ -107,14 +106,14 @@ pub(crate) struct Exec<'a> {
 }
 
 impl<'a> Exec<'a> {
-    pub(crate) fn new(service: &'a Service, cx: &'a OpCx, holder: Uuid, mode: Mode, pending: Pending) -> Exec<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>, cx: &'a OpCx, holder: Uuid, mode: Mode, pending: Pending) -> Exec<'a> {
         Exec {
-            service,
+            core,
             cx,
             holder,
             mode,
-            now_ns: service.now_ns(),
-            monotonic_ns: service.monotonic_ns(),
+            now_ns: core.now_ns(),
+            monotonic_ns: core.monotonic_ns(),
             after: After::default(),
             resolved: None,
             workspaces: Vec::new(),
@@ -160,7 +159,7 @@ impl<'a> Exec<'a> {
     /// Runs one operation; a failure leaves nothing of it behind, unless it says that it took effect.
     pub(crate) fn one(&mut self, op: CatalogOp) -> Result<CatalogReply> {
         let marks = (self.pending.mark(), self.undo.len());
-        let after = (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len());
+        let after = (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
         self.keep = false;
         let reply = self.dispatch(op);
         if reply.is_err() && !self.keep {
@@ -169,6 +168,7 @@ impl<'a> Exec<'a> {
             self.after.remove.truncate(after.0);
             self.after.seal.truncate(after.1);
             self.after.mtime_set.truncate(after.2);
+            self.after.closed.truncate(after.3);
         }
         reply
     }

@@ -173,7 +173,8 @@ impl Cursor {
             };
             return Ok(());
         }
-        if self.query.needs_no_record() && matches!(self.stage, Stage::Stream(_)) && candidates[0].place.is_some() {
+        let by_name = matches!(self.stage, Stage::Stream(_)) && candidates.iter().all(|c| c.place.is_some());
+        if by_name && self.query.needs_no_record() && !source.hides_names() {
             return self.take_names(candidates);
         }
         self.take_records(candidates)

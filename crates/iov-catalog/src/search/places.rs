@@ -52,13 +52,13 @@ impl Places {
                 Scope::Below(group) => self.is_below(place.0, group, source, snapshot)?,
             };
             if within && query.matches(found, Some(place)) {
-                places.push(Some(place.clone()));
-                if !query.names {
-                    break;
-                }
+                places.push(place);
             }
         }
-        Ok(places)
+        if !query.names {
+            places = places.into_iter().min().into_iter().collect();
+        }
+        Ok(places.into_iter().cloned().map(Some).collect())
     }
 
     fn is_new(&mut self, uuid: Uuid) -> Result<bool> {

@@ -5,7 +5,7 @@ use iov_types::{EntryKind, Error, Metadata, Name, Result, Uuid, Value};
 
 use crate::predicate::{Facts, SystemKey};
 
-/// A decoded record. [`Facts::names`] are in the order (group, name), nil standing for the root.
+/// A decoded record.
 pub trait Found: Facts {
     /// Workspace, group or collection.
     fn kind(&self) -> EntryKind;
@@ -29,8 +29,14 @@ pub trait Source: Send + Sync {
     /// The declared indexes that have an entry for every record with the key.
     fn indexes(&self) -> &[String];
 
-    /// Reads a record; `None` if it is not to be found (deleted but still open, or not the caller's to see). A record with
-    /// a name in a group is never `None`. What is fresher than the record, such as the size, is put in here.
+    /// Whether [`Source::decode`] may hide records that have a name, so that a listing has to read the records behind the
+    /// names too.
+    fn hides_names(&self) -> bool {
+        true
+    }
+
+    /// Reads a record; `None` if it is not to be found (deleted but still open, or not the caller's to see). What is
+    /// fresher than the record, such as the size, is put in here.
     fn decode(&self, uuid: Uuid, record: &Record) -> Result<Option<Box<dyn Found>>>;
 }
 

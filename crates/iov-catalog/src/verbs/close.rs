@@ -28,6 +28,9 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
         Ok(())
     };
     let last = entry.close_one(session);
+    if last {
+        x.after.closed.push(key);
+    }
     let sealed = if last && !slot.fenced { release(x, ws, uuid, &mut entry, &slot.holder) } else { Ok(()) };
     let forgotten = forget_if_unused(x, ws, uuid, key, entry);
     if let Err(e) = failed.and(sealed).and(forgotten) {

@@ -26,6 +26,6 @@ pub(crate) fn renew(_: &mut Exec<'_>) -> Reply {
 
 pub(crate) fn goodbye(x: &mut Exec<'_>) -> Reply {
     close::close_all(x)?;
-    x.after.ended.push(x.cx.caller.session);
+    x.after.ended = true;
     Ok(CatalogReply::Done)
 }

@@ -129,17 +129,41 @@ impl Exec {
             Op::Lock { lock, .. } => CatalogOp::Lock { ws, uuid, lock: lock.clone() },
             Op::Unlock { lock, .. } => CatalogOp::Unlock { ws, uuid, lock: lock.clone() },
             Op::LockQuery { lock, .. } => CatalogOp::LockQuery { ws, uuid, lock: lock.clone() },
-            Op::Commit { .. } | Op::Persist { .. } => match c.take_published() {
+            Op::Commit { .. } | Op::Persist { .. } => match c.published() {
                 Some(published) => CatalogOp::Publish { ws, uuid, published },
                 None => return Ok(None),
             },
-            Op::Seal { .. } => {
-                c.take_published();
-                CatalogOp::Seal { ws, uuid, published: Default::default() }
-            }
-            Op::Close { .. } => CatalogOp::Close { ws, uuid, published: c.take_published() },
+            Op::Seal { .. } => CatalogOp::Seal { ws, uuid, published: Default::default() },
+            Op::Close { .. } => CatalogOp::Close { ws, uuid, published: c.published() },
             _ => return Ok(None),
         }))
+    }
+
+    /// The catalog is asked to publish or to close: what a handle had to tell it, it has told.
+    pub(super) fn telling_catalog(&self, i: usize) {
+        match &self.ops[i] {
+            Op::Commit { c } | Op::Persist { c } | Op::Seal { c } => c.mark_published(),
+            Op::Close { c } => {
+                c.mark_published();
+                c.mark_returned();
+            }
+            _ => {}
+        }
+    }
+
+    /// It was asked, but had stopped before (B2).
+    pub(super) fn not_started(&self, i: usize) {
+        self.not_told(i);
+        if let Op::Close { c } = &self.ops[i] {
+            c.mark_kept();
+        }
+    }
+
+    /// It did not do it.
+    pub(super) fn not_told(&self, i: usize) {
+        if let Op::Commit { c } | Op::Persist { c } | Op::Seal { c } = &self.ops[i] {
+            c.mark_unpublished();
+        }
     }
 
     /// Turns the reply to an operation into its status, and fulfils the handle that it makes.
@@ -165,7 +189,10 @@ impl Exec {
                 out.fulfil(Err(e.clone()));
                 return Status::failed(e);
             }
-            (Err(e), _) => return Status::failed(e),
+            (Err(e), _) => {
+                self.not_told(i);
+                return Status::failed(e);
+            }
             (Ok(reply), _) => reply,
         };
         let output = match reply {

@@ -52,7 +52,7 @@ impl Exec {
                 self.phase = Phase::Publish(Step::Publish, i);
             }
             Step::Rest => {
-                c.take_published();
+                self.telling_catalog(i);
                 let ws = c.workspace().uuid();
                 let rest = match (&self.ops[i], c.uuid()) {
                     (_, Err(e)) => return self.end_publication(i, Status::failed(e)),
@@ -98,6 +98,7 @@ impl Exec {
     /// Gives back the open of a handle whose close failed half way; nobody waits for it.
     fn give_back(&self, c: &crate::Collection) {
         if let Ok(ready) = c.ready() {
+            c.mark_returned();
             let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published: None };
             self.session.0.sides.catalog.submit(&self.cx, vec![close], Submission::Each, Box::new(|_| {}));
         }

@@ -287,6 +287,7 @@ impl Exec {
         self.tentative.clear();
         for i in sent.into_iter().flatten() {
             let reply = replies.next().unwrap_or_else(|| Err(Error::internal("the catalog left out a reply")));
+            self.telling_catalog(i);
             let status = self.reply(i, reply);
             self.end(i, status);
         }
@@ -306,7 +307,7 @@ impl Exec {
             self.place_appends(uuid, size);
         }
         for (c, _) in self.touched.clone() {
-            c.take_published();
+            c.mark_published();
             c.mark_synced();
         }
         self.phase = Phase::Finished;

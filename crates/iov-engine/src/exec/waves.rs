@@ -57,6 +57,8 @@ impl Exec {
     fn end_unplanned(&mut self, i: usize, status: Status) {
         let error = status.error.clone().unwrap_or_else(|| Error::cancelled("skipped"));
         match &self.ops[i] {
+            // Closing always ends the handle (rule 5); its open is given back when it is dropped.
+            Op::Close { c } => drop(c.end()),
             Op::Create { out, .. } | Op::Open { out, .. } => drop(out.fulfil(Err(error))),
             Op::Search { out, .. } => out.fulfil(Err(error)),
             _ => {}
@@ -197,6 +199,7 @@ impl Exec {
             match (op, wants) {
                 (Err(e), _) => self.end(i, Status::failed(e)),
                 (Ok(Some(op)), wants) => {
+                    self.telling_catalog(i);
                     self.sent.push(Some(i));
                     ops.push(op);
                     persist = persist.or(wants);
@@ -277,7 +280,10 @@ impl Exec {
                 }
                 (_, None) => continue,
                 (Some(reply), Some(i)) => self.reply(i, reply),
-                (None, Some(_)) if failed => Status::skipped(),
+                (None, Some(i)) if failed => {
+                    self.not_started(i);
+                    Status::skipped()
+                }
                 (None, Some(_)) => Status::failed(
                     Error::internal("the catalog left out a reply").with_outcome(Outcome::Unknown),
                 ),

@@ -1,12 +1,15 @@
 //! What a target refuses, whatever the client says: sealed objects, old epochs, lengths beyond the limit.
 
-use std::sync::atomic::Ordering;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use iov_types::{Clause, Kind, ObjectVerb, Range};
 
 use super::{
     BackendCheck, MakeBackend, Probe, checks,
-    kit::{Thread, fails, pattern, together, uuid},
+    kit::{Thread, fails, pattern, soon, together, uuid},
 };
 
 pub(super) fn checks() -> Vec<BackendCheck> {
@@ -147,17 +150,23 @@ fn x1_nothing_of_a_fenced_writer_appears(make: MakeBackend<'_>) {
         let object = Probe::new(&target, round);
         object.write(0, &[0; 20_000]).expect("a write");
         let holder = object.with(|d| d.epoch = 1);
+        let at_work = Arc::new(AtomicBool::new(false));
+        let begun = at_work.clone();
         let writer = Thread::start(move |stop| {
             let mut applied = 0u8;
             while !stop.load(Ordering::Relaxed) {
                 let value = applied % 200 + 1;
                 match holder.write(0, &[value; 20_000]) {
-                    Ok(_) => applied = value,
+                    Ok(_) => {
+                        applied = value;
+                        begun.store(true, Ordering::Relaxed);
+                    }
                     Err(e) if e.kind() == Kind::Fenced => break,
                     Err(e) => panic!("a write in a race with a fence: {e:?}"),
                 }
             }
         });
+        assert!(soon(|| at_work.load(Ordering::Relaxed)), "the holder does not come to write");
         object.fence(2).expect("a fence");
         let behind = object.all();
         assert!(behind.iter().all(|b| *b == behind[0]), "T12: a write that was under way is whole or absent");

@@ -78,15 +78,13 @@ fn t9_neighbours_do_not_damage_each_other(make: MakeBackend<'_>) {
     const LEN: usize = 47_008;
     let to = object.clone();
     together(16, move |writer| {
-        // Each writes its stretch in unaligned pieces, twice, from both ends.
-        let data = pattern(writer as u64, LEN);
-        for i in 0..8 {
-            let (from, end) = (i * LEN / 8, (i + 1) * LEN / 8);
-            to.write((writer * LEN + from) as u64, &data[from..end]).expect("a write");
-        }
-        for i in (0..3).rev() {
-            let (from, end) = (i * LEN / 3, (i + 1) * LEN / 3);
-            to.write((writer * LEN + from) as u64, &data[from..end]).expect("a write");
+        // Every second one goes backwards, so that neighbours meet at their borders at the same time.
+        let order = |i: usize| if writer % 2 == 0 { i } else { 7 - i };
+        for data in [pattern(99, LEN), pattern(writer as u64, LEN)] {
+            for i in (0..8).map(order) {
+                let (from, end) = (i * LEN / 8, (i + 1) * LEN / 8);
+                to.write((writer * LEN + from) as u64, &data[from..end]).expect("a write");
+            }
         }
     });
     let bytes = object.all();
@@ -125,25 +123,26 @@ fn t18_a_size_counts_only_what_was_written(make: MakeBackend<'_>) {
 fn x3_disjoint_changes_of_one_object_are_all_there(make: MakeBackend<'_>) {
     let target = make();
     let object = Probe::new(&target, 1);
+    const PIECE: u64 = 500;
+    let at = |writer: u64, i: u64| (i * 8 + writer) * PIECE; // everybody's pieces lie between everybody else's
     let to = object.clone();
     together(8, move |writer| {
-        let from = writer as u64 * 10_000;
+        let writer = writer as u64;
         for i in 0..20 {
-            to.write(from + i * 500, &pattern(writer as u64 * 20 + i, 500)).expect("a write");
+            to.write(at(writer, i), &pattern(writer * 20 + i, PIECE as usize)).expect("a write");
             if i % 5 == 4 {
-                to.punch(from + i * 500, 100).expect("a punch");
+                to.punch(at(writer, i), 100).expect("a punch");
             }
         }
     });
     let bytes = object.all();
     for writer in 0..8u64 {
         for i in 0..20 {
-            let mut expected = pattern(writer * 20 + i, 500);
+            let mut expected = pattern(writer * 20 + i, PIECE as usize);
             if i % 5 == 4 {
                 expected[..100].fill(0);
             }
-            let from = (writer * 10_000 + i * 500) as usize;
-            assert!(bytes[from..from + 500] == expected, "piece {i} of writer {writer}");
+            assert!(bytes[at(writer, i) as usize..][..PIECE as usize] == expected, "piece {i} of writer {writer}");
         }
     }
 }

@@ -116,6 +116,9 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             }
             _ => target.run(op, memory),
         }),
+        mutant("o2_stat_follows_the_bytes", "tells no times", |target, op, memory| {
+            Ok(Evidence { mtime_ns: 0, ..target.run(op, memory)? })
+        }),
         mutant("o10_removed_bytes_do_not_come_back", "removes nothing", |target, op, memory| match op.verb {
             ObjectVerb::Remove => Ok(Evidence::default()),
             _ => target.run(op, memory),

@@ -35,6 +35,16 @@ pub(crate) fn mutants() -> Vec<Mutant> {
         }),
         mutant("t11_a_write_is_before_the_seal_or_fails", "writes in two halves", in_halves),
         mutant("t16_units_are_old_or_new", "writes a unit in two halves", in_halves),
+        mutant("t16_units_are_old_or_new", "copies a unit in two halves", |target, op, memory| match op.verb {
+            ObjectVerb::Copy { source, source_offset, offset, len } => {
+                let half = len / 2;
+                target.call(&op, ObjectVerb::Copy { source, source_offset, offset, len: half })?;
+                pause();
+                let (source_offset, offset, len) = (source_offset + half, offset + half, len - half);
+                target.call(&op, ObjectVerb::Copy { source, source_offset, offset, len })
+            }
+            _ => target.run(op, memory),
+        }),
         mutant("x1_an_older_epoch_is_fenced", "ignores a fence", |target, mut op, memory| {
             op.demand.epoch = 0;
             target.run(op, memory)

@@ -21,6 +21,15 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             }
             target.run(op, memory)
         }),
+        mutant("b3_staged_changes_show_only_when_published", "counts no versions", |target, op, memory| {
+            Ok(Evidence { version: 0, ..target.run(op, memory)? })
+        }),
+        mutant("b3_staged_changes_show_only_when_published", "tells others the staged length", |target, mut op, memory| {
+            if op.verb == ObjectVerb::Stat {
+                op.demand.stage = op.demand.stage.or(Some(Uuid(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01")));
+            }
+            target.run(op, memory)
+        }),
         mutant("b3_every_kind_of_change_can_be_staged", "punches at once", |target, mut op, memory| {
             if let ObjectVerb::Punch(_) = op.verb {
                 op.demand.stage = None;
@@ -120,9 +129,11 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             let frozen: Mutex<HashMap<ObjectId, Uuid>> = Mutex::default();
             Box::new(move |target, mut op, memory| {
                 match op.verb {
-                    ObjectVerb::Freeze { stage } => drop(frozen.lock().unwrap().insert(op.object, stage)),
+                    ObjectVerb::Freeze { stage } => {
+                        frozen.lock().unwrap().insert(op.object, stage);
+                    }
                     ObjectVerb::Publish { .. } | ObjectVerb::Discard { .. } => {
-                        drop(frozen.lock().unwrap().remove(&op.object))
+                        frozen.lock().unwrap().remove(&op.object);
                     }
                     ObjectVerb::Read { .. } => {
                         op.demand.stage = frozen.lock().unwrap().get(&op.object).copied().or(op.demand.stage)

@@ -135,6 +135,21 @@ fn parameters_are_taken_in_order() {
 }
 
 #[test]
+fn o5_examples_of_the_guide_parse() {
+    let guide = include_str!("../../../../../docs/guide/search.md");
+    let mut examples = 0;
+    for block in guide.split("```predicate\n").skip(1) {
+        for line in block.split("```").next().unwrap().lines() {
+            parse(line);
+            examples += 1;
+        }
+    }
+    assert!(examples >= 4, "{examples}");
+    let mistake = Predicate::parse("experiment  = nacelle and temperature > 300", &[]).unwrap_err();
+    assert!(guide.contains(mistake.detail()), "{mistake}");
+}
+
+#[test]
 fn bounds_are_exact() {
     let deepest = format!("{}a = 1{}", "(".repeat(64), ")".repeat(64));
     parse(&deepest);

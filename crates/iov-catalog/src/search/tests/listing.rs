@@ -37,6 +37,18 @@ fn o3_listing_has_each_name_in_byte_order() {
 }
 
 #[test]
+fn m2_listing_leaves_out_what_is_hidden() {
+    let (mut world, group) = world();
+    let mut thing = Thing::new(uuid(30), EntryKind::Collection);
+    (thing.names, thing.hidden) = (vec![(group, name("bb"))], true);
+    world.put(thing);
+    world.hides_names = true;
+    let (entries, stats) = all_pages(world.cursor(&list(group, "")).unwrap(), 2).unwrap();
+    assert_eq!(names(&entries), ["a", "aa", "b", "c", "sub", "z", "\u{fffd}"]);
+    assert_eq!((stats.records, stats.names), (8, 8));
+}
+
+#[test]
 fn o3_listing_with_a_predicate_sees_one_name_at_a_time() {
     let (world, group) = world();
     assert_eq!(names(&search(&world, &list(group, "iov.name ^= 'a'"))), ["a", "aa"]);

@@ -66,6 +66,7 @@ pub(super) struct Records {
     things: Things,
     workspaces: bool,
     indexes: Vec<String>,
+    hides_names: bool,
 }
 
 pub(super) const WS: Uuid = Uuid([0xab; 16]);
@@ -88,6 +89,10 @@ impl Source for Records {
         &self.indexes
     }
 
+    fn hides_names(&self) -> bool {
+        self.hides_names
+    }
+
     fn decode(&self, uuid: Uuid, record: &Record) -> Result<Option<Box<dyn Found>>> {
         let number = record.value.as_ref().try_into().map(u64::from_be_bytes);
         let number = number.map_err(|_| Error::corrupt("a record of the wrong length"))?;
@@ -102,6 +107,7 @@ pub(super) struct World {
     things: Things,
     workspaces: bool,
     pub(super) indexes: Vec<String>,
+    pub(super) hides_names: bool,
     /// What is there now.
     pub(super) now: std::collections::BTreeMap<Uuid, Thing>,
 }
@@ -112,6 +118,7 @@ impl World {
             store: MemoryStore::new(),
             things: Things::default(),
             workspaces: false,
+            hides_names: false,
             indexes: indexes.iter().map(|i| (*i).to_owned()).collect(),
             now: Default::default(),
         }
@@ -123,7 +130,8 @@ impl World {
 
     pub(super) fn source(&self) -> Arc<dyn Source> {
         let (things, workspaces) = (self.things.clone(), self.workspaces);
-        Arc::new(Records { things, workspaces, indexes: self.indexes.clone() })
+        let indexes = self.indexes.clone();
+        Arc::new(Records { things, workspaces, indexes, hides_names: self.hides_names })
     }
 
     pub(super) fn cursor(&self, spec: &SearchSpec) -> Result<Cursor> {

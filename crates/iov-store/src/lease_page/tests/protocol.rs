@@ -12,8 +12,6 @@ enum Mutant {
     LookThenAnnounce,
     /// The writer does not look again when it has written.
     TrustTheWrite,
-    /// The writer is no longer busy when it looks again.
-    LookTooLate,
     /// The server asks for writers under way before it has revoked.
     WaitThenRevoke,
     /// The server does not wait.
@@ -102,14 +100,12 @@ fn write_step(mut w: World, who: usize, value: u8, mutant: Mutant) -> Option<Wor
         2 if w.state != State::Granted => c.at = 7,
         2 => c.at = 3,
         3 => (w.old[0], c.at) = (value, 4),
-        4 => (w.old[1], c.at) = (value, if mutant == Mutant::LookTooLate { 8 } else { 5 }),
-        5 if w.state == State::Relocated && mutant != Mutant::TrustTheWrite => c.at = 10,
+        4 => (w.old[1], c.at) = (value, 5),
+        5 if w.state == State::Relocated && mutant != Mutant::TrustTheWrite => c.at = 8,
         5 => c.at = 6,
         6 => (w.busy, c.end) = (w.busy - 1, End::Done),
         7 => (w.busy, c.end) = (w.busy - 1, End::Refused),
-        8 => (w.busy, c.at) = (w.busy - 1, 9),
-        9 => c.end = if w.state == State::Relocated { End::Void } else { End::Done },
-        10 => (w.busy, c.end) = (w.busy - 1, End::Void),
+        8 => (w.busy, c.end) = (w.busy - 1, End::Void),
         _ => return None,
     }
     if c.end != End::Running {
@@ -145,7 +141,13 @@ fn seal_steps(w: World, mutant: Mutant) -> Vec<World> {
     let drained = w.busy == 0 || (ended && w.busy <= killed);
     let done = |w: World| World { server: 99, taken: Some(w.live()), ..w };
     match w.server {
-        1 if mutant == Mutant::WaitThenRevoke => if drained { vec![to(10)] } else { vec![] },
+        1 if mutant == Mutant::WaitThenRevoke => {
+            if drained {
+                vec![to(10)]
+            } else {
+                vec![]
+            }
+        }
         10 => vec![done(World { state: State::Revoked, ..w })],
         1 => vec![World { state: State::Revoked, ..to(2) }],
         2 if mutant == Mutant::DoNotWait => vec![done(w)],
@@ -235,7 +237,6 @@ fn t12_each_step_of_the_writers_protocol_is_needed() {
     let needed = [
         Mutant::LookThenAnnounce,
         Mutant::TrustTheWrite,
-        Mutant::LookTooLate,
         Mutant::WaitThenRevoke,
         Mutant::DoNotWait,
         Mutant::LeaveInPlace,
@@ -243,9 +244,7 @@ fn t12_each_step_of_the_writers_protocol_is_needed() {
     ];
     for mutant in needed {
         let (worlds, broken) = writers_against_a_seal(mutant);
-        println!("{mutant:?}: {worlds} worlds, {broken:?}");
-        // A writer that looks too late reports less, never more: that order is only the more exact one.
-        assert_eq!(broken.is_some(), mutant != Mutant::LookTooLate, "{mutant:?} in {worlds} worlds");
+        assert!(broken.is_some(), "{mutant:?} goes unnoticed in {worlds} worlds");
     }
 }
 

@@ -1,0 +1,273 @@
+//! `iov bench micro`: arranges the cases of API §5 that exist so far.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::{
+    data::FOOTPRINT,
+    machine,
+    meta::BATCH,
+    report::{Case, Ceiling},
+    worker::{Worker, step},
+};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct MicroOptions {
+    /// Where the store and the plain files lie; the same file system for both.
+    pub dir: PathBuf,
+    /// Runs of each case.
+    pub runs: usize,
+    /// Collections in all, for the metadata cases.
+    pub collections: u64,
+    /// Only cases whose name contains one of these.
+    pub only: Vec<String>,
+}
+
+struct Bench {
+    options: MicroOptions,
+    url: String,
+    plain: PathBuf,
+    cases: Vec<Case>,
+    tell: Box<dyn Fn(&str)>,
+}
+
+/// The file system that a path lies on, by type.
+fn file_system(path: &Path) -> String {
+    let out = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output();
+    out.map_or_else(|_| "unknown".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+}
+
+/// Runs the cases, telling each as it is done, and returns the JSON object of API §5.
+pub fn micro(options: MicroOptions, tell: impl Fn(&str) + 'static) -> Result<serde_json::Value> {
+    ensure!(options.runs >= 1 && options.collections >= 2 * BATCH, "at least one run and {} collections", 2 * BATCH);
+    let root = options.dir.join(format!("iov-bench-{}", std::process::id()));
+    let plain = root.join("plain");
+    std::fs::create_dir_all(&plain).with_context(|| format!("no directory {}", plain.display()))?;
+    let url = format!("file:{}", root.join("store").display());
+    let mut bench = Bench { options, url, plain, cases: Vec::new(), tell: Box::new(tell) };
+    let done = bench.run();
+    // Whatever happened: no daemon and no gigabytes are left behind.
+    let _ = ioverbs::daemon_shutdown(&bench.url);
+    let cleaned = std::fs::remove_dir_all(&root);
+    done?;
+    cleaned.context("the benchmark's directory cannot be removed")?;
+    let mut machine = machine::describe();
+    machine["file_system"] = json!(file_system(&bench.options.dir));
+    Ok(json!({"machine": machine, "cases": bench.cases.iter().map(Case::json).collect::<Vec<_>>()}))
+}
+
+impl Bench {
+    fn wants(&self, names: &[&str]) -> bool {
+        let only = &self.options.only;
+        only.is_empty() || names.iter().any(|n| only.iter().any(|o| n.contains(o.as_str())))
+    }
+
+    fn add(&mut self, case: Case) {
+        if self.wants(&[&case.name]) {
+            (self.tell)(&case.line());
+            self.cases.push(case);
+        }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let session = ioverbs::open(Some(&self.url), ioverbs::SessionAttr::default())?;
+        let indexes = vec!["temperature".to_owned()];
+        let attr = ioverbs::WorkspaceAttr { indexes, ..Default::default() };
+        session.create_workspace(ioverbs::Name::new("bench")?, attr)?;
+        if self.wants(&["file.write.first.1MiB", "file.write.1MiB", "file.read.1MiB"]) {
+            self.data()?;
+        }
+        if self.wants(&["meta."]) || self.options.only.iter().any(|o| o.starts_with("meta")) {
+            self.meta()?;
+        }
+        Ok(())
+    }
+
+    fn worker(&self, role: &str, args: &[&str]) -> Result<Worker> {
+        let mut all = vec![role.to_owned()];
+        all.extend(args.iter().map(|a| (*a).to_owned()));
+        Worker::start(&all)
+    }
+
+    fn data(&mut self) -> Result<()> {
+        let plain = self.plain.to_string_lossy().into_owned();
+        let url = self.url.clone();
+        let mut ours = [self.worker("data", &[&url, "bench"])?];
+        let mut reader = [self.worker("data", &[&url, "bench"])?];
+        let mut bare = [self.worker("plain-data", &[&plain])?];
+        let mut bare_reader = [self.worker("plain-data", &[&plain])?];
+        let names = ["file.write.first.1MiB", "file.write.1MiB", "file.read.1MiB"];
+        let mut ours_rates = [const { Vec::new() }; 3];
+        let mut bare_rates = [const { Vec::new() }; 3];
+        let mut counters = [const { Vec::new() }; 3];
+        let rate = |seconds: f64| FOOTPRINT as f64 / seconds / 1e9;
+        // One round is not counted: it warms the machine's memory up.
+        for run in 0..=self.options.runs {
+            let file = format!("run-{run}");
+            for (i, what) in ["first", "over", "read"].iter().enumerate() {
+                let order = format!("{what} {file}");
+                let (seconds, said) = step(if i == 2 { &mut reader } else { &mut ours }, &order)?;
+                let (bare_seconds, _) = step(if i == 2 { &mut bare_reader } else { &mut bare }, &order)?;
+                if run > 0 {
+                    ours_rates[i].push(rate(seconds));
+                    bare_rates[i].push(rate(bare_seconds));
+                    let map = said[0]["counters"].as_object().cloned().unwrap_or_default();
+                    counters[i] = map.into_iter().map(|(k, v)| (k, v.as_u64().unwrap_or(0))).collect();
+                }
+            }
+            step(&mut reader, &format!("close {file}"))?;
+            step(&mut bare_reader, &format!("close {file}"))?;
+            step(&mut ours, &format!("drop {file}"))?;
+            step(&mut bare, &format!("drop {file}"))?;
+        }
+        for (i, name) in names.iter().enumerate() {
+            let ceiling = if i == 2 { "pread" } else { "pwrite" };
+            self.add(Case {
+                name: (*name).to_owned(),
+                unit: "GB/s",
+                higher_is_better: true,
+                values: std::mem::take(&mut ours_rates[i]),
+                ceiling: Some(Ceiling { name: ceiling.into(), values: std::mem::take(&mut bare_rates[i]) }),
+                counters: std::mem::take(&mut counters[i]),
+            });
+        }
+        for workers in [ours, reader, bare, bare_reader] {
+            workers.into_iter().try_for_each(Worker::end)?;
+        }
+        Ok(())
+    }
+
+    fn served(&self) -> Result<Vec<(String, u64)>> {
+        Ok(ioverbs::daemon_status(&self.url)?.unwrap_or_default())
+    }
+
+    fn meta(&mut self) -> Result<()> {
+        let (runs, plain, url) = (self.options.runs, self.plain.to_string_lossy().into_owned(), self.url.clone());
+        let each = self.options.collections / 2 / runs as u64 / BATCH * BATCH;
+        ensure!(each > 0, "too few collections for {runs} runs");
+        let mut ours = (0..2).map(|i| self.worker("meta", &[&url, "bench", &i.to_string()])).collect::<Result<Vec<_>>>()?;
+        let mut bare =
+            (0..2).map(|i| self.worker("plain-meta", &[&plain, &i.to_string()])).collect::<Result<Vec<_>>>()?;
+        let n = (2 * each) as f64;
+        let mut pairs = |order: &dyn Fn(usize) -> (String, String), count: f64, runs: usize| -> Result<(Vec<f64>, Vec<f64>, u64)> {
+            let (mut a, mut b, mut requests) = (Vec::new(), Vec::new(), 0);
+            for run in 0..runs {
+                let (our_step, bare_step) = order(run);
+                let (seconds, said) = step(&mut ours, &our_step)?;
+                a.push(count / seconds);
+                requests = said.iter().filter_map(|v| v["metadata_requests"].as_u64()).sum();
+                if !bare_step.is_empty() {
+                    let (seconds, _) = step(&mut bare, &bare_step)?;
+                    b.push(count / seconds);
+                }
+            }
+            Ok((a, b, requests))
+        };
+        let create = |word: &'static str, tag: &'static str, n: u64| {
+            move |run: usize| (format!("{word} {n} {tag}{run}"), format!("create {n} {tag}{run}"))
+        };
+        let before = self.served()?;
+        let batch = pairs(&create("create", "b", each), n, runs)?;
+        let after = self.served()?;
+        let stat = pairs(&|run| (format!("stat {each}"), format!("stat {each} b{run}")), n, runs)?;
+        let few = (each / 10).clamp(BATCH, 20_000);
+        let single = pairs(&create("single", "s", few), (2 * few) as f64, runs)?;
+        let durable = pairs(&create("durable", "d", few), (2 * few) as f64, runs)?;
+        step(&mut ours, "close")?;
+        let memory = resident(&self.served()?);
+        let find = find(&mut ours[..1], runs)?;
+        let all = (2 * each * runs as u64 + 4 * few * runs as u64) as f64;
+        let scan = {
+            let mut values = Vec::new();
+            let mut walk = Vec::new();
+            for _ in 0..runs {
+                let (seconds, said) = step(&mut ours[..1], "scan")?;
+                ensure!(said[0]["found"].as_u64() == Some(all as u64), "a scan found {} of {all}", said[0]["found"]);
+                values.push(all / seconds);
+                let (seconds, _) = step(&mut bare[..1], "walk")?;
+                walk.push(all / seconds);
+            }
+            (values, walk)
+        };
+        let delete = pairs_delete(&mut ours, &mut bare, each, runs)?;
+        let reopened = self.reopen()?;
+        let mut add = |name: &str, unit, higher, values, ceiling: Option<(&str, Vec<f64>)>, counters| {
+            let ceiling = ceiling.map(|(name, values)| Ceiling { name: name.into(), values });
+            self.add(Case { name: name.into(), unit, higher_is_better: higher, values, ceiling, counters });
+        };
+        let delta = |name: &str| {
+            let value = |list: &[(String, u64)]| list.iter().find(|(k, _)| k == name).map_or(0, |(_, v)| *v);
+            (format!("daemon_{name}"), value(&after) - value(&before))
+        };
+        let counters = vec![
+            ("metadata_requests".to_owned(), batch.2),
+            delta("requests"),
+            delta("operations"),
+            delta("commits"),
+        ];
+        add("meta.create.batch", "creates/s", true, batch.0, Some(("create on the same file system", batch.1)), counters);
+        let requests = |n| vec![("metadata_requests".to_owned(), n)];
+        add("meta.create.batch.durable", "creates/s", true, durable.0, None, requests(durable.2));
+        add("meta.create.single", "creates/s", true, single.0, Some(("create on the same file system", single.1)), requests(single.2));
+        add("meta.stat.batch", "stats/s", true, stat.0, Some(("stat on the same file system", stat.1)), requests(stat.2));
+        add("meta.search.indexed", "ms to first", false, find, None, vec![("collections".into(), all as u64)]);
+        add("meta.search.scan", "collections/s", true, scan.0, Some(("readdir and stat, one process", scan.1)), vec![("collections".into(), all as u64)]);
+        add("meta.delete.batch", "deletes/s", true, delete.0, Some(("unlink on the same file system", delete.1)), vec![]);
+        add("meta.daemon.memory", "MB", false, vec![memory], None, vec![("collections".into(), all as u64)]);
+        add("meta.daemon.reopen", "s", false, vec![reopened], None, vec![]);
+        for worker in ours.into_iter().chain(bare) {
+            worker.end()?;
+        }
+        Ok(())
+    }
+
+    /// Seconds from nothing to the first answer of a new daemon over the store as it is.
+    fn reopen(&self) -> Result<f64> {
+        ioverbs::daemon_shutdown(&self.url)?;
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let from = Instant::now();
+        let session = ioverbs::open(Some(&self.url), ioverbs::SessionAttr::default())?;
+        session.load_workspace(ioverbs::Which::parse("bench")?)?;
+        Ok(from.elapsed().as_secs_f64())
+    }
+}
+
+/// Milliseconds to the first match of an indexed search, medians of many, by run.
+fn find(worker: &mut [Worker], runs: usize) -> Result<Vec<f64>> {
+    (0..runs)
+        .map(|run| {
+            let mut times = Vec::new();
+            for i in 0..50 {
+                let (seconds, said) = step(worker, &format!("find {}", (run * 50 + i) % 1024))?;
+                ensure!(said[0]["found"].as_u64().is_some_and(|n| n > 0), "an indexed search found nothing");
+                times.push(seconds * 1e3);
+            }
+            Ok(crate::report::median(&times))
+        })
+        .collect()
+}
+
+fn pairs_delete(ours: &mut [Worker], bare: &mut [Worker], each: u64, runs: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for run in 0..runs {
+        let order = format!("delete {each} b{run}");
+        a.push(2.0 * each as f64 / step(ours, &order)?.0);
+        b.push(2.0 * each as f64 / step(bare, &order)?.0);
+    }
+    Ok((a, b))
+}
+
+/// Resident memory of the daemon, in MB.
+fn resident(status: &[(String, u64)]) -> f64 {
+    let pid = status.iter().find(|(k, _)| k == "pid").map_or(0, |(_, v)| *v);
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let kib: f64 = line.and_then(|l| l.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(f64::NAN);
+    kib / 1e3
+}

@@ -1,0 +1,76 @@
+//! Figures: several runs, median, ceiling of the same run, ratio; as JSON (API §5) and as lines for people.
+
+use serde_json::{Map, Value, json};
+
+/// A ceiling, measured in the same run.
+#[derive(Clone, Debug)]
+pub(crate) struct Ceiling {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
+}
+
+/// A measured case.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) higher_is_better: bool,
+    pub(crate) values: Vec<f64>,
+    pub(crate) ceiling: Option<Ceiling>,
+    pub(crate) counters: Vec<(String, u64)>,
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+impl Case {
+    /// The median of the ratios of pairs measured one after the other, so that drift of the machine falls out.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let ceiling = self.ceiling.as_ref()?;
+        let ratios: Vec<f64> = self.values.iter().zip(&ceiling.values).map(|(v, c)| v / c).collect();
+        (!ratios.is_empty()).then(|| median(&ratios))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let fold = |f: fn(f64, f64) -> f64, from| self.values.iter().copied().fold(from, f);
+        let counters: Map<String, Value> = self.counters.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+        let mut out = json!({
+            "name": self.name, "value": median(&self.values), "unit": self.unit,
+            "higher_is_better": self.higher_is_better, "runs": self.values.len(),
+            "min": fold(f64::min, f64::INFINITY), "median": median(&self.values), "max": fold(f64::max, f64::NEG_INFINITY),
+            "ceiling": Value::Null, "ratio": Value::Null, "counters": counters,
+        });
+        if let Some(ceiling) = &self.ceiling {
+            out["ceiling"] = json!({"name": ceiling.name, "value": median(&ceiling.values)});
+            out["ratio"] = json!(self.ratio());
+        }
+        out
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let (min, max) =
+            self.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+        let figure = |v: f64| if v >= 1000.0 { format!("{v:.0}") } else { format!("{v:.2}") };
+        let mut line = format!(
+            "{:28} {:>12} {:14} [{} .. {}]",
+            self.name,
+            figure(median(&self.values)),
+            self.unit,
+            figure(min),
+            figure(max)
+        );
+        if let Some(ceiling) = &self.ceiling {
+            let ratio = self.ratio().unwrap_or(f64::NAN);
+            line += &format!("  {ratio:.2} of {} ({})", figure(median(&ceiling.values)), ceiling.name);
+        }
+        line
+    }
+}
