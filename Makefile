@@ -45,6 +45,9 @@ build: need-rust
 	@if [ -e $(TARGET)/release/libioverbs_capi.a ]; then \
 	    scripts/link-shared.sh $(TARGET)/release/libioverbs_capi.a $(TARGET)/release $(VERSION); fi
 	@$(TARGET)/release/iov-manpages $(HEADER) $(TARGET)/man "$$(git log -1 --format=%cs -- $(HEADER) 2>/dev/null)"
+	@rm -rf $(TARGET)/man/man1
+	@$(TARGET)/release/iov man --dir $(TARGET)/man/man1
+	@$(TARGET)/release/iov completions --dir $(TARGET)/completions
 
 install:
 	@test -e $(TARGET)/release/libioverbs.so.$(VERSION) || { echo 'run make build first' >&2; exit 1; }
@@ -81,6 +84,7 @@ test-examples:
 test-long: export IOV_TEST_LONG = 1
 test-long: test
 	PROPTEST_CASES=4096 cargo test --workspace --release -- --include-ignored
+	bindings/c/tests/asan.sh
 
 bench: build
 	$(TARGET)/release/iov bench micro

@@ -2,8 +2,8 @@
 
 use std::{
     collections::HashMap,
-    ffi::{CString, c_int, c_void},
-    sync::{Arc, Mutex, OnceLock},
+    ffi::{CString, c_int},
+    sync::{Arc, Mutex},
 };
 
 use ioverbs::{Batch, BatchAttr, Drive, Error, OnError, Op, Request, Result, Status, Uuid};
@@ -14,7 +14,7 @@ use crate::{
     convert,
     guard::{guard, guard_value},
     last_error::clause_text,
-    object::{self, BatchHandle, CollectionHandle, Kind, Place, RequestHandle, SessionHandle},
+    object::{BatchHandle, CollectionHandle, Place, RequestHandle, SessionHandle},
     out::{Out, OutBuffer, OutStruct},
     pending::Pending,
     request::{RequestObject, Run, Waiting},
@@ -67,9 +67,10 @@ fn batch_attr(attr: &abi::BatchAttr, handle: BatchHandle) -> Result<BatchAttr> {
     reserved("iov_batch_attr", &attr.reserved0)?;
     let on_error = match attr.on_error {
         0 => None,
-        n => Some(OnError::from_number(n).ok_or_else(|| {
-            Error::invalid(format!("iov_batch_attr.on_error is {n}, none of IOV_ON_ERROR_*"))
-        })?),
+        n => Some(
+            OnError::from_number(n)
+                .ok_or_else(|| Error::invalid(format!("iov_batch_attr.on_error is {n}, none of IOV_ON_ERROR_*")))?,
+        ),
     };
     let drive = match attr.progress {
         0 => Drive::Auto,
@@ -100,18 +101,9 @@ pub extern "C" fn iov_batch_create(s: SessionHandle, attr: In<abi::BatchAttr>, o
         let attr = attr.read()?.unwrap_or_else(abi::BatchAttr::init);
         let place = Place::new()?;
         let engine = Batch::new(&session.cx.session, batch_attr(&attr, place.handle())?)?;
-        let inner = Inner {
-            engine,
-            waiting: Waiting::default(),
-            lent: Vec::new(),
-            run: None,
-            details: HashMap::new(),
-        };
-        let object = BatchObject {
-            cx: session.cx.clone(),
-            inner: Mutex::new(inner),
-            user_data: attr.user_data as usize,
-        };
+        let inner = Inner { engine, waiting: Waiting::default(), lent: Vec::new(), run: None, details: HashMap::new() };
+        let object =
+            BatchObject { cx: session.cx.clone(), inner: Mutex::new(inner), user_data: attr.user_data as usize };
         out.write(place.fill(object));
         Ok(())
     })

@@ -86,7 +86,10 @@ pub(crate) fn parent(group: CollectionHandle, cx: &Arc<Context>, workspace: &Wor
 
 /// Creates or looks up: the handle is there at once in a batch, else when it is open.
 pub(crate) fn open(
-    b: BatchHandle, w: &WorkspaceObject, kind: EntryKind, out: Out<CollectionHandle>,
+    b: BatchHandle,
+    w: &WorkspaceObject,
+    kind: EntryKind,
+    out: Out<CollectionHandle>,
     op: impl FnOnce(Collection) -> Op,
 ) -> Result<()> {
     let out = out.required("out")?;
@@ -122,8 +125,13 @@ impl Create<'_> {
 /// Creates and opens a collection.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_collection_create(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, name: Text, md: MetadataHandle,
-    controls: In<abi::Controls>, out: Out<CollectionHandle>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    name: Text,
+    md: MetadataHandle,
+    controls: In<abi::Controls>,
+    out: Out<CollectionHandle>,
 ) -> c_int {
     let create = Create { kind: EntryKind::Collection, group, name: &name, md, controls: &controls };
     guard(|| create.run(b, w, out))
@@ -132,7 +140,11 @@ pub extern "C" fn iov_collection_create(
 /// Opens a collection.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_collection_lookup(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, name_or_uuid: Text, controls: In<abi::Controls>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    name_or_uuid: Text,
+    controls: In<abi::Controls>,
     out: Out<CollectionHandle>,
 ) -> c_int {
     guard(|| {
@@ -147,7 +159,11 @@ pub extern "C" fn iov_collection_lookup(
 /// Searches collections and groups.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_collection_search(
-    b: BatchHandle, w: WorkspaceHandle, predicate: Text, attr: In<abi::SearchAttr>, out: Out<CursorHandle>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    predicate: Text,
+    attr: In<abi::SearchAttr>,
+    out: Out<CursorHandle>,
 ) -> c_int {
     guard(|| {
         let w = w.get()?;
@@ -183,7 +199,10 @@ pub extern "C" fn iov_collection_close(b: BatchHandle, c: CollectionHandle) -> c
 /// Removes a name, or all.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_collection_delete(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, name_or_uuid: Text,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    name_or_uuid: Text,
 ) -> c_int {
     guard(|| {
         let w = w.get()?;
@@ -206,7 +225,10 @@ pub extern "C" fn iov_collection_stat(b: BatchHandle, c: CollectionHandle, out: 
 /// Changes controls or layout.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_collection_set(
-    b: BatchHandle, c: CollectionHandle, controls: In<abi::Controls>, layout: In<abi::Layout>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    controls: In<abi::Controls>,
+    layout: In<abi::Layout>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
@@ -261,12 +283,18 @@ pub extern "C" fn iov_setattr(b: BatchHandle, c: CollectionHandle, attr: In<abi:
 /// Moves a name.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_rename(
-    b: BatchHandle, w: WorkspaceHandle, from_group: CollectionHandle, from: Text, to_group: CollectionHandle, to: Text,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    from_group: CollectionHandle,
+    from: Text,
+    to_group: CollectionHandle,
+    to: Text,
     how: u32,
 ) -> c_int {
     guard(|| {
         let w = w.get()?;
-        let (from_parent, to_parent) = (parent(from_group, &w.cx, &w.workspace)?, parent(to_group, &w.cx, &w.workspace)?);
+        let (from_parent, to_parent) =
+            (parent(from_group, &w.cx, &w.workspace)?, parent(to_group, &w.cx, &w.workspace)?);
         let (from, to) = (from.required_name()?, to.required_name()?);
         let known = flag::RENAME_NOREPLACE | flag::RENAME_EXCHANGE;
         let mode = match flags(how, known, "flags")? {

@@ -58,7 +58,10 @@ pub extern "C" fn iov_controls_format(c: In<abi::Controls>, out: BytesMut, cap: 
 /// Asks what a create would get.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_controls_check(
-    s: SessionHandle, w: WorkspaceHandle, c: In<abi::Controls>, granted: OutStruct<abi::Controls>,
+    s: SessionHandle,
+    w: WorkspaceHandle,
+    c: In<abi::Controls>,
+    granted: OutStruct<abi::Controls>,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;

@@ -164,7 +164,11 @@ pub(crate) fn uuid_out(uuid: Uuid) -> abi::Uuid {
 pub(crate) fn value(v: &abi::Value) -> Result<Value> {
     let bytes = |what: &str| -> Result<Vec<u8>> {
         if v.len > ioverbs::limits::VALUE_BYTES {
-            return Err(Error::too_big(format!("a {what} of {} bytes; values have at most {}", v.len, ioverbs::limits::VALUE_BYTES)));
+            return Err(Error::too_big(format!(
+                "a {what} of {} bytes; values have at most {}",
+                v.len,
+                ioverbs::limits::VALUE_BYTES
+            )));
         }
         // SAFETY: the union holds a pointer to `len` bytes, as its type says.
         let memory = unsafe { Bytes::new(v.payload as usize as *const _) };

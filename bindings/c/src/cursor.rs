@@ -80,7 +80,11 @@ pub(crate) fn search_spec(predicate: Text, attr: &abi::SearchAttr) -> Result<Sea
 
 /// Starts a search: the cursor is there at once in a batch, else when the first results are.
 pub(crate) fn search(
-    b: BatchHandle, w: &WorkspaceObject, group: Parent, spec: SearchSpec, out: Out<CursorHandle>,
+    b: BatchHandle,
+    w: &WorkspaceObject,
+    group: Parent,
+    spec: SearchSpec,
+    out: Out<CursorHandle>,
 ) -> Result<()> {
     let out = out.required("out")?;
     let place: Place<CursorObject> = Place::new()?;
@@ -94,7 +98,11 @@ pub(crate) fn search(
 /// Takes results.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_cursor_next(
-    cur: CursorHandle, out: OutStruct<abi::Entry>, max: usize, n: Out<usize>, timeout_ns: i64,
+    cur: CursorHandle,
+    out: OutStruct<abi::Entry>,
+    max: usize,
+    n: Out<usize>,
+    timeout_ns: i64,
 ) -> c_int {
     guard(|| {
         let cursor = cur.get()?;

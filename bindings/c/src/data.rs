@@ -28,7 +28,12 @@ pub extern "C" fn iov_write(b: BatchHandle, c: CollectionHandle, offset: u64, bu
 /// Reads into a buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_read(
-    b: BatchHandle, c: CollectionHandle, offset: u64, buf: BytesMut, len: usize, got: Out<usize>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    offset: u64,
+    buf: BytesMut,
+    len: usize,
+    got: Out<usize>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
@@ -51,7 +56,11 @@ fn lent(chunks: &[abi::Chunk]) -> Result<Vec<Lent>> {
 /// Writes chunks.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_writev(
-    b: BatchHandle, c: CollectionHandle, chunks: Array<abi::Chunk>, n: usize, done: Out<usize>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    chunks: Array<abi::Chunk>,
+    n: usize,
+    done: Out<usize>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
@@ -71,7 +80,11 @@ pub extern "C" fn iov_writev(
 /// Reads chunks.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_readv(
-    b: BatchHandle, c: CollectionHandle, chunks: Array<abi::Chunk>, n: usize, done: Out<usize>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    chunks: Array<abi::Chunk>,
+    n: usize,
+    done: Out<usize>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
@@ -90,9 +103,7 @@ pub extern "C" fn iov_readv(
 
 /// Adds a record.
 #[unsafe(no_mangle)]
-pub extern "C" fn iov_append(
-    b: BatchHandle, c: CollectionHandle, buf: Bytes, len: usize, offset: Out<u64>,
-) -> c_int {
+pub extern "C" fn iov_append(b: BatchHandle, c: CollectionHandle, buf: Bytes, len: usize, offset: Out<u64>) -> c_int {
     guard(|| {
         let c = c.get()?;
         let out = Pending::Offset(offset.optional("offset")?);
@@ -135,7 +146,13 @@ pub extern "C" fn iov_allocate(b: BatchHandle, c: CollectionHandle, offset: u64,
 /// Lists data and holes.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_extents(
-    b: BatchHandle, c: CollectionHandle, offset: u64, len: u64, out: Out<abi::Extent>, max: usize, n: Out<usize>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    offset: u64,
+    len: u64,
+    out: Out<abi::Extent>,
+    max: usize,
+    n: Out<usize>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
@@ -152,7 +169,12 @@ pub extern "C" fn iov_extents(
 /// Copies within the store.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_copy(
-    b: BatchHandle, src: CollectionHandle, src_offset: u64, dst: CollectionHandle, dst_offset: u64, len: u64,
+    b: BatchHandle,
+    src: CollectionHandle,
+    src_offset: u64,
+    dst: CollectionHandle,
+    dst_offset: u64,
+    len: u64,
     copied: Out<u64>,
 ) -> c_int {
     guard(|| {

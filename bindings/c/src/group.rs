@@ -17,8 +17,13 @@ use crate::{
 /// Creates and opens a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_group_create(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, name: Text, md: MetadataHandle,
-    controls: In<abi::Controls>, out: Out<CollectionHandle>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    name: Text,
+    md: MetadataHandle,
+    controls: In<abi::Controls>,
+    out: Out<CollectionHandle>,
 ) -> c_int {
     guard(|| Create { kind: EntryKind::Group, group, name: &name, md, controls: &controls }.run(b, w, out))
 }
@@ -26,7 +31,11 @@ pub extern "C" fn iov_group_create(
 /// Opens a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_group_lookup(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, name_or_uuid: Text, controls: In<abi::Controls>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    name_or_uuid: Text,
+    controls: In<abi::Controls>,
     out: Out<CollectionHandle>,
 ) -> c_int {
     guard(|| {
@@ -46,7 +55,11 @@ pub extern "C" fn iov_group_lookup(
 /// Lists the names in a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_group_list(
-    b: BatchHandle, w: WorkspaceHandle, group: CollectionHandle, attr: In<abi::SearchAttr>, out: Out<CursorHandle>,
+    b: BatchHandle,
+    w: WorkspaceHandle,
+    group: CollectionHandle,
+    attr: In<abi::SearchAttr>,
+    out: Out<CursorHandle>,
 ) -> c_int {
     guard(|| {
         let w = w.get()?;

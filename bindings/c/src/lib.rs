@@ -6,33 +6,30 @@
 //! The exported functions are safe in the sense of Rust, because their pointer arguments are types of `arg`, `out` and
 //! `object` that only C code, or an `unsafe` constructor, can make. What C code must keep to is said in `ioverbs.h`.
 
-mod abi;
-mod arg;
+pub mod abi;
+pub mod arg;
 mod convert;
 mod guard;
 mod last_error;
-mod log;
-mod object;
-mod out;
+pub mod log;
+pub mod object;
+pub mod out;
 mod pending;
 mod submit;
 mod table;
 mod text_store;
 
-mod batch;
-mod collection;
-mod controls;
-mod cursor;
-mod data;
-mod group;
-mod handles;
-mod library;
-mod locks;
-mod memory;
-mod metadata;
-mod request;
-mod session;
-mod workspace;
-
-#[cfg(test)]
-mod tests;
+pub mod batch;
+pub mod collection;
+pub mod controls;
+pub mod cursor;
+pub mod data;
+pub mod group;
+pub mod handles;
+pub mod library;
+pub mod locks;
+pub mod memory;
+pub mod metadata;
+pub mod request;
+pub mod session;
+pub mod workspace;

@@ -42,7 +42,10 @@ pub extern "C" fn iov_unlock(b: BatchHandle, c: CollectionHandle, lock: In<abi::
 /// Finds a lock in the way.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_lock_query(
-    b: BatchHandle, c: CollectionHandle, lock: In<abi::LockAttr>, found: OutStruct<abi::LockAttr>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    lock: In<abi::LockAttr>,
+    found: OutStruct<abi::LockAttr>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;

@@ -1,6 +1,6 @@
 //! What is behind a handle, and handles by type.
 
-use std::{ffi::c_void, marker::PhantomData, ops::Deref};
+use std::{marker::PhantomData, ops::Deref};
 
 use ioverbs::{Error, Result};
 
@@ -61,9 +61,9 @@ objects! {
     Metadata(MetadataObject) = 7 "metadata object" MetadataHandle: "`iov_metadata *`";
 }
 
-/// A handle as a program passes it: any bits at all.
+/// A handle as a program passes it, a pointer in C: any bits at all, and never followed.
 #[repr(transparent)]
-pub struct Handle<K>(*const c_void, PhantomData<fn() -> K>);
+pub struct Handle<K>(usize, PhantomData<fn() -> K>);
 
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
@@ -75,20 +75,20 @@ impl<K> Copy for Handle<K> {}
 
 impl<K> Handle<K> {
     /// NULL.
-    pub(crate) const NULL: Handle<K> = Handle(std::ptr::null(), PhantomData);
+    pub(crate) const NULL: Handle<K> = Handle(0, PhantomData);
 
     /// The handle of that number; whether it is one shows when it is used.
     pub fn from_bits(bits: u64) -> Self {
-        Handle(bits as usize as *const c_void, PhantomData)
+        Handle(bits as usize, PhantomData)
     }
 
     /// Its number.
     pub fn bits(self) -> u64 {
-        self.0 as usize as u64
+        self.0 as u64
     }
 
     pub(crate) fn is_null(self) -> bool {
-        self.0.is_null()
+        self.0 == 0
     }
 }
 

@@ -75,6 +75,14 @@ impl<T> Out<T> {
 #[repr(transparent)]
 pub struct OutStruct<T>(*mut T);
 
+impl<T> Clone for OutStruct<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for OutStruct<T> {}
+
 impl<T: CStruct> OutStruct<T> {
     /// # Safety
     /// `p` must be NULL or lead to a struct that is the library's until the request has completed.

@@ -46,7 +46,12 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(
-        request: Request, waiting: Waiting, uses: Uses, handle: RequestHandle, batch: BatchHandle, user_data: usize,
+        request: Request,
+        waiting: Waiting,
+        uses: Uses,
+        handle: RequestHandle,
+        batch: BatchHandle,
+        user_data: usize,
     ) -> Run {
         let waiting = Mutex::new(Some((waiting, uses)));
         Run { request, waiting, texts: Mutex::default(), handle, batch, user_data }
@@ -86,7 +91,10 @@ impl Run {
             log_end("batch", &e);
             if log::wants(log::WARN) {
                 let errors = (0..).map_while(|i| self.request.status(i).ok()).filter_map(|s| s.error);
-                errors.filter(|e| e.clause() != Some(ioverbs::Clause::B2)).take(8).for_each(|e| log_end("operation", &e));
+                errors
+                    .filter(|e| e.clause() != Some(ioverbs::Clause::B2))
+                    .take(8)
+                    .for_each(|e| log_end("operation", &e));
             }
         }
     }

@@ -32,7 +32,8 @@ fn session_attr(attr: Option<abi::SessionAttr>) -> Result<SessionAttr> {
     let known = flag::SESSION_READONLY | flag::SESSION_NODIRECT | flag::SESSION_NOCACHE | flag::SESSION_NOSTART;
     let set = flags(attr.flags, known, "iov_session_attr.flags")?;
     if !attr.token.is_null() {
-        let why = "iov_session_attr.token: no store of this release takes a credential; it knows who calls; leave it NULL";
+        let why =
+            "iov_session_attr.token: no store of this release takes a credential; it knows who calls; leave it NULL";
         return Err(Error::unsupported(why));
     }
     if !attr.config.is_null() {
@@ -111,7 +112,11 @@ pub extern "C" fn iov_event_fd(s: SessionHandle) -> c_int {
 /// Reports completed requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_poll(
-    s: SessionHandle, out: OutStruct<abi::Completion>, max: usize, n: Out<usize>, timeout_ns: i64,
+    s: SessionHandle,
+    out: OutStruct<abi::Completion>,
+    max: usize,
+    n: Out<usize>,
+    timeout_ns: i64,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;

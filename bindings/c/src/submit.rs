@@ -95,5 +95,7 @@ pub(crate) fn same_session(a: &Arc<Context>, b: &Arc<Context>) -> Result<()> {
     if Arc::ptr_eq(a, b) {
         return Ok(());
     }
-    Err(Error::invalid("the handles belong to different sessions; open both in one, or hand one over by iov_handle_export"))
+    Err(Error::invalid(
+        "the handles belong to different sessions; open both in one, or hand one over by iov_handle_export",
+    ))
 }

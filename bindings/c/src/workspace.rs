@@ -63,7 +63,10 @@ fn handle(session: &object::Pinned<crate::session::SessionObject>, workspace: Wo
 /// Creates and opens a workspace.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_workspace_create(
-    s: SessionHandle, name: Text, attr: In<abi::WorkspaceAttr>, out: Out<WorkspaceHandle>,
+    s: SessionHandle,
+    name: Text,
+    attr: In<abi::WorkspaceAttr>,
+    out: Out<WorkspaceHandle>,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;
@@ -89,7 +92,10 @@ pub extern "C" fn iov_workspace_load(s: SessionHandle, name_or_uuid: Text, out: 
 /// Searches the workspaces.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_workspace_search(
-    s: SessionHandle, predicate: Text, attr: In<abi::SearchAttr>, out: Out<CursorHandle>,
+    s: SessionHandle,
+    predicate: Text,
+    attr: In<abi::SearchAttr>,
+    out: Out<CursorHandle>,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;

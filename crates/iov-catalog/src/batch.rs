@@ -12,7 +12,7 @@
 use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
-    Clause, Error, Evidence, Kind, ObjectVerb, Outcome, Result, State, Uuid,
+    Clause, EntryKind, Error, Evidence, Kind, ObjectVerb, Outcome, Result, Stat, State, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged},
     limits,
 };
@@ -34,17 +34,27 @@ pub(crate) struct Redo {
     pub(crate) record: BatchRecord,
     /// Collections whose mtime the batch set: it holds against the time of the publication.
     pub(crate) mtime_set: Vec<Uuid>,
+    /// It was committed a while ago: collections may have been deleted since.
+    pub(crate) late: bool,
 }
 
 /// Runs a batch that applies as a whole.
 pub(crate) fn run(
-    service: &Service, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, batch: Uuid, remember: bool, staged: Vec<Staged>,
+    service: &Service,
+    cx: &OpCx,
+    holder: Uuid,
+    ops: Vec<CatalogOp>,
+    batch: Uuid,
+    remember: bool,
+    staged: Vec<Staged>,
 ) -> Answer {
     let mut writer = service.core.writer();
     service.may_write(&writer)?;
     service.settle(&mut writer, cx);
     if remember {
         if let Some(answer) = remembered(service, &mut writer, cx, holder, batch)? {
+            // What the retry has staged once more is in the collections already.
+            discard(service, cx, batch, &staged);
             return Ok(answer);
         }
         check_age(service, batch)?;
@@ -57,6 +67,7 @@ pub(crate) fn run(
     staged.dedup_by_key(|s| s.collection);
 
     let mut x = service.start(&mut writer, cx, holder, Mode::All);
+    x.stage = Some(batch);
     let prepared = prepare(&mut x, ops, batch, remember, &staged);
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
@@ -80,7 +91,7 @@ pub(crate) fn run(
     discard(service, cx, batch, &prepared.dropped);
     let mut unpublished = None;
     if let Some(record) = prepared.redo {
-        writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone() });
+        writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone(), late: false });
         unpublished = finish(service, &mut writer, cx);
     }
     service.follow_up(&mut writer, cx, after, &mut prepared.replies);
@@ -113,10 +124,14 @@ impl From<Error> for Refused {
 }
 
 fn prepare(
-    x: &mut Exec<'_>, ops: Vec<CatalogOp>, batch: Uuid, remember: bool, staged: &[Staged],
+    x: &mut Exec<'_>,
+    ops: Vec<CatalogOp>,
+    batch: Uuid,
+    remember: bool,
+    staged: &[Staged],
 ) -> std::result::Result<Prepared, Refused> {
     check_staged(x, staged)?;
-    let replies = x.run(ops, true);
+    let mut replies = x.run(ops, true);
     if replies.last().is_some_and(Result::is_err) {
         return Err(Refused::ByOperation(replies));
     }
@@ -143,6 +158,11 @@ fn prepare(
         x.after.seal.iter().map(|(ws, collection)| Staging { ws: *ws, collection: *collection }).collect();
     let publish: Vec<Staging> =
         publish.into_iter().map(|s| Staging { ws: s.workspace, collection: s.collection }).collect();
+    for (s, evidence) in publish.iter().zip(&frozen) {
+        // Behind the replies: the size from which the appends of the batch know their place (M4).
+        let stat = Stat { bytes: evidence.size, ..Stat::new(EntryKind::Collection, s.collection) };
+        replies.push(Ok(CatalogReply::Stat(Box::new(stat))));
+    }
     let to_do = !publish.is_empty() || !seal.is_empty();
     if !to_do && !remember {
         return Ok(Prepared { replies, redo: None, dropped });
@@ -193,7 +213,7 @@ fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
 /// of the catalog decides, or the batch's retry.
 fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid) {
     if let Ok(Some(record)) = known(service, batch) {
-        writer.redo.push(Redo { batch, record, mtime_set: Vec::new() });
+        writer.redo.push(Redo { batch, record, mtime_set: Vec::new(), late: true });
         finish(service, writer, cx);
     }
 }
@@ -206,9 +226,10 @@ fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord>> {
 /// Publishes and seals what committed batches still have to. Returns the first failure; what failed stays on the list.
 pub(crate) fn finish(service: &Service, writer: &mut Writer, cx: &OpCx) -> Option<Error> {
     let mut first = None;
-    for redo in std::mem::take(&mut writer.redo) {
+    for mut redo in std::mem::take(&mut writer.redo) {
         if let Err(e) = finish_one(service, writer, cx, &redo) {
             first = first.or(Some(e));
+            redo.late = true;
             writer.redo.push(redo);
         }
     }
@@ -218,8 +239,9 @@ pub(crate) fn finish(service: &Service, writer: &mut Writer, cx: &OpCx) -> Optio
 fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) -> Result<()> {
     let mut fixes: Vec<(Uuid, Uuid, Evidence)> = Vec::new();
     let stage = redo.batch;
-    let ops = redo.record.publish.iter().map(|s| op(s.collection, ObjectVerb::Publish { stage }, 0)).collect();
-    for (s, evidence) in redo.record.publish.iter().zip(service.core.targets().run(cx, ops)) {
+    let publish = still_there(service, redo, &redo.record.publish)?;
+    let ops = publish.iter().map(|s| op(s.collection, ObjectVerb::Publish { stage }, 0)).collect();
+    for (s, evidence) in publish.iter().zip(service.core.targets().run(cx, ops)) {
         match evidence {
             Ok(evidence) if redo.mtime_set.contains(&s.collection) => fixes.push((s.ws, s.collection, evidence)),
             Ok(_) => {}
@@ -227,7 +249,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
             Err(e) => return Err(e),
         }
     }
-    for s in &redo.record.seal {
+    for s in still_there(service, redo, &redo.record.seal)? {
         fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.collection, 0)?));
     }
     fix(service, writer, cx, fixes)?;
@@ -235,6 +257,16 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
     let value = (left.expires_ns != 0).then(|| Bytes::from(left.to_bytes()));
     writer.lazy.push((keys::batch(redo.batch), value));
     Ok(())
+}
+
+/// A target would make an object anew for a collection that was deleted meanwhile.
+fn still_there<'a>(service: &Service, redo: &Redo, all: &'a [Staging]) -> Result<Vec<&'a Staging>> {
+    if !redo.late {
+        return Ok(all.iter().collect());
+    }
+    let keys: Vec<_> = all.iter().map(|s| keys::record(s.ws, s.collection)).collect();
+    let found = service.core.store().get(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>())?;
+    Ok(all.iter().zip(found).filter(|(_, record)| record.is_some()).map(|(s, _)| s).collect())
 }
 
 /// Corrects records by what targets said behind P: a write may have slipped in between publication and seal, and a time
@@ -263,11 +295,17 @@ fn fix(service: &Service, writer: &mut Writer, cx: &OpCx, fixes: Vec<(Uuid, Uuid
 
 /// The answer to a batch that was committed before.
 fn remembered(
-    service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, batch: Uuid,
+    service: &Service,
+    writer: &mut Writer,
+    cx: &OpCx,
+    holder: Uuid,
+    batch: Uuid,
 ) -> Result<Option<Vec<Result<CatalogReply>>>> {
     if batch.version() != 7 {
-        return Err(Error::invalid(format!("{batch} is no batch id: it must be a UUID of version 7, as iov_uuid_new makes"))
-            .with_clause(Clause::B3));
+        return Err(Error::invalid(format!(
+            "{batch} is no batch id: it must be a UUID of version 7, as iov_uuid_new makes"
+        ))
+        .with_clause(Clause::B3));
     }
     let Some(record) = known(service, batch)? else { return Ok(None) };
     if record.uid != cx.caller.uid {
@@ -280,6 +318,15 @@ fn remembered(
     }
     reopen(service, writer, cx, holder, &record.replies);
     Ok(Some(record.replies.into_iter().map(Ok).collect()))
+}
+
+/// The replies of the batch of a dry run, if it was applied before.
+pub(crate) fn applied(service: &Service, cx: &OpCx) -> Result<Option<Vec<Result<CatalogReply>>>> {
+    if cx.batch.is_nil() {
+        return Ok(None);
+    }
+    let record = known(service, cx.batch)?.filter(|record| record.uid == cx.caller.uid);
+    Ok(record.map(|record| record.replies.into_iter().map(Ok).collect()))
 }
 
 /// A session that repeats a batch has the handles that the batch opened, also if it is another session now.

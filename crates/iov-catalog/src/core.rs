@@ -48,6 +48,25 @@ pub struct ServiceStats {
     pub target_operations: u64,
 }
 
+impl IntoIterator for ServiceStats {
+    type Item = (&'static str, u64);
+    type IntoIter = std::array::IntoIter<Self::Item, 6>;
+
+    /// Names and numbers, as operators see them.
+    fn into_iter(self) -> Self::IntoIter {
+        let ServiceStats { submissions, operations, commits, keys_read, keys_written, target_operations } = self;
+        [
+            ("submissions", submissions),
+            ("operations", operations),
+            ("commits", commits),
+            ("keys_read", keys_read),
+            ("keys_written", keys_written),
+            ("target_operations", target_operations),
+        ]
+        .into_iter()
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) submissions: AtomicU64,

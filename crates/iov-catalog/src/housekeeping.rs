@@ -61,7 +61,9 @@ impl Service {
             let (ws, uuid) = (RemovedRecord::decode(&value.value)?.ws, keys::uuid_at(&key, 9)?);
             let found = x.get(&keys::record(ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
             match (found, x.workspace_of_handle(ws)) {
-                (Some(record), Ok(at)) if record.abandoned_ns == since && !record.deleted => x.unname(at, uuid, record, None)?,
+                (Some(record), Ok(at)) if record.abandoned_ns == since && !record.deleted => {
+                    x.unname(at, uuid, record, None)?
+                }
                 _ => x.delete(key.to_vec()),
             }
         }

@@ -30,3 +30,6 @@ mod view;
 
 pub use crate::core::{Options, ServiceStats};
 pub use service::Service;
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,12 @@ pub(crate) struct LockTable {
 impl LockTable {
     /// Takes a lock, or waits for it; `done` hears of either.
     pub(crate) fn lock(
-        &mut self, collection: Uuid, session: Uuid, spec: &LockSpec, (deadline_ns, now_ns): (i64, i64), done: OnAnswer,
+        &mut self,
+        collection: Uuid,
+        session: Uuid,
+        spec: &LockSpec,
+        (deadline_ns, now_ns): (i64, i64),
+        done: OnAnswer,
     ) {
         self.expire(now_ns);
         self.last += 1;
@@ -122,10 +127,20 @@ impl LockTable {
         for ticket in late {
             let Some(waiter) = self.waiters.remove(&ticket) else { continue };
             let others = self.locks.get_mut(&waiter.collection).map(|l| l.cancel(ticket)).unwrap_or_default();
-            let late = Error::timeout("the lock was not given back in time: repeat, or allow more time").with_clause(Clause::O11);
+            let late = Error::timeout("the lock was not given back in time: repeat, or allow more time")
+                .with_clause(Clause::O11);
             self.finished.push((waiter.done, Ok(vec![Err(late)])));
             self.granted(others);
             self.forget_if_empty(waiter.collection);
+        }
+    }
+
+    /// The catalog goes: nobody is left waiting.
+    pub(crate) fn give_up_all(&mut self) {
+        for (_, waiter) in std::mem::take(&mut self.waiters) {
+            let closed =
+                Error::unavailable("the catalog was closed while the lock was waited for").with_clause(Clause::O11);
+            self.finished.push((waiter.done, Ok(vec![Err(closed)])));
         }
     }
 
@@ -153,7 +168,8 @@ impl LockTable {
         let tickets: Vec<Ticket> = self.waiters.iter().filter(|(_, w)| whose(w)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
             if let Some(waiter) = self.waiters.remove(&ticket) {
-                let ended = Error::stale("the session or its handle ended while the lock was waited for").with_clause(Clause::O11);
+                let ended = Error::stale("the session or its handle ended while the lock was waited for")
+                    .with_clause(Clause::O11);
                 self.finished.push((waiter.done, Ok(vec![Err(ended)])));
             }
         }
@@ -165,6 +181,3 @@ impl LockTable {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! Advisory range locks (O11): who holds which bytes of a collection, and who waits for them.
+//! Advisory range locks of one collection (O11): who holds which bytes, and who waits for them.
 //!
 //! An owner holds each byte shared, exclusively, or not. A new lock replaces what its owner held of the range, so that an
 //! upgrade, a downgrade and a part of an unlock need no call of their own. Waiting is in the order of arrival: a request
@@ -9,14 +9,12 @@
 //! Locks look at no bytes and publish nothing. Times are passed in; nothing ends by itself.
 
 mod stretches;
-mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use iov_types::{Clause, Error, Range, Result, Uuid, catalog::LockSpec, limits};
 
 use stretches::{NO_END, Span, Stretches};
-pub use table::LockTable;
 
 /// Names a waiting request; chosen by the caller, each once.
 pub type Ticket = u64;

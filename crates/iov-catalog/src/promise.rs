@@ -5,7 +5,10 @@ use iov_types::{Capability, Controls, Effective, Layout, Result};
 
 /// What a create gets, or the refusal. Looks at the layout too.
 pub(crate) fn at_create(
-    defaults: &Controls, asked: &Controls, layout: &Layout, capability: &Capability,
+    defaults: &Controls,
+    asked: &Controls,
+    layout: &Layout,
+    capability: &Capability,
 ) -> Result<Effective> {
     let effective = resolve::create(defaults, asked, capability).map_err(refusal)?;
     if is_set(layout) {

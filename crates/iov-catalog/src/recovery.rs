@@ -68,7 +68,7 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     for_each(service, keys::BATCH, |key, value| {
         let record = BatchRecord::decode(value)?;
         if !record.publish.is_empty() || !record.seal.is_empty() {
-            writer.redo.push(Redo { batch: keys::uuid_at(key, 1)?, record, mtime_set: Vec::new() });
+            writer.redo.push(Redo { batch: keys::uuid_at(key, 1)?, record, mtime_set: Vec::new(), late: true });
         }
         Ok(())
     })?;

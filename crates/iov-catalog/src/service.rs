@@ -85,12 +85,16 @@ impl Service {
         let holder = self.admit(cx, ops.len())?;
         let reads = ops.iter().all(only_reads);
         match how {
-            Submission::Each | Submission::UntilFailure | Submission::DryRun if reads => {
+            Submission::Each | Submission::UntilFailure if reads => {
                 Ok(self.read(cx, holder, ops, how != Submission::Each))
             }
             Submission::Each => self.write(cx, holder, ops, false),
             Submission::UntilFailure => self.write(cx, holder, ops, true),
-            Submission::DryRun => self.dry_run(cx, holder, ops),
+            // Of a batch that was applied already, the answer is the one it got (B3).
+            Submission::DryRun => match batch::applied(self, cx)? {
+                Some(replies) => Ok(replies),
+                None => self.dry_run(cx, holder, ops),
+            },
             Submission::All { batch, remember, staged } => batch::run(self, cx, holder, ops, batch, remember, staged),
         }
     }
@@ -107,11 +111,13 @@ impl Service {
             .with_clause(Clause::B4));
         }
         if self.core.is_single_user() && cx.caller.uid != self.core.uid() {
-            return Err(Error::denied(format!("this store serves the user {} alone", self.core.uid())).with_clause(Clause::A2));
+            return Err(
+                Error::denied(format!("this store serves the user {} alone", self.core.uid())).with_clause(Clause::A2)
+            );
         }
         let now = self.core.monotonic_ns();
         self.core.locks().report_alive(cx.caller.session);
-        self.core.sessions().touch(&cx.caller, now)
+        Ok(self.core.sessions().touch(&cx.caller, now))
     }
 
     fn read(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Vec<Result<CatalogReply>> {
@@ -163,6 +169,7 @@ impl Service {
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         let mut x = self.start(&mut writer, cx, holder, Mode::Dry);
+        x.stage = (!cx.batch.is_nil()).then_some(cx.batch);
         let replies = x.run(ops, true);
         x.undo_all();
         self.recycle(&mut writer, x);
@@ -206,6 +213,10 @@ impl Service {
             }
         }
         let shared = shared.get_or_insert_with(|| self.core.shared_mut());
+        shared.commits += 1;
+        for uuid in x.take_changed() {
+            shared.hot.forget(uuid);
+        }
         for state in x.workspaces.drain(..).filter(|w| w.changed || w.used) {
             let (record, usage) = (state.record, state.usage);
             shared.workspaces.set(state.uuid, record.map(|record| Workspace { record, usage }));
@@ -224,7 +235,8 @@ impl Service {
     /// One transaction: the catalog is the only writer, so that nothing needs a guard.
     pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>) -> Result<()> {
         let unknown = |e: Error| {
-            e.with_outcome(Outcome::Unknown).context("the metadata store failed at a commit; repeat with the same batch id")
+            e.with_outcome(Outcome::Unknown)
+                .context("the metadata store failed at a commit; repeat with the same batch id")
         };
         let commits = self.core.store().commit(vec![Txn { guards: Vec::new(), writes }]).map_err(unknown)?;
         for commit in commits {
@@ -236,6 +248,8 @@ impl Service {
     fn reload(&self) {
         let mut shared = self.core.shared_mut();
         shared.members.clear();
+        shared.hot.clear();
+        shared.commits += 1;
         // A store that cannot be read any more fails every operation by itself.
         if let Ok(workspaces) = Workspaces::load(self.core.store()) {
             shared.workspaces = workspaces;
@@ -243,9 +257,7 @@ impl Service {
     }
 
     /// What follows a commit.
-    pub(crate) fn follow_up(
-        &self, writer: &mut Writer, cx: &OpCx, after: After, replies: &mut [Result<CatalogReply>],
-    ) {
+    pub(crate) fn follow_up(&self, writer: &mut Writer, cx: &OpCx, after: After, replies: &mut [Result<CatalogReply>]) {
         if !after.persist.is_empty()
             && let Err(e) = self.core.store().persist()
         {
@@ -331,6 +343,16 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::TokenJoin { .. }
             | CatalogOp::Renew
     )
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Cursors hold on to the parts of the catalog that hold the cursors.
+        let cursors = std::mem::take(&mut *self.core.cursors());
+        drop(cursors);
+        self.core.locks().give_up_all();
+        self.deliver();
+    }
 }
 
 impl Catalog for Service {

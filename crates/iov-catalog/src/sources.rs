@@ -9,7 +9,7 @@ use iov_wire::Wire;
 use crate::{
     access,
     core::Core,
-    exec::facts::Live,
+    exec::{Exec, facts::Live},
     keys,
     predicate::{Facts, SystemKey},
     record::{Record, Usage, WorkspaceRecord},
@@ -26,6 +26,8 @@ pub(crate) struct Collections {
     cx: OpCx,
     ws: Uuid,
     indexes: Vec<String>,
+    /// The batch that searches: it sees what it has staged (O9).
+    stage: Option<Uuid>,
     /// The caller sees what others left unsealed.
     admin: bool,
     /// Collections that were open for writing when the snapshot was taken: their records there are behind, also once
@@ -34,13 +36,20 @@ pub(crate) struct Collections {
 }
 
 impl Collections {
-    /// To be made before the snapshot is taken.
-    pub(crate) fn new(core: &Arc<Core>, cx: &OpCx, ws: Uuid, indexes: Vec<String>, admin: bool) -> Collections {
-        let shared = core.shared();
+    /// Those of a workspace that the caller may look into. To be made before the snapshot is taken.
+    pub(crate) fn new(x: &Exec<'_>, at: usize) -> Collections {
+        let ws = x.workspaces[at].uuid;
+        let shared = x.shared();
         let written = shared.opens.iter().filter(|(_, e)| e.written && e.ws == ws).map(|(uuid, _)| uuid);
-        let behind = written.take(NOTED).collect();
-        drop(shared);
-        Collections { core: core.clone(), cx: cx.clone(), ws, indexes, admin, behind }
+        Collections {
+            core: x.core.clone(),
+            cx: x.cx.clone(),
+            ws,
+            indexes: x.record(at).indexes.clone(),
+            stage: x.stage,
+            admin: x.has_right(at, Right::Admin),
+            behind: written.take(NOTED).collect(),
+        }
     }
 
     /// Length and times now, of what somebody may be writing; search sees them at most a second late where the collection
@@ -56,7 +65,7 @@ impl Collections {
         if !fresh {
             return Ok(recorded);
         }
-        match self.core.targets().stat(&self.cx, uuid) {
+        match self.core.targets().stat(&self.cx, uuid, self.stage) {
             Ok(found) => Ok(recorded.with(&found, record.mtime(found.mtime_ns))),
             Err(e) if e.kind() == Kind::NotFound => Ok(recorded),
             Err(e) => Err(e),

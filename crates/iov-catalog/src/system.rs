@@ -74,7 +74,11 @@ pub(crate) fn of_record(uuid: Uuid, record: &Record, live: &Live, key: SystemKey
 
 /// A fact about a workspace. `kind` is what it is looked at as: a workspace, or its root group.
 pub(crate) fn of_workspace(
-    uuid: Uuid, record: &WorkspaceRecord, usage: Usage, kind: EntryKind, key: SystemKey,
+    uuid: Uuid,
+    record: &WorkspaceRecord,
+    usage: Usage,
+    kind: EntryKind,
+    key: SystemKey,
 ) -> Option<Value> {
     Some(match key {
         SystemKey::Name => name_value(&record.name),

@@ -1,37 +1,17 @@
 //! What the catalog asks of targets.
 
 use std::sync::{
-    Arc, Condvar, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use iov_store::{Backend, Memory, OpCx, Sink, seam};
+use iov_store::{Backend, Bytes, OpCx, run_all, seam};
 use iov_types::{Capability, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result, Uuid, limits};
 
 /// The targets, and a count of what was asked of them.
 pub(crate) struct Targets {
     backend: Arc<dyn Backend>,
     asked: AtomicU64,
-}
-
-/// Collects the evidence of one submission.
-struct Collect {
-    slots: Mutex<(Vec<Option<Result<Evidence>>>, usize)>,
-    all: Condvar,
-}
-
-impl Sink for Collect {
-    fn complete(&self, index: usize, evidence: Result<Evidence>) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let (items, left) = &mut *slots;
-        if items.get(index).is_some_and(Option::is_none) {
-            items[index] = Some(evidence);
-            *left -= 1;
-            if *left == 0 {
-                self.all.notify_all();
-            }
-        }
-    }
 }
 
 /// The first of the collection's objects: so far there is one.
@@ -67,18 +47,8 @@ impl Targets {
         self.asked.fetch_add(ops.len() as u64, Ordering::Relaxed);
         let latest = seam::monotonic_ns().saturating_add(limits::DEFAULT_DEADLINE_NS);
         let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), ..cx.clone() };
-        let n = ops.len();
-        let collect = Arc::new(Collect {
-            slots: Mutex::new(((0..n).map(|_| None).collect(), n)),
-            all: Condvar::new(),
-        });
-        self.backend.submit(&cx, ops.into_iter().map(|op| (op, Memory::default())).collect(), collect.clone());
-        let mut slots = collect.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        while slots.1 > 0 {
-            // Targets keep the deadline.
-            slots = collect.all.wait(slots).unwrap_or_else(PoisonError::into_inner);
-        }
-        slots.0.drain(..).flatten().collect()
+        let ops = ops.into_iter().map(|op| (op, Bytes::None)).collect();
+        run_all(&*self.backend, &cx, ops).into_iter().map(|(evidence, _)| evidence).collect()
     }
 
     fn last(&self, cx: &OpCx, ops: Vec<ObjectOp>) -> Result<Evidence> {
@@ -89,9 +59,10 @@ impl Targets {
         last
     }
 
-    /// Length, space, times.
-    pub(crate) fn stat(&self, cx: &OpCx, uuid: Uuid) -> Result<Evidence> {
-        self.last(cx, vec![op(uuid, ObjectVerb::Stat, 0)])
+    /// Length, space, times; those that what is staged will lead to, for the batch that has staged it.
+    pub(crate) fn stat(&self, cx: &OpCx, uuid: Uuid, stage: Option<Uuid>) -> Result<Evidence> {
+        let demand = Demand { stage, ..Demand::default() };
+        self.last(cx, vec![ObjectOp { object: object(uuid), verb: ObjectVerb::Stat, demand }])
     }
 
     /// Raises the epoch.
@@ -102,11 +73,8 @@ impl Targets {
 
     /// Seals, and tells what was sealed.
     pub(crate) fn seal(&self, cx: &OpCx, uuid: Uuid, epoch: u64) -> Result<Evidence> {
-        let ops = vec![
-            op(uuid, ObjectVerb::Create, 0),
-            op(uuid, ObjectVerb::Seal, epoch),
-            op(uuid, ObjectVerb::Stat, 0),
-        ];
+        let ops =
+            vec![op(uuid, ObjectVerb::Create, 0), op(uuid, ObjectVerb::Seal, epoch), op(uuid, ObjectVerb::Stat, 0)];
         self.last(cx, ops)
     }
 }

@@ -40,11 +40,6 @@ impl Pending {
         self.log.len()
     }
 
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.log.is_empty()
-    }
-
     /// Writes that its memory has room for.
     pub(crate) fn capacity(&self) -> usize {
         self.log.capacity()
@@ -124,7 +119,11 @@ impl Pending {
 
     /// Up to `limit` pairs of a range as they will be.
     pub(crate) fn scan(
-        &mut self, store: &dyn MetadataStore, range: &KeyRange, after: Option<&[u8]>, limit: usize,
+        &mut self,
+        store: &dyn MetadataStore,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        limit: usize,
     ) -> Result<Vec<(Bytes, Record)>> {
         if self.log.is_empty() {
             return store.scan(range, after, limit);
@@ -160,17 +159,18 @@ impl Snapshot for Overlay {
 
 /// Merges a scan of the base with pending writes.
 fn scan_over(
-    writes: &Sorted, range: &KeyRange, after: Option<&[u8]>, limit: usize,
+    writes: &Sorted,
+    range: &KeyRange,
+    after: Option<&[u8]>,
+    limit: usize,
     base: impl Fn(Option<&[u8]>, usize) -> Result<Vec<(Bytes, Record)>>,
 ) -> Result<Vec<(Bytes, Record)>> {
     let from = match after {
         Some(after) if after >= &range.from[..] => Bound::Excluded(after),
         _ => Bound::Included(&range.from[..]),
     };
-    let mut pending = writes
-        .range::<[u8], _>((from, Bound::Unbounded))
-        .take_while(|(key, _)| range.contains(key))
-        .peekable();
+    let mut pending =
+        writes.range::<[u8], _>((from, Bound::Unbounded)).take_while(|(key, _)| range.contains(key)).peekable();
     let mut out = Vec::new();
     let mut last: Option<Bytes> = None;
     let mut page = Vec::new().into_iter().peekable();
@@ -186,7 +186,7 @@ fn scan_over(
         }
         let written = match (page.peek(), pending.peek()) {
             (None, None) => break,
-            (Some((key, _)), Some((written, _))) if &key[..] < &written[..] => None,
+            (Some((key, _)), Some((written, _))) if key[..] < written[..] => None,
             (Some(_), None) => None,
             (stored, Some((written, _))) => {
                 if stored.is_some_and(|(key, _)| key[..] == written[..]) {

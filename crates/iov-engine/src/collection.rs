@@ -135,6 +135,11 @@ impl Collection {
         !self.0.closed.swap(true, Ordering::Relaxed)
     }
 
+    /// Why the operation that should have made it failed.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.0.ready.get()?.as_ref().err().cloned()
+    }
+
     /// The catalog is asked to end the open.
     pub(crate) fn mark_returned(&self) {
         self.0.returned.store(true, Ordering::Relaxed);

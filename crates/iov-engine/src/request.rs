@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -13,11 +13,20 @@ use iov_types::{Counters, Error, Result};
 
 use crate::{Session, Status, exec::Exec, session::lock};
 
+/// Nobody drives it.
+const IDLE: u8 = 0;
+/// A thread does.
+const DRIVEN: u8 = 1;
+/// A thread does, and something has arrived since it looked.
+const AGAIN: u8 = 2;
+
 pub(crate) struct RequestInner {
     exec: Mutex<Exec>,
     session: Session,
     done: AtomicBool,
     told: AtomicBool,
+    /// Whether somebody drives it, and has to look again.
+    driven: AtomicU8,
     /// Answers that arrived since somebody last looked; under it nobody misses one.
     signals: Mutex<u64>,
     signal: Condvar,
@@ -36,15 +45,27 @@ impl RequestInner {
         if self.done.load(Ordering::Acquire) {
             return true;
         }
-        let mut exec = match self.exec.try_lock() {
-            Ok(exec) => exec,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        if exec.finished() || !exec.drive(self) {
-            return exec.finished();
+        loop {
+            let mut exec = match self.exec.try_lock() {
+                Ok(exec) => exec,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return false,
+            };
+            if exec.finished() {
+                // Whoever finished it is about to say so, and wakes us then.
+                return false;
+            }
+            self.driven.store(DRIVEN, Ordering::SeqCst);
+            if exec.drive(self) {
+                self.driven.store(IDLE, Ordering::SeqCst);
+                break;
+            }
+            drop(exec);
+            // What arrived since we looked is ours to look at: nobody else was woken for it.
+            if self.driven.compare_exchange(DRIVEN, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                return false;
+            }
         }
-        drop(exec);
         if !self.done.swap(true, Ordering::AcqRel) {
             self.session.0.completed(self);
             self.wake();
@@ -63,6 +84,12 @@ impl RequestInner {
 
     /// An answer has arrived, or the request is done.
     pub(crate) fn wake(self: &Arc<Self>) {
+        // Targets and catalogs of this process answer within `drive`: no other thread has to hear of that.
+        if self.driven.load(Ordering::SeqCst) != IDLE
+            && self.driven.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |d| (d != IDLE).then_some(AGAIN)).is_ok()
+        {
+            return;
+        }
         *lock(&self.signals) += 1;
         self.signal.notify_all();
         self.session.0.notify();
@@ -111,6 +138,7 @@ impl Request {
             exec: Mutex::new(exec),
             session: session.clone(),
             done: AtomicBool::new(false),
+            driven: AtomicU8::new(IDLE),
             told: AtomicBool::new(told),
             signals: Mutex::new(0),
             signal: Condvar::new(),

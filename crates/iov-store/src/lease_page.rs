@@ -176,6 +176,8 @@ pub struct FoundLease {
     pub object: ObjectId,
     /// What it allowed.
     pub access: LeaseAccess,
+    /// Whether what is under way was declared void.
+    pub relocated: bool,
 }
 
 /// The server's side of a page.
@@ -223,7 +225,8 @@ impl LeasePage {
             };
             let object =
                 ObjectId { collection: load_uuid(&slot.collection), slot: slot.object_slot.load(Ordering::Relaxed) };
-            (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access })
+            let relocated = state & 3 == RELOCATED;
+            (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access, relocated })
         };
         (0..LEASE_SLOTS).filter_map(found).collect()
     }

@@ -35,9 +35,7 @@ impl Sink for All {
 }
 
 /// Submits operations and waits for all evidence; with each come the bytes that it read.
-pub fn run_all(
-    backend: &dyn Backend, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>,
-) -> Vec<(Result<Evidence>, Vec<u8>)> {
+pub fn run_all(backend: &dyn Backend, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>) -> Vec<(Result<Evidence>, Vec<u8>)> {
     let mut rooms: Vec<Vec<u8>> =
         ops.iter().map(|(_, bytes)| if let Bytes::Into(n) = bytes { vec![0; *n] } else { Vec::new() }).collect();
     let n = ops.len();

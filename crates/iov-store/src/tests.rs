@@ -2,7 +2,11 @@ mod journal;
 
 use std::sync::{Arc, Mutex};
 
-use iov_types::{Caller, Capability, Kind, Outcome, Persistence, catalog::{CatalogOp, Submission}, limits::MAX_UNIT};
+use iov_types::{
+    Caller, Capability, Kind, Outcome, Persistence,
+    catalog::{CatalogOp, Submission},
+    limits::MAX_UNIT,
+};
 
 use super::*;
 

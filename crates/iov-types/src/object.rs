@@ -85,12 +85,14 @@ pub enum ObjectVerb {
         /// The new epoch; lower than the present one is a conflict.
         epoch: u64,
     },
-    /// Stops every access to the object until `Publish` or `Discard` of that stage: the moment before point P (B3).
+    /// Stops every access to the object but its removal until `Publish` or `Discard` of that stage: the moment before
+    /// point P (B3). Checks all that could still make the publication fail.
     Freeze {
         /// The stage about to be published.
         stage: Uuid,
     },
-    /// Shows what is staged, in one step, and ends a freeze. Repeating it is fine.
+    /// Shows what is staged, in one step, and ends a freeze. Repeating it is fine. Without a freeze it may fail (sealed,
+    /// fenced, too big); then the stage is left as it was.
     Publish {
         /// Which stage.
         stage: Uuid,
@@ -206,7 +208,7 @@ pub struct Evidence {
     pub size: u64,
     /// Space it takes.
     pub allocated: u64,
-    /// Grows with each publication of the object.
+    /// Grows with each publication of the object; of a freeze the one to come.
     pub version: u64,
     /// The object's epoch.
     pub epoch: u64,

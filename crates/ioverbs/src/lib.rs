@@ -22,6 +22,7 @@
 mod blocking;
 mod file;
 mod identity;
+mod lent;
 mod library;
 mod mem;
 mod open;
@@ -37,6 +38,7 @@ pub use iov_engine::{
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, seam};
 pub use iov_types::*;
+pub use lent::{Lent, explain_batch, run_batch};
 pub use open::{default_url, open};
 pub use search::check_predicate;
 

@@ -3,7 +3,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    ptr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicPtr, Ordering},
+    },
 };
 
 use iov_catalog::{Options, Service};
@@ -13,15 +17,38 @@ use iov_types::Result;
 
 use crate::identity;
 
-#[derive(Clone)]
-struct Store {
-    sides: Sides,
+/// The stores of one process, by name.
+struct Stores {
     generation: u64,
+    by_name: Mutex<HashMap<String, Sides>>,
 }
 
-static STORES: Mutex<Option<HashMap<String, Store>>> = Mutex::new(None);
+static STORES: AtomicPtr<Stores> = AtomicPtr::new(ptr::null_mut());
 
-fn make() -> Result<Store> {
+/// Those of this process. A child of fork must not touch what other threads of its parent may have locked: it gets stores
+/// of its own, and the parent's stay as they are, for ever.
+fn stores() -> &'static Stores {
+    let generation = seam::fork_generation();
+    let mut current = STORES.load(Ordering::Acquire);
+    loop {
+        // SAFETY: what was put there is never freed.
+        match unsafe { current.as_ref() } {
+            Some(stores) if stores.generation == generation => return stores,
+            _ => {}
+        }
+        let new = Box::into_raw(Box::new(Stores { generation, by_name: Mutex::default() }));
+        match STORES.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => current = new,
+            Err(now) => {
+                // SAFETY: another thread was faster, and nobody has seen ours.
+                drop(unsafe { Box::from_raw(new) });
+                current = now;
+            }
+        }
+    }
+}
+
+fn make() -> Result<Sides> {
     let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
     let options = Options {
         single_user: true,
@@ -31,31 +58,15 @@ fn make() -> Result<Store> {
         uid: identity::caller().uid,
     };
     let service = Service::open(Arc::new(MemoryStore::new()), heap.clone(), options)?;
-    Ok(Store {
-        sides: Sides { catalog: Arc::new(service), backend: heap },
-        generation: seam::fork_generation(),
-    })
+    Ok(Sides { catalog: Arc::new(service), backend: heap })
 }
 
 pub(crate) fn open(url: &str, name: &str, attr: SessionAttr) -> Result<Session> {
-    let generation = seam::fork_generation();
-    // A child of fork must not touch what other threads of its parent may have locked: it gets a store of its own.
-    let mut stores = match STORES.try_lock() {
-        Ok(stores) => stores,
-        Err(std::sync::TryLockError::Poisoned(p)) => p.into_inner(),
-        Err(std::sync::TryLockError::WouldBlock) => STORES.lock().unwrap_or_else(PoisonError::into_inner),
+    let mut by_name = stores().by_name.lock().unwrap_or_else(PoisonError::into_inner);
+    let sides = match by_name.get(name) {
+        Some(sides) => sides.clone(),
+        None => by_name.entry(name.into()).or_insert(make()?).clone(),
     };
-    let stores = stores.get_or_insert_with(HashMap::new);
-    let store = match stores.get(name) {
-        Some(store) if store.generation == generation => store.clone(),
-        _ => {
-            let store = make()?;
-            if let Some(old) = stores.insert(name.into(), store.clone()) {
-                // The parent's: dropping it here would take locks that nobody will ever give back.
-                std::mem::forget(old);
-            }
-            store
-        }
-    };
-    Ok(Session::new(url, store.sides, identity::caller(), attr, Arc::default()))
+    drop(by_name);
+    Ok(Session::new(url, sides, identity::caller(), attr, Arc::default()))
 }

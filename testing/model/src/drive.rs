@@ -76,7 +76,8 @@ fn differences(op: &ObjectOp, reply: &Reply, evidence: &Evidence, read: Option<&
 /// Compares everything there is: the list, and each object through each of its stages.
 fn look(target: &Arc<dyn Backend>, model: &mut Model) -> Result<(), String> {
     let any = Probe::new(target, 0);
-    let listed = any.call(ObjectVerb::List { after: None, max: usize::MAX }).map_err(|e| format!("list: {e:?}"))?.objects;
+    let listed =
+        any.call(ObjectVerb::List { after: None, max: usize::MAX }).map_err(|e| format!("list: {e:?}"))?.objects;
     let (must, may) = model.listed();
     if must.iter().any(|id| !listed.contains(id)) || listed.iter().any(|id| !may.contains(id)) {
         return Err(format!("listed are {listed:?}, had to be {must:?}, at most {may:?}"));
@@ -92,7 +93,12 @@ fn look(target: &Arc<dyn Backend>, model: &mut Model) -> Result<(), String> {
     Ok(())
 }
 
-fn look_through(target: &Arc<dyn Backend>, model: &mut Model, object: ObjectId, stage: Option<Uuid>) -> Result<(), String> {
+fn look_through(
+    target: &Arc<dyn Backend>,
+    model: &mut Model,
+    object: ObjectId,
+    stage: Option<Uuid>,
+) -> Result<(), String> {
     let demand = Demand { stage, ..Demand::default() };
     let op = |verb| ObjectOp { object, verb, demand: demand.clone() };
     let stat = op(ObjectVerb::Stat);
@@ -104,7 +110,8 @@ fn look_through(target: &Arc<dyn Backend>, model: &mut Model, object: ObjectId, 
         (op(ObjectVerb::Extents { range: everything, max: usize::MAX }), vec![]),
     ];
     for (op, data) in looks {
-        step(target, model, &op, &data).map_err(|e| format!("object {} through {stage:?}, {:?}: {e}", object.slot, op.verb))?;
+        step(target, model, &op, &data)
+            .map_err(|e| format!("object {} through {stage:?}, {:?}: {e}", object.slot, op.verb))?;
     }
     Ok(())
 }

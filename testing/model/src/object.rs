@@ -90,7 +90,11 @@ impl Object {
     }
 
     fn reply(&self, stage: Option<Uuid>) -> Reply {
-        let size = if stage.is_some_and(|s| self.stages.contains_key(&s)) { self.view(stage).size() } else { self.content.size() };
+        let size = if stage.is_some_and(|s| self.stages.contains_key(&s)) {
+            self.view(stage).size()
+        } else {
+            self.content.size()
+        };
         Reply { size: Some(size), version: Some(self.version), epoch: Some(self.epoch), ..Reply::default() }
     }
 
@@ -107,9 +111,13 @@ impl Object {
         if self.sealed { Err(Kind::Immutable) } else { Ok(()) }
     }
 
-    /// Whether a stage could be published now.
-    fn check_stage(&self, stage: Uuid) -> Result<(), Kind> {
-        let Some(staged) = self.stages.get(&stage) else { return Ok(()) };
+    /// Whether a stage could be published now. Appends that came another way meanwhile are left out first.
+    fn check_stage(&mut self, stage: Uuid) -> Result<(), Kind> {
+        let Some(staged) = self.stages.get_mut(&stage) else { return Ok(()) };
+        let known = &self.appended;
+        staged.changes.retain(|c| !matches!(c, Change::Append(_, Some(key)) if known.contains_key(key)));
+        staged.told.retain(|key, _| !known.contains_key(key));
+        let staged = staged.clone();
         let end = self.view(Some(stage)).size();
         let too_big = staged.max_size != 0 && end > staged.max_size && end > self.content.size();
         if too_big { Err(Kind::FileTooBig) } else { Ok(()) }
@@ -120,9 +128,6 @@ impl Object {
         self.version += 1;
         for change in staged.changes {
             if let Change::Append(_, Some(key)) = &change {
-                if self.appended.contains_key(key) {
-                    continue; // it came another way meanwhile
-                }
                 self.appended.insert(*key, self.content.size());
             }
             apply(&mut self.content, &change);
@@ -223,9 +228,12 @@ impl Model {
                     _ => nothing,
                 })
             }
-            ObjectVerb::Copy { source, source_offset, offset, len } => {
-                self.copy(op, *source, Range { offset: *source_offset, len: *len }, Range { offset: *offset, len: *len })
-            }
+            ObjectVerb::Copy { source, source_offset, offset, len } => self.copy(
+                op,
+                *source,
+                Range { offset: *source_offset, len: *len },
+                Range { offset: *offset, len: *len },
+            ),
             _ => {
                 let object = self.objects.entry(op.object).or_default();
                 match &op.verb {

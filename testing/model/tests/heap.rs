@@ -23,7 +23,7 @@ fn heap() -> Arc<dyn Backend> {
 /// As many as the environment says, else few enough for every run of the tests.
 fn config() -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { 90 };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { 60 };
     ProptestConfig { cases, ..config }
 }
 

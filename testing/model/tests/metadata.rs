@@ -144,7 +144,8 @@ impl MetadataStore for Broken {
             Flaw::StopsAtAConflict => {
                 let mut stopped = false;
                 let one = |txn| {
-                    let result = if stopped { Err(conflict()) } else { self.inner.commit(vec![txn]).unwrap().remove(0) };
+                    let result =
+                        if stopped { Err(conflict()) } else { self.inner.commit(vec![txn]).unwrap().remove(0) };
                     stopped |= result.is_err();
                     result
                 };
@@ -169,8 +170,12 @@ impl MetadataStore for Broken {
             Flaw::WritesApplyOneByOne => {
                 let one = |txn: Txn| {
                     let mut result = Ok(0);
-                    for write in txn.writes {
-                        result = self.inner.commit(vec![Txn { guards: vec![], writes: vec![write] }]).unwrap().remove(0);
+                    for (n, write) in txn.writes.into_iter().enumerate() {
+                        if n == 1 {
+                            seam::sleep(10_000);
+                        }
+                        result =
+                            self.inner.commit(vec![Txn { guards: vec![], writes: vec![write] }]).unwrap().remove(0);
                     }
                     result
                 };

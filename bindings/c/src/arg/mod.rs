@@ -7,9 +7,6 @@
 mod structs;
 mod text;
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::c_void;
 
 use ioverbs::{Error, Memory, Result, limits};
@@ -17,6 +14,7 @@ use ioverbs::{Error, Memory, Result, limits};
 pub use structs::{In, StructArray};
 pub(crate) use structs::{check_size, copy_in, reserved, stride_of};
 pub use text::Text;
+pub(crate) use text::utf8;
 
 /// An array of plain values: `const T *`, with a count beside it.
 #[repr(transparent)]
@@ -35,7 +33,10 @@ impl<T: Copy> Array<T> {
             return Ok(&[]);
         }
         if n > limits::BATCH_OPS {
-            return Err(Error::too_big(format!("{what}: {n} elements, at most {} are taken: split it", limits::BATCH_OPS)));
+            return Err(Error::too_big(format!(
+                "{what}: {n} elements, at most {} are taken: split it",
+                limits::BATCH_OPS
+            )));
         }
         check_pointer(self.0, what)?;
         // SAFETY: not NULL, aligned, and `n` elements by the promise of the caller; `n` is small.

@@ -60,8 +60,8 @@ fn export(handle: &abi::HandleStruct) -> Result<Passport> {
                 return Err(Error::busy("the handle is pending: wait for the batch that opens it"));
             }
             if range != (0, 0) {
-                let why = "a handle for a part of a collection needs targets that check ranges, which a mem: store has \
-                           not; export it with len 0, or pass the bytes";
+                let why = "no target of this release checks ranges, which a handle for a part of a collection needs: export \
+                           it with len 0, or pass the bytes";
                 return Err(Error::unsupported(why));
             }
             let workspace = collection.workspace().uuid();
@@ -74,7 +74,10 @@ fn export(handle: &abi::HandleStruct) -> Result<Passport> {
 /// Turns a handle into bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_handle_export(
-    handle: In<abi::HandleStruct>, buf: BytesMut, cap: usize, needed: Out<usize>,
+    handle: In<abi::HandleStruct>,
+    buf: BytesMut,
+    cap: usize,
+    needed: Out<usize>,
 ) -> c_int {
     guard(|| {
         let bytes = export(&handle.required()?)?.to_bytes();
@@ -84,11 +87,13 @@ pub extern "C" fn iov_handle_export(
 
 fn import(s: SessionHandle, session: &Pinned<SessionObject>, passport: &Passport) -> Result<u64> {
     let engine = &session.cx.session;
-    if passport.process != std::process::id() {
-        let why = "the handle was exported by another process, and a mem: store cannot be reached from here";
+    let in_memory = |url: &str| url.starts_with("mem:");
+    if in_memory(&passport.url) && passport.process != std::process::id() {
+        let why = "the handle is of a mem: store of another process, which cannot be reached from here";
         return Err(Error::unsupported(why));
     }
-    if passport.url != engine.url() {
+    // Other stores may have several URLs; whether it is theirs shows when it is looked up.
+    if (in_memory(&passport.url) || in_memory(engine.url())) && passport.url != engine.url() {
         let why = format!("the handle is of the store {}, the session of {}", passport.url, engine.url());
         return Err(Error::invalid(why));
     }
@@ -123,7 +128,10 @@ fn import(s: SessionHandle, session: &Pinned<SessionObject>, passport: &Passport
 /// Opens what the bytes stand for.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_handle_import(
-    s: SessionHandle, buf: Bytes, len: usize, out: OutStruct<abi::HandleStruct>,
+    s: SessionHandle,
+    buf: Bytes,
+    len: usize,
+    out: OutStruct<abi::HandleStruct>,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;

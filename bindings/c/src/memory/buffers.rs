@@ -45,7 +45,9 @@ impl Buffers {
         let end = address.checked_add(len).ok_or_else(|| Error::invalid("the memory does not end"))?;
         let mut map = lock(&self.map);
         if map.range(..end).next_back().is_some_and(|(start, b)| start + b.len > address) {
-            return Err(Error::invalid(format!("{address:#x}: some of these bytes are a buffer of the session already")));
+            return Err(Error::invalid(format!(
+                "{address:#x}: some of these bytes are a buffer of the session already"
+            )));
         }
         map.insert(address, Buffer { len, users: Arc::default(), mapping });
         self.count.store(map.len(), Ordering::Release);
@@ -64,7 +66,9 @@ impl Buffers {
                 return Err(Error::invalid("the program registered this memory: end that by iov_buffer_unregister"));
             }
             Some(_) => return Err(Error::invalid("the session allocated this memory: free it by iov_buffer_free")),
-            None => return Err(Error::invalid(format!("{address:#x} is not the beginning of a buffer of this session"))),
+            None => {
+                return Err(Error::invalid(format!("{address:#x} is not the beginning of a buffer of this session")));
+            }
         }
         map.remove(&address);
         self.count.store(map.len(), Ordering::Release);
@@ -97,7 +101,9 @@ impl Buffers {
     /// Leaves the memory of all buffers to the program: it may still use what it has not freed.
     pub(crate) fn leave(&self) {
         for (_, buffer) in std::mem::take(&mut *lock(&self.map)) {
-            buffer.mapping.map(std::mem::forget);
+            if let Some(mapping) = buffer.mapping {
+                std::mem::forget(mapping);
+            }
         }
     }
 }

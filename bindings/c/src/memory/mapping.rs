@@ -56,13 +56,16 @@ impl Mapping {
         let mut mask = [0u64; NODES / 64];
         mask[node as usize / 64] = 1 << (node % 64);
         // SAFETY: the mapping is ours, and the mask has as many bits as is said.
-        let code = unsafe { libc::syscall(libc::SYS_mbind, self.base, self.mapped, MPOL_BIND, mask.as_ptr(), NODES + 1, 0) };
+        let code =
+            unsafe { libc::syscall(libc::SYS_mbind, self.base, self.mapped, MPOL_BIND, mask.as_ptr(), NODES + 1, 0) };
         if code == 0 {
             return Ok(());
         }
         match std::io::Error::last_os_error() {
             e if e.raw_os_error() == Some(libc::EINVAL) => Err(wrong()),
-            e => Err(Error::unsupported(format!("memory cannot be bound to a NUMA node here: {e}; leave out IOV_BUFFER_ON_NODE"))),
+            e => Err(Error::unsupported(format!(
+                "memory cannot be bound to a NUMA node here: {e}; leave out IOV_BUFFER_ON_NODE"
+            ))),
         }
     }
 }

@@ -3,9 +3,6 @@
 mod buffers;
 mod mapping;
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::{c_int, c_void};
 
 use ioverbs::{Error, Result};
@@ -67,7 +64,10 @@ fn host_memory(attr: Option<abi::BufferAttr>) -> Result<(Option<u32>, usize)> {
 /// Allocates a buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_buffer_alloc(
-    s: SessionHandle, len: usize, attr: In<abi::BufferAttr>, out: Out<CMemory>,
+    s: SessionHandle,
+    len: usize,
+    attr: In<abi::BufferAttr>,
+    out: Out<CMemory>,
 ) -> c_int {
     guard(|| {
         let session = s.get()?;
@@ -108,9 +108,11 @@ pub extern "C" fn iov_buffer_register(s: SessionHandle, p: Address, len: usize, 
             return Err(Error::invalid("there is no memory to register: the pointer is NULL or the length 0"));
         }
         if node.is_some() {
-            return Err(Error::invalid("memory of the program stays on its node: IOV_BUFFER_ON_NODE is for iov_buffer_alloc"));
+            return Err(Error::invalid(
+                "memory of the program stays on its node: IOV_BUFFER_ON_NODE is for iov_buffer_alloc",
+            ));
         }
-        if asked != 0 && p.0 as usize % asked != 0 {
+        if asked != 0 && !(p.0 as usize).is_multiple_of(asked) {
             return Err(Error::invalid(format!("{:p} is not aligned to {asked} bytes, as the attribute says", p.0)));
         }
         session.cx.buffers.add(p.0 as usize, len, None)
@@ -126,7 +128,12 @@ pub extern "C" fn iov_buffer_unregister(s: SessionHandle, p: Address) -> c_int {
 /// Shows stored bytes in place, which no store of this release can.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_view(
-    c: CollectionHandle, offset: u64, len: usize, out: Out<*const c_void>, got: Out<usize>, lease: Out<Address>,
+    c: CollectionHandle,
+    offset: u64,
+    len: usize,
+    out: Out<*const c_void>,
+    got: Out<usize>,
+    lease: Out<Address>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;

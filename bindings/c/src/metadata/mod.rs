@@ -43,6 +43,11 @@ impl MetadataObject {
         MetadataObject { pairs: Mutex::new(pairs), borrowed: true }
     }
 
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.pairs).len()
+    }
+
     fn writable(&self) -> Result<&Mutex<Pairs>> {
         if self.borrowed {
             return Err(Error::invalid("this metadata object is a search result: it cannot be changed"));
@@ -147,7 +152,10 @@ pub extern "C" fn iov_metadata_count(md: MetadataHandle) -> usize {
 /// Steps through the pairs.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_metadata_next(
-    md: MetadataHandle, position: Out<usize>, key: Out<*const c_char>, out: OutStruct<abi::Value>,
+    md: MetadataHandle,
+    position: Out<usize>,
+    key: Out<*const c_char>,
+    out: OutStruct<abi::Value>,
 ) -> c_int {
     guard(|| {
         let md = md.get()?;
@@ -188,7 +196,10 @@ fn key_of(text: &Text) -> Result<String> {
 /// Reads one value.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_metadata_get(
-    b: BatchHandle, c: CollectionHandle, key: Text, out: OutStruct<abi::Value>,
+    b: BatchHandle,
+    c: CollectionHandle,
+    key: Text,
+    out: OutStruct<abi::Value>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;

@@ -7,14 +7,14 @@ use std::{
 
 use super::Slot;
 
-const FIRST: u64 = 64;
+pub(super) const FIRST: u64 = 64;
 /// Enough for every index of 32 bits.
-const CHUNKS: usize = 27;
+pub(super) const CHUNKS: usize = 27;
 
 pub(super) struct Chunks([AtomicPtr<Slot>; CHUNKS]);
 
 /// Which chunk, and where in it.
-fn place(index: u32) -> (usize, usize) {
+pub(super) fn place(index: u32) -> (usize, usize) {
     let shifted = index as u64 + FIRST;
     let chunk = (shifted.ilog2() - FIRST.ilog2()) as usize;
     (chunk, (shifted - (FIRST << chunk)) as usize)
@@ -52,19 +52,5 @@ impl Chunks {
                 drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(new, len)) });
             }
         }
-    }
-}
-
-#[cfg(test)]
-#[test]
-fn every_index_has_one_place() {
-    assert_eq!(place(0), (0, 0));
-    assert_eq!(place(63), (0, 63));
-    assert_eq!(place(64), (1, 0));
-    assert_eq!(place(u32::MAX).0, CHUNKS - 1);
-    let mut expected = (0, 0);
-    for index in 0..10_000 {
-        assert_eq!(place(index), expected);
-        expected = if expected.1 + 1 == (FIRST << expected.0) as usize { (expected.0 + 1, 0) } else { (expected.0, expected.1 + 1) };
     }
 }

@@ -65,8 +65,7 @@ struct Table {
     free: AtomicU64,
 }
 
-static TABLE: Table =
-    Table { chunks: Chunks::new(), used: AtomicU64::new(0), free: AtomicU64::new(NO_SLOT as u64) };
+static TABLE: Table = Table { chunks: Chunks::new(), used: AtomicU64::new(0), free: AtomicU64::new(NO_SLOT as u64) };
 
 impl Table {
     fn pop_free(&self) -> Option<u32> {

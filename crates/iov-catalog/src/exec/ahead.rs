@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use iov_types::{Result, Uuid, Which, catalog::CatalogOp};
 
-use super::Exec;
-use crate::keys;
+use super::{Exec, Mode};
+use crate::{keys, record::Facts, state::HotFacts};
 
 /// Operations looked at in one go: bounds the memory that a large submission needs.
 const WINDOW: usize = 1024;
@@ -21,6 +21,8 @@ struct Op {
     items: u32,
     /// Somebody had its object open for writing before the keys were read.
     written: bool,
+    /// What is kept of its record in memory, plus one; 0 = nothing.
+    hot: u32,
 }
 
 /// What was read ahead.
@@ -29,6 +31,9 @@ pub(super) struct Ahead {
     bytes: Vec<u8>,
     items: Vec<Item>,
     ops: Vec<Op>,
+    hot: Vec<HotFacts>,
+    /// Of the commits before the keys were read.
+    commits: u64,
     /// The index of the first operation.
     base: usize,
 }
@@ -53,6 +58,12 @@ impl Ahead {
     /// Whether its object was open for writing by somebody before the keys were read.
     pub(super) fn was_written(&self, op: usize) -> bool {
         self.op(op).is_some_and(|op| op.written)
+    }
+
+    /// What is kept in memory of the record that an operation asks for.
+    pub(super) fn hot(&self, op: usize) -> Option<HotFacts> {
+        let place = self.op(op)?.hot.checked_sub(1)?;
+        self.hot.get(place as usize).copied()
     }
 
     fn key(&mut self, key: &[u8]) {
@@ -107,17 +118,28 @@ impl Exec<'_> {
     /// Who has what open is looked at before the records are read: a record read after the last writer has closed is up
     /// to date, so a length older than a completed write is never returned (C1).
     pub(super) fn read_ahead(&mut self, ops: &[CatalogOp], base: usize) -> Result<()> {
+        self.keep_learned();
         let ahead = &mut self.ahead;
         ahead.bytes.clear();
         ahead.items.clear();
         ahead.ops.clear();
+        ahead.hot.clear();
         ahead.base = base;
         let shared = self.core.shared();
+        ahead.commits = shared.commits;
         for op in ops.iter().take(WINDOW) {
             let first = ahead.items.len() as u32;
+            if let (Mode::Read, CatalogOp::Stat { ws, uuid }) = (self.mode, op)
+                && let Some(facts) = shared.hot.get(*ws, *uuid)
+                && !shared.opens.get(*uuid).is_some_and(|e| e.written)
+            {
+                ahead.hot.push(facts);
+                ahead.ops.push(Op { first, items: 0, written: false, hot: ahead.hot.len() as u32 });
+                continue;
+            }
             let object = ahead.note(op);
             let written = object.is_some_and(|uuid| shared.opens.get(uuid).is_some_and(|e| e.written));
-            ahead.ops.push(Op { first, items: ahead.items.len() as u32 - first, written });
+            ahead.ops.push(Op { first, items: ahead.items.len() as u32 - first, written, hot: 0 });
         }
         drop(shared);
         if ahead.items.is_empty() {
@@ -130,5 +152,31 @@ impl Exec<'_> {
             item.value = record.map(|record| record.value);
         }
         Ok(())
+    }
+
+    /// What memory has of the record that the running operation asks for.
+    pub(crate) fn hot(&self) -> Option<HotFacts> {
+        self.ahead.hot(self.op)
+    }
+
+    /// Notes facts that a reader has read and that hold for everybody, to be kept in memory.
+    pub(crate) fn learn(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts) {
+        let settled =
+            !facts.deleted && facts.abandoned_ns == 0 && !self.may_be_behind(uuid, facts.state, facts.opened_in);
+        if self.mode == Mode::Read && settled {
+            self.learned.push(HotFacts::new(ws, uuid, facts));
+        }
+    }
+
+    /// Keeps what was noted, unless something was committed since it was read.
+    pub(super) fn keep_learned(&mut self) {
+        if self.learned.is_empty() {
+            return;
+        }
+        let mut shared = self.core.shared_mut();
+        let fresh = shared.commits == self.ahead.commits;
+        for facts in self.learned.drain(..).filter(|_| fresh) {
+            shared.hot.learn(facts);
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Live {
 impl Exec<'_> {
     /// What the target says of a collection; one that nobody wrote has no object and is empty.
     pub(crate) fn target_stat(&mut self, uuid: Uuid) -> Result<Evidence> {
-        match self.core.targets().stat(self.cx, uuid) {
+        match self.core.targets().stat(self.cx, uuid, self.stage) {
             Err(e) if e.kind() == Kind::NotFound => Ok(Evidence::default()),
             other => other,
         }
@@ -50,12 +50,8 @@ impl Exec<'_> {
 
     /// The facts about the bytes as of now.
     pub(crate) fn live(&mut self, uuid: Uuid, facts: &Facts) -> Result<Live> {
-        let recorded = Live {
-            size: facts.size,
-            allocated: facts.allocated,
-            mtime_ns: facts.mtime_ns,
-            version: facts.version,
-        };
+        let recorded =
+            Live { size: facts.size, allocated: facts.allocated, mtime_ns: facts.mtime_ns, version: facts.version };
         if !self.may_be_behind(uuid, facts.state, facts.opened_in) {
             return Ok(recorded);
         }

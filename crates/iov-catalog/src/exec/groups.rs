@@ -27,7 +27,8 @@ pub(crate) fn group_key(ws: Uuid, group: Uuid) -> Uuid {
 }
 
 fn too_deep() -> Error {
-    Error::too_big(format!("groups nest at most {} deep: use a flatter tree", limits::GROUP_DEPTH)).with_clause(Clause::O3)
+    Error::too_big(format!("groups nest at most {} deep: use a flatter tree", limits::GROUP_DEPTH))
+        .with_clause(Clause::O3)
 }
 
 impl Exec<'_> {
@@ -47,9 +48,9 @@ impl Exec<'_> {
         if group.is_nil() {
             return Ok(None);
         }
-        if self.parent.as_ref().is_none_or(|(known, _)| *known != group) {
+        if self.parent.as_ref().is_none_or(|(known, _)| *known != (ws, group)) {
             let layout = self.lineage(ws, group)?.layout;
-            self.parent = Some((group, Parent { layout }));
+            self.parent = Some(((ws, group), Parent { layout }));
         }
         Ok(self.parent.as_ref().map(|(_, parent)| parent))
     }

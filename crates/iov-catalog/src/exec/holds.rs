@@ -55,7 +55,9 @@ impl Exec<'_> {
             match entry.hold {
                 None => {}
                 Some(hold) if self.is_mine(hold.holder) => mine = true,
-                Some(hold) if self.is_live(hold.holder) => return Err(busy("the group or workspace").with_clause(Clause::X2)),
+                Some(hold) if self.is_live(hold.holder) => {
+                    return Err(busy("the group or workspace").with_clause(Clause::X2));
+                }
                 Some(_) if take => self.take_over_group(ws, *group)?,
                 Some(_) => {}
             }
@@ -108,7 +110,15 @@ impl Exec<'_> {
 
     /// Decides on an open of an object (`key`: the workspace for its root) whose record has an epoch. `lost`: a holder
     /// that this catalog knows nothing of may still be writing.
-    pub(crate) fn hold(&mut self, ws: Uuid, key: Uuid, kind: EntryKind, epoch: u64, exclusive: bool, lost: bool) -> Result<Grant> {
+    pub(crate) fn hold(
+        &mut self,
+        ws: Uuid,
+        key: Uuid,
+        kind: EntryKind,
+        epoch: u64,
+        exclusive: bool,
+        lost: bool,
+    ) -> Result<Grant> {
         let mut passed_on = lost;
         if let Some(entry) = self.entry(key) {
             if entry.slot(self.cx.caller.session).is_some_and(|s| s.fenced) {
@@ -124,12 +134,16 @@ impl Exec<'_> {
                 None => {}
             }
             if exclusive && self.entry(key).is_some_and(|e| e.slots().any(|s| self.is_other(s))) {
-                return Err(Error::busy("somebody else has it open: an exclusive hold needs it alone; wait, then repeat")
-                    .with_clause(Clause::X1));
+                return Err(Error::busy(
+                    "somebody else has it open: an exclusive hold needs it alone; wait, then repeat",
+                )
+                .with_clause(Clause::X1));
             }
         }
         if exclusive && kind == EntryKind::Group && self.others_below(ws, key)? {
-            return Err(Error::busy("somebody else has something below it open: wait, then repeat").with_clause(Clause::X2));
+            return Err(
+                Error::busy("somebody else has something below it open: wait, then repeat").with_clause(Clause::X2)
+            );
         }
         if !exclusive && !passed_on {
             return Ok(Grant { epoch: 0, raised: None });

@@ -28,7 +28,7 @@ use iov_types::{
 use crate::{
     core::Core,
     record::Usage,
-    state::{Entry, Shared},
+    state::{Entry, HotFacts, Shared},
     view::Pending,
 };
 use ahead::Ahead;
@@ -86,6 +86,8 @@ pub(crate) struct Exec<'a> {
     /// For whom the session acts.
     pub(crate) holder: Uuid,
     pub(crate) mode: Mode,
+    /// The batch: its operations see what it has staged (O9).
+    pub(crate) stage: Option<Uuid>,
     pub(crate) now_ns: i64,
     pub(crate) monotonic_ns: i64,
     pub(crate) after: After,
@@ -98,8 +100,12 @@ pub(crate) struct Exec<'a> {
     undo: Vec<Undo>,
     /// Entries that may be unused once the submission is committed.
     loose: Vec<Uuid>,
-    /// The group looked at last.
-    parent: Option<(Uuid, Parent)>,
+    /// Facts to be kept in memory.
+    learned: Vec<HotFacts>,
+    /// Records that were changed.
+    changed: Vec<Uuid>,
+    /// The group looked at last, in its workspace.
+    parent: Option<((Uuid, Uuid), Parent)>,
     /// The failing operation took effect all the same.
     keep: bool,
     pub(crate) scratch: Vec<u8>,
@@ -112,6 +118,7 @@ impl<'a> Exec<'a> {
             cx,
             holder,
             mode,
+            stage: None,
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),
             after: After::default(),
@@ -122,6 +129,8 @@ impl<'a> Exec<'a> {
             op: 0,
             undo: Vec::new(),
             loose: Vec::new(),
+            learned: Vec::new(),
+            changed: Vec::new(),
             parent: None,
             keep: false,
             scratch: Vec::new(),
@@ -149,17 +158,20 @@ impl<'a> Exec<'a> {
                 let failed = reply.is_err();
                 replies.push(reply);
                 if failed && until_failure {
+                    self.keep_learned();
                     return replies;
                 }
             }
         }
+        self.keep_learned();
         replies
     }
 
     /// Runs one operation; a failure leaves nothing of it behind, unless it says that it took effect.
     pub(crate) fn one(&mut self, op: CatalogOp) -> Result<CatalogReply> {
         let marks = (self.pending.mark(), self.undo.len());
-        let after = (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
+        let after =
+            (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
         self.keep = false;
         let reply = self.dispatch(op);
         if reply.is_err() && !self.keep {
@@ -249,7 +261,10 @@ impl<'a> Exec<'a> {
 
     /// Up to `limit` pairs of a range.
     pub(crate) fn scan(
-        &mut self, range: &KeyRange, after: Option<&[u8]>, limit: usize,
+        &mut self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        limit: usize,
     ) -> Result<Vec<(Bytes, Stored)>> {
         let page = self.pending.scan(self.core.store(), range, after, limit)?;
         self.core.count_keys(page.len());
@@ -266,8 +281,16 @@ impl<'a> Exec<'a> {
         &mut self.pending
     }
 
+    /// Records that were changed.
+    pub(crate) fn take_changed(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.changed)
+    }
+
     /// Entries to look at after the commit.
     pub(crate) fn take_loose(&mut self) -> Vec<Uuid> {
         std::mem::take(&mut self.loose)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,8 @@ impl Exec<'_> {
 
     /// See [`Exec::usable_record`].
     pub(crate) fn check_usable(&self, at: usize, uuid: Uuid, deleted: bool, abandoned_ns: i64, uid: u32) -> Result<()> {
-        if deleted && !self.shared().opens.get(uuid).is_some_and(|e| e.slot(self.cx.caller.session).is_some()) {
+        let session = self.cx.caller.session;
+        if deleted && self.shared().opens.get(uuid).is_none_or(|e| e.slot(session).is_none()) {
             return Err(missing(uuid).with_clause(Clause::O10));
         }
         if abandoned_ns != 0 && uid != self.cx.caller.uid && !self.has_right(at, Right::Admin) {
@@ -56,6 +57,7 @@ impl Exec<'_> {
     pub(crate) fn put_record(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record) {
         record.revision += 1;
         record.links = record.names.len() as u32;
+        self.changed.push(uuid);
         self.put_new_record(ws, uuid, record);
     }
 
@@ -103,10 +105,18 @@ impl Exec<'_> {
     }
 
     /// Takes one name of a record away, or all; the last one takes the record with it (O10).
-    pub(crate) fn unname(&mut self, at: usize, uuid: Uuid, mut record: Record, only: Option<(Uuid, &Name)>) -> Result<()> {
+    pub(crate) fn unname(
+        &mut self,
+        at: usize,
+        uuid: Uuid,
+        mut record: Record,
+        only: Option<(Uuid, &Name)>,
+    ) -> Result<()> {
         let ws = self.workspaces[at].uuid;
-        let (gone, left): (Vec<_>, Vec<_>) =
-            record.names.drain(..).partition(|n| only.is_none_or(|(parent, name)| n.parent == parent && n.name == *name));
+        let (gone, left): (Vec<_>, Vec<_>) = record
+            .names
+            .drain(..)
+            .partition(|n| only.is_none_or(|(parent, name)| n.parent == parent && n.name == *name));
         record.names = left;
         for name in &gone {
             self.set_name(ws, name.parent, &name.name, None);
@@ -141,6 +151,7 @@ impl Exec<'_> {
     pub(crate) fn remove_record(&mut self, at: usize, uuid: Uuid, record: &Record) {
         let ws = self.workspaces[at].uuid;
         self.delete(keys::record(ws, uuid).to_vec());
+        self.changed.push(uuid);
         if record.abandoned_ns != 0 {
             self.delete(keys::abandoned(record.abandoned_ns, uuid));
         }

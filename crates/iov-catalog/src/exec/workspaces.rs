@@ -91,9 +91,9 @@ impl Exec<'_> {
     pub(crate) fn find_workspace(&mut self, which: &Which) -> Result<Uuid> {
         match which {
             Which::Uuid(uuid) => Ok(*uuid),
-            Which::Name(name) => self
-                .workspace_named(name)
-                .ok_or_else(|| Error::not_found(format!("there is no workspace {name:?}: create it, or list those there are"))),
+            Which::Name(name) => self.workspace_named(name).ok_or_else(|| {
+                Error::not_found(format!("there is no workspace {name:?}: create it, or list those there are"))
+            }),
         }
     }
 

@@ -61,13 +61,20 @@ impl Plan {
     ) -> Result<Plan> {
         let mut plans = candidates(query, source);
         if plans.len() > 1 {
-            for plan in &mut plans {
-                plan.probe(snapshot, stats)?;
+            plans.sort_by_key(|p| p.rank);
+            let (mut chosen, mut fewest) = (0, PROBE);
+            for (i, plan) in plans.iter_mut().enumerate() {
+                // What has as many keys as a better kind of condition is not looked at further.
+                let keys = plan.count(snapshot, fewest, stats)?;
+                if i == 0 || keys.is_some_and(|keys| keys < fewest) {
+                    (chosen, fewest) = (i, keys.unwrap_or(fewest));
+                }
+                plan.keys = keys;
             }
+            plans.swap(0, chosen);
         }
-        let cost = |p: &Plan| (p.keys.unwrap_or(PROBE), p.rank);
         // `candidates` returns at least the way over everything in scope.
-        Ok(plans.into_iter().min_by_key(cost).expect("there is always a way over everything"))
+        Ok(plans.into_iter().next().expect("there is always a way over everything"))
     }
 
     fn new(path: Path, prefix: &[u8], ranges: Option<Ranges>, rank: Rank, scope: Scope) -> Plan {
@@ -75,20 +82,20 @@ impl Plan {
         Plan { path, ranges, rank, keys: None, scope }
     }
 
-    fn probe(&mut self, snapshot: &dyn Snapshot, stats: &mut SearchStats) -> Result<()> {
+    /// Its keys, as far as `limit`; `None` where they cannot be counted.
+    fn count(&self, snapshot: &dyn Snapshot, limit: usize, stats: &mut SearchStats) -> Result<Option<usize>> {
         if matches!(self.path, Path::Tree(_)) {
-            return Ok(());
+            return Ok(None);
         }
         let mut keys = 0;
         for range in &self.ranges {
-            keys += snapshot.scan(range, None, PROBE - keys)?.len();
-            if keys == PROBE {
+            if keys == limit {
                 break;
             }
+            keys += snapshot.scan(range, None, limit - keys)?.len();
         }
         stats.probed += keys as u64;
-        self.keys = Some(keys);
-        Ok(())
+        Ok(Some(keys))
     }
 }
 

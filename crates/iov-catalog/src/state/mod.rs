@@ -1,8 +1,10 @@
 //! What the catalog keeps in memory: workspaces, who has what open, who holds what.
 
+mod hot;
 mod opens;
 mod sessions;
 
+pub(crate) use hot::{Hot, HotFacts};
 pub(crate) use opens::{Entry, Hold, Opens, Slot};
 pub(crate) use sessions::Sessions;
 
@@ -55,7 +57,10 @@ impl Workspaces {
                     None => Usage::default(),
                 };
                 if found.uuid(&record.name).is_some() {
-                    return Err(Error::corrupt(format!("two workspaces are called {:?}: check the store", record.name)));
+                    return Err(Error::corrupt(format!(
+                        "two workspaces are called {:?}: check the store",
+                        record.name
+                    )));
                 }
                 found.set(uuid, Some(Workspace { record: Arc::new(record), usage }));
             }
@@ -142,6 +147,9 @@ pub(crate) struct Shared {
     pub(crate) workspaces: Workspaces,
     pub(crate) opens: Opens,
     pub(crate) members: Members,
+    pub(crate) hot: Hot,
+    /// Grows with each commit: what was read from the store before one must not be kept after it.
+    pub(crate) commits: u64,
     /// Objects whose records are gone and which a target may still have.
     pub(crate) being_removed: HashSet<Uuid, Seeded>,
 }

@@ -1,8 +1,8 @@
 //! Create: makes and opens a collection or group (O2, O3).
 
 use iov_types::{
-    Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Result, Right,
-    State, Uuid,
+    Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Result,
+    Right, State, Uuid,
     catalog::{CatalogReply, Opened},
 };
 
@@ -49,7 +49,9 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     if let Some(name) = &name
         && x.get(&keys::name(ws, parent, name))?.is_some()
     {
-        return Err(Error::exists(format!("{name:?} is taken: look it up, or choose another name")).with_clause(Clause::O3));
+        return Err(
+            Error::exists(format!("{name:?} is taken: look it up, or choose another name")).with_clause(Clause::O3)
+        );
     }
     check_uuid(x, ws, uuid, kind)?;
     let metadata_bytes = x.pack_metadata(&metadata)?;
@@ -143,7 +145,8 @@ fn check_owner(x: &Exec<'_>, at: usize, attr: &Attr) -> Result<()> {
 /// targets: groups are compared with every workspace, collections where users cannot trust each other.
 fn check_uuid(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, kind: EntryKind) -> Result<()> {
     let taken = || {
-        Error::exists(format!("{uuid} is in use: every collection and group needs a UUID of its own")).with_clause(Clause::O2)
+        Error::exists(format!("{uuid} is in use: every collection and group needs a UUID of its own"))
+            .with_clause(Clause::O2)
     };
     if x.get(&keys::record(ws, uuid))?.is_some() || x.is_workspace(uuid) || x.shared().is_being_removed(uuid) {
         return Err(taken());
@@ -179,6 +182,7 @@ fn resolve(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls, layou
     } else {
         promise::at_create(&record.controls, asked, layout, capability)?
     };
-    x.resolved = Some(Resolved { ws, kind, asked: asked.clone(), layout: layout.clone(), effective: effective.clone() });
+    x.resolved =
+        Some(Resolved { ws, kind, asked: asked.clone(), layout: layout.clone(), effective: effective.clone() });
     Ok(effective)
 }

@@ -33,7 +33,11 @@ pub(crate) fn delete(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) ->
 
 /// Fails where a name may not be taken from a record: it is held, or a group that is not empty would go with it.
 pub(crate) fn check_removal(
-    x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, record: &Record, only: Option<(Uuid, &Name)>,
+    x: &mut Exec<'_>,
+    ws: Uuid,
+    uuid: Uuid,
+    record: &Record,
+    only: Option<(Uuid, &Name)>,
 ) -> Result<()> {
     x.may_change(ws, uuid, &record.names)?;
     let goes = only.is_none() || record.names.len() <= 1;

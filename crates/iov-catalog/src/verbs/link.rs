@@ -26,7 +26,9 @@ pub(crate) fn link(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, parent: Uuid, name: N
     x.may_change(ws, uuid, &record.names)?;
     x.cover_in(ws, parent, true)?;
     if x.get(&keys::name(ws, parent, &name))?.is_some() {
-        return Err(Error::exists(format!("{name:?} is taken: look it up, or choose another name")).with_clause(Clause::O3));
+        return Err(
+            Error::exists(format!("{name:?} is taken: look it up, or choose another name")).with_clause(Clause::O3)
+        );
     }
     x.set_name(ws, parent, &name, Some((uuid, record.kind)));
     record.names.push(NameIn { parent, name });

@@ -24,7 +24,10 @@ pub(crate) fn check(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, exclusive: bool) -> 
         (Some(entry), _) if entry.group => Err(not_for_groups("locked")),
         (_, Some(slot)) if slot.fenced => Err(fenced()),
         (_, Some(_)) => Ok(()),
-        _ => Err(Error::stale(format!("{uuid} is not open in this session: open it, then lock")).with_clause(Clause::O11)),
+        _ => {
+            Err(Error::stale(format!("{uuid} is not open in this session: open it, then lock"))
+                .with_clause(Clause::O11))
+        }
     }
 }
 

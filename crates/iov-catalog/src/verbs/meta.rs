@@ -11,7 +11,8 @@ use crate::{
 };
 
 fn no_key(key: &str) -> Error {
-    Error::not_found(format!("there is no key {key:?}: list the metadata to see those there are")).with_clause(Clause::O4)
+    Error::not_found(format!("there is no key {key:?}: list the metadata to see those there are"))
+        .with_clause(Clause::O4)
 }
 
 pub(crate) fn get(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, key: &str) -> Reply {
@@ -19,7 +20,8 @@ pub(crate) fn get(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, key: &str) -> Reply {
     let value = if key.starts_with("iov.") {
         let known = SystemKey::from_text(key).ok_or_else(|| {
             let all: Vec<_> = SystemKey::ALL.into_iter().map(SystemKey::text).collect();
-            Error::invalid(format!("there is no system key {key:?}: they are {}", all.join(", "))).with_clause(Clause::O4)
+            Error::invalid(format!("there is no system key {key:?}: they are {}", all.join(", ")))
+                .with_clause(Clause::O4)
         })?;
         system_value(x, at, uuid, known)?
     } else {

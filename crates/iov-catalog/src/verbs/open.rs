@@ -12,7 +12,14 @@ use crate::{
     state::{Entry, Hold},
 };
 
-pub(crate) fn open(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, kind: EntryKind, asked: &Controls) -> Reply {
+pub(crate) fn open(
+    x: &mut Exec<'_>,
+    ws: Uuid,
+    parent: Uuid,
+    which: &Which,
+    kind: EntryKind,
+    asked: &Controls,
+) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
     let uuid = match which {
         Which::Uuid(uuid) if uuid.is_nil() => return open_root(x, at, kind, asked),
@@ -56,7 +63,7 @@ pub(crate) fn open(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, kind
         record.epoch = epoch;
         changed = true;
     }
-    if writer {
+    if writer || (crashed && grant.raised.is_some()) {
         if crashed {
             // What was written when the catalog crashed is not in the record yet. The quota has its say at a publish.
             let found = x.target_stat(uuid)?;
@@ -67,7 +74,7 @@ pub(crate) fn open(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, kind
             record.opened_in = incarnation;
             changed = true;
         }
-        if record.abandoned_ns != 0 {
+        if writer && record.abandoned_ns != 0 {
             x.delete(keys::abandoned(record.abandoned_ns, uuid));
             record.abandoned_ns = 0;
             changed = true;

@@ -17,8 +17,10 @@ pub(crate) fn publish(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     }
     x.may_change(ws, uuid, &record.names)?;
     if record.state == State::Sealed {
-        return Err(Error::immutable("the collection is sealed: what was written before is in it, nothing more can be")
-            .with_clause(Clause::M2));
+        return Err(Error::immutable(
+            "the collection is sealed: what was written before is in it, nothing more can be",
+        )
+        .with_clause(Clause::M2));
     }
     close::publish_record(x, at, uuid, &mut record)?;
     Ok(CatalogReply::Done)

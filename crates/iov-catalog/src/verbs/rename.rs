@@ -20,9 +20,7 @@ impl End<'_> {
     }
 }
 
-pub(crate) fn rename(
-    x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid, &Name), mode: RenameMode,
-) -> Reply {
+pub(crate) fn rename(x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid, &Name), mode: RenameMode) -> Reply {
     let (from, to) = (End { parent: from.0, name: from.1 }, End { parent: to.0, name: to.1 });
     let at = x.writable(ws)?;
     x.parent(ws, from.parent)?;
@@ -85,9 +83,7 @@ fn no_cycle(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, record: &Record, parent: Uui
     x.check_depth(ws, parent)
 }
 
-fn exchange(
-    x: &mut Exec<'_>, at: usize, ws: Uuid, one: (Uuid, Record), from: &End<'_>, to: &End<'_>,
-) -> Reply {
+fn exchange(x: &mut Exec<'_>, at: usize, ws: Uuid, one: (Uuid, Record), from: &End<'_>, to: &End<'_>) -> Reply {
     let (uuid, mut record) = one;
     let (other, mut replaced) = source(x, at, ws, to)?;
     if other == uuid {

@@ -33,7 +33,9 @@ pub(crate) fn not_for_groups(what: &str) -> Error {
 /// Fails for the root, which has no bytes.
 pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
     if uuid.is_nil() {
-        return Err(Error::invalid("the nil UUID is the root of the workspace, which has no bytes").with_clause(Clause::O3));
+        return Err(
+            Error::invalid("the nil UUID is the root of the workspace, which has no bytes").with_clause(Clause::O3)
+        );
     }
     Ok(())
 }

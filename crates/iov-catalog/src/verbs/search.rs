@@ -21,9 +21,8 @@ pub(crate) const BUDGET: u64 = 1 << 17;
 
 pub(crate) fn search(x: &mut Exec<'_>, ws: Uuid, spec: &SearchSpec) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
-    let (indexes, admin) = (x.record(at).indexes.clone(), x.has_right(at, Right::Admin));
-    let source = Collections::new(x.core, x.cx, ws, indexes, admin);
-    first_page(x, Arc::new(source), spec)
+    let source = Arc::new(Collections::new(x, at));
+    first_page(x, source, spec)
 }
 
 /// Starts a search; what is left of it becomes a cursor of the session.

@@ -5,7 +5,13 @@ use iov_types::{Clause, Controls, EntryKind, Error, Layout, Mutability, State, U
 use super::Reply;
 use crate::{exec::Exec, promise};
 
-pub(crate) fn set(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, controls: Option<&Controls>, layout: Option<Layout>) -> Reply {
+pub(crate) fn set(
+    x: &mut Exec<'_>,
+    ws: Uuid,
+    uuid: Uuid,
+    controls: Option<&Controls>,
+    layout: Option<Layout>,
+) -> Reply {
     let at = x.writable(ws)?;
     if uuid.is_nil() {
         return Err(Error::invalid("the root has the workspace's controls and layout: set those"));
@@ -14,7 +20,9 @@ pub(crate) fn set(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, controls: Option<&Cont
     x.need_hold(uuid)?;
     x.may_change(ws, uuid, &record.names)?;
     if record.state == State::Sealed {
-        return Err(Error::immutable("the collection is sealed: its controls and layout are fixed").with_clause(Clause::M2));
+        return Err(
+            Error::immutable("the collection is sealed: its controls and layout are fixed").with_clause(Clause::M2)
+        );
     }
     if let Some(more) = controls {
         promise::overlay(&mut record.asked, more);

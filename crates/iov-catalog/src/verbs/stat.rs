@@ -10,7 +10,15 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     if uuid.is_nil() {
         return stat_root(x, at);
     }
+    if let Some(hot) = x.hot() {
+        let mut stat = hot.stat();
+        if stat.kind == EntryKind::Group {
+            stat.entries = x.members(ws, uuid)?;
+        }
+        return Ok(CatalogReply::Stat(Box::new(stat)));
+    }
     let facts = x.usable_facts(at, uuid)?;
+    x.learn(ws, uuid, &facts);
     let mut stat = Stat::new(facts.kind, uuid);
     stat.ctime_ns = facts.ctime_ns;
     stat.revision = facts.layout.revision;

@@ -1,7 +1,7 @@
 //! WorkspaceCreate (O1).
 
 use bytes::Bytes;
-use iov_types::{AccessList, Clause, Controls, Error, Layout, Name, Result, Uuid, WorkspaceAttr};
+use iov_types::{AccessList, Clause, Controls, Error, Name, Result, Uuid, WorkspaceAttr};
 
 use super::{Reply, meta, workspace_load};
 use crate::{access, exec::Exec, index, keys, promise, record::WorkspaceRecord};
@@ -21,7 +21,9 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         taken |= x.get(&keys::record(ws, uuid))?.is_some();
     }
     if taken {
-        return Err(Error::exists(format!("{uuid} is in use: every workspace needs a UUID of its own")).with_clause(Clause::O1));
+        return Err(
+            Error::exists(format!("{uuid} is in use: every workspace needs a UUID of its own")).with_clause(Clause::O1)
+        );
     }
     let caller = &x.cx.caller;
     let record = WorkspaceRecord {
@@ -66,7 +68,7 @@ pub(crate) fn check(x: &Exec<'_>, record: &WorkspaceRecord) -> Result<()> {
     check_access(&record.access)?;
     index::check_declared(&record.indexes)?;
     meta::check_size(&record.metadata)?;
-    let layout = record.layout.clone().unwrap_or_else(Layout::default);
+    let layout = record.layout.clone().unwrap_or_default();
     promise::at_create(&record.controls, &Controls::default(), &layout, &x.core.capability().targets).map(drop)
 }
 

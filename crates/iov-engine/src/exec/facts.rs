@@ -169,6 +169,8 @@ impl Exec {
     /// Turns the reply to an operation into its status, and fulfils the handle that it makes.
     pub(super) fn reply(&mut self, i: usize, reply: Result<CatalogReply>) -> Status {
         let op = &self.ops[i];
+        // Sent along with the operation that should have made the handle: each use tells that one's error (rule 2).
+        let reply = reply.map_err(|e| op.handle().into_iter().chain(op.parents()).find_map(|c| c.failure()).unwrap_or(e));
         let reply = match (reply, op) {
             (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
                 return match out.fulfil(Ok(*opened)) {

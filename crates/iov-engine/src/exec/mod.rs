@@ -28,7 +28,7 @@ use iov_semantics::{
 };
 use iov_store::{OpCx, Submitted};
 use iov_types::{
-    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, Uuid,
+    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, State, Uuid,
     catalog::{CatalogOp, Opened, Submission},
 };
 
@@ -287,11 +287,16 @@ impl Exec {
             Some((opened, _)) => opened,
             None => &c.ready()?.opened,
         };
-        if !opened.writable {
-            return Err(Error::denied("this handle only reads: the workspace grants no more, or it was opened with a weaker consistency than the collection's")
-                .with_clause(Clause::A1));
+        if opened.state == State::Sealed {
+            return Err(Error::immutable("the collection is sealed: write to a new one").with_clause(Clause::M2));
         }
-        iov_semantics::resolve::writes_allowed(&opened.effective, &contract.effective)
+        iov_semantics::resolve::writes_allowed(&opened.effective, &contract.effective)?;
+        if !opened.writable {
+            let why = "this handle only reads: it was opened with a weaker consistency than the collection's, or the \
+                       workspace has expired, or lets this identity read only";
+            return Err(Error::denied(why).with_clause(Clause::A1));
+        }
+        Ok(())
     }
 
     fn handle_demand(&self, c: &Collection, contract: &Contract, changes: bool) -> Result<Demand> {

@@ -4,9 +4,25 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use iov_types::{Error, Extent, ExtentKind, Kind, Outcome, Range, Result};
 use rustix::{
-    fs::{Advice, FallocateFlags, SeekFrom, Stat},
+    fs::{Advice, FallocateFlags, SeekFrom, Stat, Timespec, Timestamps},
     io::Errno,
 };
+
+/// Sets the time of the last change.
+pub(super) fn set_time(file: impl AsFd, time: Timespec) -> Result<()> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: omit, last_modification: time };
+    rustix::fs::futimens(file, &times).map_err(os("setting a time"))
+}
+
+/// Does something that is no change of the bytes, though the file system takes it for one.
+pub(super) fn keeping_time<T>(file: impl AsFd, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let file = file.as_fd();
+    let stat = stat(file)?;
+    let result = body();
+    set_time(file, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ })?;
+    result
+}
 
 /// Bytes moved at once where a copy goes through memory.
 pub(super) const PIECE: usize = 1 << 20;
@@ -17,7 +33,9 @@ pub(super) fn os(what: &str) -> impl Fn(Errno) -> Error + '_ {
         let told = std::io::Error::from(e);
         match e {
             Errno::NOSPC => Error::exhausted(format!("{what}: the file system of the store is full; free some space")),
-            Errno::DQUOT => Error::exhausted(format!("{what}: the disk quota of the store's user is used up; free some")),
+            Errno::DQUOT => {
+                Error::exhausted(format!("{what}: the disk quota of the store's user is used up; free some"))
+            }
             Errno::ROFS => Error::denied(format!("{what}: the file system is mounted read-only")),
             Errno::OPNOTSUPP | Errno::NOSYS => Error::unsupported(format!("{what}: this file system cannot do it")),
             Errno::IO => Error::unavailable(format!("{what}: the disk reports an input/output error; check it")),
@@ -114,9 +132,25 @@ pub(super) fn allocate(file: impl AsFd, range: Range, keep_size: bool) -> Result
     retry(|| rustix::fs::fallocate(file, flags, range.offset, range.len)).map_err(os("reserving space"))
 }
 
+/// No file system allocates less than a sector at a time.
+const SECTOR: u64 = 512;
+/// Nor does one round a file up by more than this, unless space was reserved behind its end.
+const BLOCK: u64 = 4096;
+
+/// Whether a file has no holes, as far as its length and the space it takes tell. Asking for holes themselves would cost
+/// more than what is saved: in memory each page is looked at.
+pub(super) fn is_dense(file: impl AsFd) -> Result<bool> {
+    let stat = stat(file)?;
+    let (length, taken) = (stat.st_size as u64, stat.st_blocks as u64 * 512);
+    Ok((length..=length.next_multiple_of(BLOCK)).contains(&taken))
+}
+
 /// Reserves space for bytes that are written next; a file system that cannot reserve must have as much free.
 pub(super) fn make_room(file: impl AsFd, range: Range) -> Result<()> {
     let file = file.as_fd();
+    if range.len == 0 || (range.end() <= length(file)?.next_multiple_of(SECTOR) && is_dense(file)?) {
+        return Ok(());
+    }
     match allocate(file, range, true) {
         Err(e) if e.kind() == Kind::Unsupported => {
             let free = rustix::fs::fstatvfs(file).map_err(os("asking for free space"))?;

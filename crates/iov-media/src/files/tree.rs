@@ -7,12 +7,13 @@
 //! stage/STAGE.OBJECT.log          staged changes
 //! stage/STAGE.OBJECT.image        staged bytes at the offsets they will have
 //! journal/N                       units on their way into an object
-//! leases/SESSION                  the lease page of a client
+//! leases/PAGE                     the lease page of a client
 //! temp/N                          files before they get their name
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use iov_store::seam;
 use iov_types::{Error, ObjectId, Result, Uuid};
 use rustix::{
     fs::{AtFlags, Dir, FlockOperation, Mode, OFlags},
@@ -109,8 +110,8 @@ pub(super) fn log_of(name: &str) -> Option<(Uuid, ObjectId)> {
     Some((uuid_of(stage)?, object_of(rest)?))
 }
 
-/// The session that a lease page is named after.
-pub(super) fn session_of(name: &str) -> Option<Uuid> {
+/// The id that a lease page is named after.
+pub(super) fn page_of(name: &str) -> Option<Uuid> {
     uuid_of(name)
 }
 
@@ -131,17 +132,10 @@ impl Tree {
             Err(Errno::NOENT) => new_format(&root, now)?,
             Err(e) => return Err(io::os("opening the format file of a target")(e)),
         };
-        match rustix::fs::flock(&format, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::busy("another daemon has this target open; talk to that one")),
-            Err(e) => return Err(io::os("locking a target")(e)),
-        }
+        lock(&format)?;
         let mut text = vec![0; 4096];
         let len = io::read(&format, &mut text, 0)?;
         let incarnation = parse_format(&String::from_utf8_lossy(&text[..len]))?;
-        for folder in FOLDERS {
-            make_folder(&root, folder)?;
-        }
         Ok(Tree { root, _format: format, incarnation })
     }
 
@@ -166,6 +160,15 @@ impl Tree {
                 Err(e) => Err(e),
             },
             other => other,
+        }
+    }
+
+    /// Whether a file is there.
+    pub(super) fn has(&self, name: FileName) -> Result<bool> {
+        match rustix::fs::statat(&self.root, name.path(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(io::os("looking for a file")(e)),
         }
     }
 
@@ -195,20 +198,23 @@ impl Tree {
     /// Makes the entries of a file's folder survive power loss, and the folder itself.
     pub(super) fn sync_folder(&self, name: FileName) -> Result<()> {
         let folder = name.folder();
-        for path in [folder.as_str(), folder.split('/').next().unwrap_or("."), "."] {
-            if path == folder || folder.contains('/') || path == "." {
-                match open_folder(&self.root, path)? {
-                    Some(folder) => io::sync_all(folder)?,
-                    None => return Ok(()), // nothing was ever made here
-                }
+        // Those of the top are synced when the target is made.
+        let above = folder.split_once('/').map(|(above, _)| above);
+        for path in [Some(folder.as_str()), above].into_iter().flatten() {
+            if let Some(folder) = open_folder(&self.root, path)? {
+                io::sync_all(folder)?;
             }
         }
         Ok(())
     }
 
     /// Calls `found` with the name of each entry of a folder, in no order; a missing folder is empty.
-    pub(super) fn list(&self, folder: &str, mut found: impl FnMut(&str) -> Result<()>) -> Result<()> {
-        let Some(folder) = open_folder(&self.root, folder)? else { return Ok(()) };
+    pub(super) fn list(&self, folder: &str, found: impl FnMut(&str) -> Result<()>) -> Result<()> {
+        Tree::list_in(&self.root, folder, found)
+    }
+
+    fn list_in(root: &OwnedFd, folder: &str, mut found: impl FnMut(&str) -> Result<()>) -> Result<()> {
+        let Some(folder) = open_folder(root, folder)? else { return Ok(()) };
         let wrong = io::os("listing a folder of the target");
         for entry in Dir::read_from(folder).map_err(&wrong)? {
             let entry = entry.map_err(&wrong)?;
@@ -248,13 +254,38 @@ fn open_folder(root: impl AsFd, folder: &str) -> Result<Option<OwnedFd>> {
     }
 }
 
+/// How often a lock is tried, and how long it is waited for in between: a child that an earlier daemon has forked holds
+/// it until it runs another program.
+const LOCK_TRIES: usize = 20;
+const LOCK_WAIT_NS: u64 = 5_000_000;
+
+fn lock(format: &OwnedFd) -> Result<()> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(format, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => seam::sleep(LOCK_WAIT_NS),
+            Err(e) => return Err(io::os("locking a target")(e)),
+        }
+    }
+    Err(Error::busy("another daemon has this target open; talk to that one"))
+}
+
 /// Writes the format file of a new target. The directory must not hold one that has lost it.
 fn new_format(root: &OwnedFd, now: u64) -> Result<OwnedFd> {
-    if open_folder(root, "data")?.is_some() {
+    let mut held = false;
+    Tree::list_in(root, "data", |_| {
+        held = true;
+        Ok(())
+    })?;
+    if held {
         return Err(Error::corrupt(
-            "the target's directory has a folder data but no file format: it is damaged, or no target; \
+            "the target's directory has bytes in the folder data but no file format: it is damaged, or no target; \
              restore the file format, or choose another directory",
         ));
+    }
+    // Before the format file: where it is found, the folders are, too.
+    for folder in FOLDERS {
+        make_folder(root, folder)?;
     }
     let text = format!("{FORMAT_TITLE}\nversion {FORMAT_VERSION}\nincarnation {now}\n");
     // By way of another name, so that whoever finds the file finds all of it.

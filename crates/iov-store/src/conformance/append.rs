@@ -141,6 +141,7 @@ fn m4_staged_appends_apply_once(make: MakeBackend<'_>) {
     assert_eq!(object.all(), b"base+one");
     let unstaged = object.with(|d| d.batch = Some((batch, 0)));
     assert_eq!(unstaged.append(b"one").expect("a repetition afterwards").offset, 5, "where it went at point P");
+    assert_eq!(object.freeze(2).expect("a freeze").size, 8, "a freeze foretells the size without the repetition");
     object.publish(2).expect("the other publication");
     assert_eq!(object.all(), b"base+one", "it appears exactly once");
 }

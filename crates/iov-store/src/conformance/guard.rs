@@ -11,6 +11,7 @@ use super::{
     BackendCheck, MakeBackend, Probe, checks,
     kit::{Thread, fails, pattern, soon, together, uuid},
 };
+use crate::seam;
 
 pub(super) fn checks() -> Vec<BackendCheck> {
     checks![BackendCheck:
@@ -85,7 +86,10 @@ fn t11_a_write_is_before_the_seal_or_fails(make: MakeBackend<'_>) {
         let racer = object.clone();
         let mut results = together(2, move |i| match i {
             0 => racer.write(0, &vec![2; len]),
-            _ => racer.call(ObjectVerb::Seal),
+            _ => {
+                seam::sleep(round * 10_000); // a moment later each time, so that some fall into the write
+                racer.call(ObjectVerb::Seal)
+            }
         });
         let sealed = results.pop().expect("two results");
         sealed.expect("a seal");
@@ -110,7 +114,8 @@ fn x1_an_older_epoch_is_fenced(make: MakeBackend<'_>) {
     other.write(0, &data[..100]).expect("a write");
     assert_eq!(object.stat().epoch, 5, "evidence tells the epoch");
     let old = object.with(|d| d.epoch = 4);
-    let more = [ObjectVerb::Stat, ObjectVerb::Sync, ObjectVerb::Seal, ObjectVerb::Fence { epoch: 9 }, ObjectVerb::Remove];
+    let more =
+        [ObjectVerb::Stat, ObjectVerb::Sync, ObjectVerb::Seal, ObjectVerb::Fence { epoch: 9 }, ObjectVerb::Remove];
     let more = more.into_iter().map(|verb| (verb, vec![]));
     for (verb, memory) in changes(&other).into_iter().chain(more) {
         let e = fails(&format!("{verb:?}"), Kind::Fenced, old.send(verb, &memory));

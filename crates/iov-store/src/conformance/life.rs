@@ -8,6 +8,7 @@ use super::{
     BackendCheck, MakeBackend, Probe, checks,
     kit::{Thread, fails, pattern, uuid},
 };
+use crate::seam;
 
 pub(super) fn checks() -> Vec<BackendCheck> {
     checks![BackendCheck:
@@ -35,11 +36,7 @@ fn o2_an_object_that_nobody_wrote_is_empty(make: MakeBackend<'_>) {
     let e = object.stat();
     assert_eq!((e.size, e.allocated, e.version, e.epoch, e.mtime_ns), (0, 0, 0, 0, 0));
     assert_eq!(object.extents(0, 1 << 40, 10), []);
-    for verb in [
-        ObjectVerb::Publish { stage: uuid(1) },
-        ObjectVerb::Discard { stage: uuid(1) },
-        ObjectVerb::Sync,
-    ] {
+    for verb in [ObjectVerb::Publish { stage: uuid(1) }, ObjectVerb::Discard { stage: uuid(1) }, ObjectVerb::Sync] {
         let what = format!("{verb:?}");
         object.call(verb).unwrap_or_else(|e| panic!("{what}: {e:?}"));
     }
@@ -98,10 +95,14 @@ fn o10_removing_races_with_use(make: MakeBackend<'_>) {
     let user = {
         let (object, data) = (object.clone(), data.clone());
         Thread::start(move |_| {
-            for i in 0..400 {
-                match if i % 2 == 0 { object.write(0, &data).map(|_| Vec::new()) } else { object.read(0, 4000) } {
-                    Ok(bytes) => assert!(bytes.is_empty() || bytes == data, "a read in a race with remove"),
-                    Err(e) => assert_eq!(e.kind(), Kind::NotFound, "{e:?}"),
+            for _ in 0..200 {
+                let written = object.write(0, &data).map(|_| Vec::new());
+                seam::sleep(1_000); // a remove shall come in between now and then
+                for result in [written, object.read(0, 4000)] {
+                    match result {
+                        Ok(bytes) => assert!(bytes.is_empty() || bytes == data, "a read in a race with remove"),
+                        Err(e) => assert_eq!(e.kind(), Kind::NotFound, "{e:?}"),
+                    }
                 }
             }
         })
@@ -143,7 +144,9 @@ fn p5_evidence_tells_what_the_bytes_survive(make: MakeBackend<'_>) {
     let strongest = target.capability().durability;
     for level in Persistence::ALL {
         let object = Probe::new(&target, 1).with(|d| d.durability = Some(*level));
-        for (what, verb, data) in [("a write", ObjectVerb::Write { offset: 0 }, &b"x"[..]), ("sync", ObjectVerb::Sync, b"")] {
+        for (what, verb, data) in
+            [("a write", ObjectVerb::Write { offset: 0 }, &b"x"[..]), ("sync", ObjectVerb::Sync, b"")]
+        {
             let result = object.send(verb, data);
             if *level <= strongest {
                 let survives = result.unwrap_or_else(|e| panic!("{what} at {level:?}: {e:?}")).durability;

@@ -109,7 +109,8 @@ fn b3_guards_hold_or_nothing_applies(make: MakeStore<'_>) {
         let txn = Txn { guards: vec![good, guard], writes: vec![put("mark", &what), put("mark2", &what)] };
         let before = get(&*store, &untouched);
         let result = commit(&*store, vec![txn]).remove(0);
-        let applied = [value(&*store, "mark"), value(&*store, "mark2")] == [Some(what.clone().into()), Some(what.clone().into())];
+        let applied =
+            [value(&*store, "mark"), value(&*store, "mark2")] == [Some(what.clone().into()), Some(what.clone().into())];
         assert_eq!(applied, result.is_ok(), "{what}: applied exactly if it says so");
         assert_eq!(get(&*store, &untouched), before, "{what}: a guard changes nothing");
         if let Err(e) = &result {
@@ -204,7 +205,11 @@ fn o5_a_scan_is_in_order_and_exact(make: MakeStore<'_>) {
     assert_eq!(scan(&everything(), None, 99), expect(&["", "a", "ab", "abc", "b", "b\0", "c"]), "sorted as bytes");
     assert_eq!(scan(&range("ab", Some("b")), None, 99), expect(&["ab", "abc"]), "half open");
     assert_eq!(scan(&range("ab", Some("b\0")), None, 99), expect(&["ab", "abc", "b"]));
-    assert_eq!(scan(&range("aa", None), None, 99), expect(&["ab", "abc", "b", "b\0", "c"]), "from a key that is not there");
+    assert_eq!(
+        scan(&range("aa", None), None, 99),
+        expect(&["ab", "abc", "b", "b\0", "c"]),
+        "from a key that is not there"
+    );
     assert_eq!(scan(&range("b", Some("b")), None, 99), expect(&[]), "an empty range");
     assert_eq!(scan(&range("c", Some("a")), None, 99), expect(&[]), "a range the wrong way round");
     assert_eq!(scan(&range("a", None), None, 2), expect(&["a", "ab"]), "at most as many as asked for");
@@ -214,14 +219,19 @@ fn o5_a_scan_is_in_order_and_exact(make: MakeStore<'_>) {
     assert_eq!(scan(&range("ab", Some("b")), Some("a"), 9), expect(&["ab", "abc"]), "behind a key before the range");
     assert_eq!(scan(&range("ab", Some("b")), Some("b"), 9), expect(&[]), "behind the end");
     let found = store.scan(&range("ab", Some("abc")), None, 9).expect("a scan");
-    assert_eq!(found, [(Bytes::from("ab"), Record { value: Bytes::from("<ab>"), revision })], "with value and revision");
+    assert_eq!(
+        found,
+        [(Bytes::from("ab"), Record { value: Bytes::from("<ab>"), revision })],
+        "with value and revision"
+    );
 }
 
 fn o5_a_prefix_ends_where_it_should(make: MakeStore<'_>) {
     let store = make();
     let all: [&[u8]; 8] = [b"a", b"a\xff", b"a\xff\x01", b"a\xff\xff", b"b", b"\xff", b"\xff\xfe", b"\xff\xff\x01"];
     apply(&*store, all.iter().map(|k| put(k, "v")).collect());
-    let cases: [(&[u8], usize); 6] = [(b"a", 4), (b"a\xff", 3), (b"a\xff\xff", 1), (b"\xff", 3), (b"\xff\xff", 1), (b"", 8)];
+    let cases: [(&[u8], usize); 6] =
+        [(b"a", 4), (b"a\xff", 3), (b"a\xff\xff", 1), (b"\xff", 3), (b"\xff\xff", 1), (b"", 8)];
     for (prefix, n) in cases {
         let found = keys(store.scan(&KeyRange::prefix(prefix), None, 99).expect("a scan"));
         assert!(found.iter().all(|k| k.starts_with(prefix)), "{prefix:02x?}: {found:02x?}");
@@ -272,7 +282,8 @@ fn o5_readers_see_whole_transactions(make: MakeStore<'_>) {
                 let names: Vec<_> = names.iter().map(|k| k.as_bytes()).collect();
                 while !stop.load(Ordering::Relaxed) {
                     let got = store.get(&names).expect("a get").into_iter().flatten().map(|r| r.value);
-                    let scanned = store.scan(&everything(), None, 99).expect("a scan").into_iter().map(|(_, r)| r.value);
+                    let scanned =
+                        store.scan(&everything(), None, 99).expect("a scan").into_iter().map(|(_, r)| r.value);
                     for (what, values) in [("get", got.collect::<Vec<_>>()), ("scan", scanned.collect())] {
                         assert_eq!(values.len(), 20, "{what}");
                         assert!(values.iter().all(|v| *v == values[0]), "a {what} shows a part of a transaction");

@@ -72,8 +72,7 @@ fn b1_one_failure_does_not_hide_another(make: MakeBackend<'_>) {
     ];
     let answers = run_many(&*target, PATIENCE_NS, ops);
     let kinds: Vec<_> = answers.iter().map(|a| a.evidence.as_ref().err().map(|e| e.kind())).collect();
-    let expected =
-        [Some(Kind::Immutable), None, Some(Kind::Invalid), None, None, Some(Kind::Conflict), None];
+    let expected = [Some(Kind::Immutable), None, Some(Kind::Invalid), None, None, Some(Kind::Conflict), None];
     assert_eq!(kinds, expected, "each operation has its own end");
     assert_eq!((open.all(), other.all(), sealed.all()), (b"yz".to_vec(), b"o".to_vec(), b"sealed".to_vec()));
 }

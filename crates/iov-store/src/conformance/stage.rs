@@ -172,7 +172,9 @@ fn b4_stages_are_bounded(make: MakeBackend<'_>) {
     object.write(0, b"base").expect("a write");
     let stage = object.staged(1);
     stage.write(4, &vec![1; half]).expect("half of the bound");
-    for (what, result) in [("a write", stage.write(0, &vec![9; half + 1])), ("an append", stage.append(&vec![9; half + 1]))] {
+    for (what, result) in
+        [("a write", stage.write(0, &vec![9; half + 1])), ("an append", stage.append(&vec![9; half + 1]))]
+    {
         let e = fails(what, Kind::TooBig, result);
         assert_eq!(e.clause(), Some(Clause::B4), "the error names its clause: {e:?}");
     }

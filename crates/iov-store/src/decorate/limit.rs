@@ -129,7 +129,8 @@ impl Group {
             if ns == 0 {
                 return false;
             }
-            left = self.done.wait_timeout(left, Duration::from_nanos(ns as u64)).unwrap_or_else(PoisonError::into_inner).0;
+            left =
+                self.done.wait_timeout(left, Duration::from_nanos(ns as u64)).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
@@ -149,7 +150,8 @@ impl Backend for Limit {
                 // be over before the next group goes on.
                 late = late || !self.pass(cx, std::mem::take(&mut group), &sink).wait(cx) || !self.enter(cx, bytes);
                 if late {
-                    let why = format!("{} operations or {} bytes are in flight already; repeat later", self.ops, self.bytes);
+                    let why =
+                        format!("{} operations or {} bytes are in flight already; repeat later", self.ops, self.bytes);
                     sink.complete(index, Err(Error::timeout(why).with_clause(Clause::O8)));
                     continue;
                 }

@@ -142,10 +142,13 @@ fn who_is_delayed_into_death_has_no_effect() {
     assert_eq!(object.stat().size, 0);
 }
 
+/// A submission and its sink.
+type Held = (Vec<Submitted>, Arc<dyn Sink>);
+
 /// Holds every operation until it is told to let go; counts what is inside.
 struct Gated {
     inner: Arc<dyn Backend>,
-    held: Mutex<Vec<(Vec<Submitted>, Arc<dyn Sink>)>>,
+    held: Mutex<Vec<Held>>,
     inside: AtomicUsize,
 }
 
@@ -165,7 +168,13 @@ impl Gated {
         for (ops, sink) in std::mem::take(&mut *self.held.lock().unwrap()) {
             self.inside.fetch_sub(ops.len(), Ordering::SeqCst);
             let cx = crate::OpCx::new(
-                iov_types::Caller { uid: 0, gid: 0, groups: vec![], session: Default::default(), holder: Default::default() },
+                iov_types::Caller {
+                    uid: 0,
+                    gid: 0,
+                    groups: vec![],
+                    session: Default::default(),
+                    holder: Default::default(),
+                },
                 LONG_NS,
             );
             self.inner.submit(&cx, ops, sink);
@@ -198,7 +207,10 @@ fn limit_holds_back_what_has_no_room() {
     wait_for(|| gated.inside.load(Ordering::SeqCst) == 3);
     assert_eq!(limit.in_flight(), (3, 30), "three of eight are inside");
     let late = object.patient(2_000_000).append(b"late").unwrap_err();
-    assert_eq!((late.kind(), late.outcome(), late.clause()), (Kind::Timeout, Outcome::NotApplied, Some(iov_types::Clause::O8)));
+    assert_eq!(
+        (late.kind(), late.outcome(), late.clause()),
+        (Kind::Timeout, Outcome::NotApplied, Some(iov_types::Clause::O8))
+    );
     wait_for(|| {
         assert!(gated.inside.load(Ordering::SeqCst) <= 3);
         gated.let_go();

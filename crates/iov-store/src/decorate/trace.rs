@@ -103,10 +103,8 @@ impl Backend for Trace {
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
         let started_ns = seam::monotonic_ns();
-        let asked: Vec<_> = ops
-            .iter()
-            .map(|(op, memory)| (op.object, op.verb.kind(), place(&op.verb, memory.len() as u64)))
-            .collect();
+        let asked: Vec<_> =
+            ops.iter().map(|(op, memory)| (op.object, op.verb.kind(), place(&op.verb, memory.len() as u64))).collect();
         let tell = self.tell.clone();
         let sink = tap(move |index, evidence| {
             let (object, verb, (offset, len)) = asked[index];

@@ -52,8 +52,6 @@ impl Intervals {
     /// The intervals that overlap a range, cut to it, in order.
     pub(super) fn within(&self, range: Range) -> impl Iterator<Item = Range> + '_ {
         let first = self.0.range(..=range.offset).next_back().map_or(range.offset, |(f, _)| *f);
-        self.0
-            .range(first..range.end())
-            .filter_map(move |(f, t)| Range { offset: *f, len: *t - *f }.intersect(&range))
+        self.0.range(first..range.end()).filter_map(move |(f, t)| Range { offset: *f, len: *t - *f }.intersect(&range))
     }
 }

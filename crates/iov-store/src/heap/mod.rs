@@ -17,7 +17,7 @@ use std::{
 
 use budget::Budget;
 use iov_types::{
-    Capability, Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
+    Capability, Clause, Demand, Error, Evidence, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
 };
 use object::Object;
 
@@ -25,6 +25,7 @@ use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
 
 /// Most bytes that one `Copy` holds at a time, unless it is staged or its units are larger.
 const COPY_PIECE: u64 = 1 << 20;
+static ZERO: u8 = 0;
 
 /// Objects on the heap.
 pub struct Heap {
@@ -123,6 +124,26 @@ impl Heap {
         target.may_write(cx, &op.demand, to.offset, len)?;
         let mut done = 0;
         loop {
+            if done > 0 && cx.left_ns() == 0 {
+                let why = format!("the deadline passed after {done} of {len} bytes were copied");
+                return Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown));
+            }
+            let hole = source.as_ref().filter(|_| op.demand.stage.is_none() && len - done >= COPY_PIECE);
+            let hole = hole.map_or(Ok(0), |s| self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done }))?;
+            if hole > 0 {
+                // A hole stays one: as zeros it could be larger than all memory.
+                let range = Range { offset: to.offset + done, len: hole };
+                target.run(cx, &ObjectVerb::Punch(range), &op.demand, none, &self.budget)?;
+                // SAFETY: the byte outlives the operation, which completes before `run` returns.
+                let mut end = unsafe { Memory::readable(&raw const ZERO, 1) };
+                let write = ObjectVerb::Write { offset: range.end() - 1 };
+                let last = target.run(cx, &write, &op.demand, &mut end, &self.budget)?;
+                done += hole;
+                if done >= len {
+                    return Ok(Evidence { bytes: done, offset: to.offset, ..last });
+                }
+                continue;
+            }
             let want = self.copy_piece(op, to.offset + done, len - done)?;
             let mut piece = Vec::new();
             piece.try_reserve_exact(want).map_err(|_| Error::exhausted("no memory to copy through"))?;
@@ -150,6 +171,15 @@ impl Heap {
                 return Ok(Evidence { bytes: done, offset: to.offset, ..last });
             }
         }
+    }
+
+    /// How long the hole is at the beginning of a range, if it is worth a step of its own; else 0.
+    fn hole_at(&self, cx: &OpCx, source: &Object, range: Range) -> Result<u64> {
+        let verb = ObjectVerb::Extents { range, max: 1 };
+        let found = source.run(cx, &verb, &Demand::default(), &mut Memory::default(), &self.budget)?;
+        let first = found.extents.first().filter(|e| e.kind != ExtentKind::Data && e.range.offset <= range.offset);
+        let len = first.map_or(0, |e| e.range.end().min(range.end()) - range.offset);
+        Ok(if len >= COPY_PIECE { len } else { 0 })
     }
 
     /// How much to copy at once: all of it into a stage, which holds it anyway; else whole units (M1).

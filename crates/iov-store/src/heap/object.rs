@@ -85,7 +85,12 @@ impl Object {
 
     /// Carries out any verb but `Create`, `Copy` and `List`, which concern the whole heap.
     pub(super) fn run(
-        &self, cx: &OpCx, verb: &ObjectVerb, demand: &Demand, memory: &mut Memory, budget: &Budget,
+        &self,
+        cx: &OpCx,
+        verb: &ObjectVerb,
+        demand: &Demand,
+        memory: &mut Memory,
+        budget: &Budget,
     ) -> Result<Evidence> {
         match verb {
             ObjectVerb::Read { offset } => {
@@ -211,7 +216,12 @@ impl Object {
     }
 
     fn change(
-        &self, cx: &OpCx, verb: &ObjectVerb, demand: &Demand, memory: &Memory, budget: &Budget,
+        &self,
+        cx: &OpCx,
+        verb: &ObjectVerb,
+        demand: &Demand,
+        memory: &Memory,
+        budget: &Budget,
     ) -> Result<Evidence> {
         let mut guard = self.write(cx, demand.stage)?;
         let state = &mut *guard;
@@ -319,7 +329,9 @@ impl State {
     fn check_room(&self, verb: &ObjectVerb, len: u64, demand: &Demand) -> Result<u64> {
         let before = demand.stage.map_or(self.body.size(), |s| self.staged_size(s));
         let end = match verb {
-            ObjectVerb::Write { offset } => Range::new(*offset, len).map(|r| if len == 0 { before } else { r.end() })?,
+            ObjectVerb::Write { offset } => {
+                Range::new(*offset, len).map(|r| if len == 0 { before } else { r.end() })?
+            }
             ObjectVerb::Append => Range::new(before, len)?.end(),
             ObjectVerb::Truncate { size } => Range::new(*size, 0)?.end(),
             ObjectVerb::Punch(range) => Range::new(range.offset, range.len).map(|_| before)?,
@@ -341,10 +353,9 @@ impl State {
 
     /// Makes sure that publishing this stage now cannot fail.
     fn prepare(&mut self, stage: Uuid) -> Result<()> {
-        match self.stages.get(&stage) {
-            Some(staged) => staged.prepare(&mut self.body),
-            None => Ok(()),
-        }
+        let Some(staged) = self.stages.get_mut(&stage) else { return Ok(()) };
+        staged.drop_repeated(&self.appended);
+        staged.prepare(&mut self.body)
     }
 
     fn staged_size(&self, stage: Uuid) -> u64 {

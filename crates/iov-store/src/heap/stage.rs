@@ -108,7 +108,7 @@ impl Stage {
         let mut end = base.size();
         for change in &self.changes {
             match change {
-                    Change::Write { offset, data } => {
+                Change::Write { offset, data } => {
                     lay(*offset, data);
                     end = end.max(offset + data.len() as u64);
                 }
@@ -142,6 +142,23 @@ impl Stage {
             }
         }
         shape
+    }
+
+    /// Leaves out appends that were published meanwhile through another stage, or without any: each appears once (M4).
+    pub(super) fn drop_repeated(&mut self, appended: &BTreeMap<Key, u64>) {
+        let repeated = |c: &Change| matches!(c, Change::Append { key: Some(key), .. } if appended.contains_key(key));
+        if !self.changes.iter().any(repeated) {
+            return;
+        }
+        let old = std::mem::take(self);
+        for change in old.changes.into_iter().filter(|c| !repeated(c)) {
+            let told = match &change {
+                Change::Append { key: Some(key), .. } => old.appended.get(key).copied(),
+                _ => None,
+            };
+            self.push(change, told.unwrap_or(0), old.max_size);
+        }
+        self.cost = old.cost; // what was taken for it is given back at the end
     }
 
     /// Checks that the base can take everything, and makes room: after point P nothing may fail (B3).
@@ -180,13 +197,11 @@ impl Stage {
         Ok(())
     }
 
-    /// Replays everything on the base, and notes where appends went. One that was published meanwhile through another
-    /// stage, or without any, is not repeated (M4).
+    /// Replays everything on the base, and notes where appends went.
     pub(super) fn apply(self, base: &mut Body, appended: &mut BTreeMap<Key, u64>) -> Result<()> {
         for change in self.changes {
             match change {
                 Change::Write { offset, data } => base.write(offset, &data)?,
-                Change::Append { key: Some(key), .. } if appended.contains_key(&key) => {}
                 Change::Append { data, key } => {
                     let offset = base.size();
                     base.write(offset, &data)?;

@@ -99,12 +99,20 @@ fn g2_a_page_outlives_its_server() {
         page.offer(1023, 8, object(2), LeaseAccess::Write);
         page.offer(4, 9, object(3), LeaseAccess::Write);
         page.free(4);
+        page.offer(5, 3, object(4), LeaseAccess::Write);
+        page.relocate(5, 3);
     }
     let (page, owner) = LeasePage::open(&file).expect("the page of an earlier server");
     assert_eq!(owner, OWNER);
-    let read = FoundLease { index: 2, generation: 7, object: object(1), access: LeaseAccess::Read };
-    let write = FoundLease { index: 1023, generation: 8, object: object(2), access: LeaseAccess::Write };
-    assert_eq!(page.found(), [read, write]);
+    let found = |index, generation, n, access, relocated| {
+        FoundLease { index, generation, object: object(n), access, relocated }
+    };
+    let expected = [
+        found(2, 7, 1, LeaseAccess::Read, false),
+        found(5, 3, 4, LeaseAccess::Write, true),
+        found(1023, 8, 2, LeaseAccess::Write, false),
+    ];
+    assert_eq!(page.found(), expected);
 }
 
 #[test]

@@ -83,7 +83,9 @@ pub(crate) struct Mutant {
 
 /// A mutant whose rule remembers nothing.
 pub(crate) fn mutant(
-    check: &'static str, what: &'static str, rule: fn(&Target, ObjectOp, Memory) -> Result<Evidence>,
+    check: &'static str,
+    what: &'static str,
+    rule: fn(&Target, ObjectOp, Memory) -> Result<Evidence>,
 ) -> Mutant {
     Mutant { check, what, make: Box::new(move || wrap(heap(4 << 20), Box::new(rule))) }
 }

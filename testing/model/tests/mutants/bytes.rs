@@ -71,15 +71,17 @@ pub(crate) fn mutants() -> Vec<Mutant> {
                 _ => target.run(op, memory),
             }
         }),
-        mutant("o6_offsets_end_at_the_largest_integer", "cuts ranges instead of refusing them", |target, op, memory| {
-            match op.verb {
+        mutant(
+            "o6_offsets_end_at_the_largest_integer",
+            "cuts ranges instead of refusing them",
+            |target, op, memory| match op.verb {
                 ObjectVerb::Punch(r) if r.offset.saturating_add(r.len) > i64::MAX as u64 => {
                     let len = (i64::MAX as u64).saturating_sub(r.offset);
                     target.call(&op, ObjectVerb::Punch(Range { len, ..r }))
                 }
                 _ => target.run(op, memory),
-            }
-        }),
+            },
+        ),
         mutant("o6_copies_what_is_there", "copies from the source's beginning", |target, mut op, memory| {
             if let ObjectVerb::Copy { source_offset, .. } = &mut op.verb {
                 *source_offset /= 2;
@@ -162,15 +164,23 @@ pub(crate) fn mutants() -> Vec<Mutant> {
                 Ok(Evidence { bytes: len as u64, ..target.call(&op, ObjectVerb::Stat)? })
             })
         }),
-        mutant("c5_every_byte_is_one_that_somebody_wrote", "clears the place before it writes", |target, op, memory| {
-            if let ObjectVerb::Write { offset } = op.verb {
-                target.call(&op, ObjectVerb::Punch(Range { offset, len: memory.len() as u64 }))?;
-                pause();
-            }
-            target.run(op, memory)
-        }),
+        mutant(
+            "c5_every_byte_is_one_that_somebody_wrote",
+            "clears the place before it writes",
+            |target, op, memory| {
+                if let ObjectVerb::Write { offset } = op.verb {
+                    target.call(&op, ObjectVerb::Punch(Range { offset, len: memory.len() as u64 }))?;
+                    pause();
+                }
+                target.run(op, memory)
+            },
+        ),
         mutant("t9_neighbours_do_not_damage_each_other", "reads, changes and writes whole blocks", whole_blocks),
-        mutant("x3_disjoint_changes_of_one_object_are_all_there", "reads, changes and writes whole blocks", whole_blocks),
+        mutant(
+            "x3_disjoint_changes_of_one_object_are_all_there",
+            "reads, changes and writes whole blocks",
+            whole_blocks,
+        ),
         mutant("t18_a_size_counts_only_what_was_written", "grows first and fills later", grows_first),
         mutant("m4_readers_stop_before_unfinished_records", "grows first and fills later", grows_first),
     ]

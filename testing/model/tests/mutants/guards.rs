@@ -62,14 +62,18 @@ pub(crate) fn mutants() -> Vec<Mutant> {
                 other => other,
             }
         }),
-        mutant("x1_nothing_of_a_fenced_writer_appears", "checks the epoch before it copies", |target, mut op, memory| {
-            if let ObjectVerb::Write { .. } = op.verb {
-                target.call(&op, ObjectVerb::Stat)?;
-                pause();
-                op.demand.epoch = 0;
-            }
-            target.run(op, memory)
-        }),
+        mutant(
+            "x1_nothing_of_a_fenced_writer_appears",
+            "checks the epoch before it copies",
+            |target, mut op, memory| {
+                if let ObjectVerb::Write { .. } = op.verb {
+                    target.call(&op, ObjectVerb::Stat)?;
+                    pause();
+                    op.demand.epoch = 0;
+                }
+                target.run(op, memory)
+            },
+        ),
         mutant("h1_no_change_grows_beyond_the_limit", "ignores max_size", |target, mut op, memory| {
             op.demand.max_size = 0;
             target.run(op, memory)
@@ -91,14 +95,18 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             }
             target.run(op, memory)
         }),
-        mutant("m4_appends_from_many_threads_are_all_there", "looks for the end before it appends", |target, op, memory| {
-            if op.verb != ObjectVerb::Append {
-                return target.run(op, memory);
-            }
-            let offset = target.call(&op, ObjectVerb::Stat)?.size;
-            pause();
-            Ok(Evidence { offset, ..target.probe(&op).write(offset, memory.bytes())? })
-        }),
+        mutant(
+            "m4_appends_from_many_threads_are_all_there",
+            "looks for the end before it appends",
+            |target, op, memory| {
+                if op.verb != ObjectVerb::Append {
+                    return target.run(op, memory);
+                }
+                let offset = target.call(&op, ObjectVerb::Stat)?.size;
+                pause();
+                Ok(Evidence { offset, ..target.probe(&op).write(offset, memory.bytes())? })
+            },
+        ),
         mutant("m4_a_repeated_append_applies_once", "drops the de-duplication", |target, mut op, memory| {
             op.demand.batch = None;
             target.run(op, memory)

@@ -61,9 +61,8 @@ fn the_model_catches_mutants_as_well() {
         test_runner::TestRunner,
     };
     let mut runner = TestRunner::deterministic();
-    let sequences: Vec<_> = (0..60)
-        .map(|_| testing_model::steps(120).new_tree(&mut runner).expect("a sequence").current())
-        .collect();
+    let sequences: Vec<_> =
+        (0..60).map(|_| testing_model::steps(120).new_tree(&mut runner).expect("a sequence").current()).collect();
     let differs = |m: &Mutant| sequences.iter().any(|steps| testing_model::compare(&(m.make)(), steps).is_err());
     let subtle = [
         "o6_truncated_bytes_do_not_come_back",

@@ -24,12 +24,16 @@ pub(crate) fn mutants() -> Vec<Mutant> {
         mutant("b3_staged_changes_show_only_when_published", "counts no versions", |target, op, memory| {
             Ok(Evidence { version: 0, ..target.run(op, memory)? })
         }),
-        mutant("b3_staged_changes_show_only_when_published", "tells others the staged length", |target, mut op, memory| {
-            if op.verb == ObjectVerb::Stat {
-                op.demand.stage = op.demand.stage.or(Some(Uuid(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01")));
-            }
-            target.run(op, memory)
-        }),
+        mutant(
+            "b3_staged_changes_show_only_when_published",
+            "tells others the staged length",
+            |target, mut op, memory| {
+                if op.verb == ObjectVerb::Stat {
+                    op.demand.stage = op.demand.stage.or(Some(Uuid(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01")));
+                }
+                target.run(op, memory)
+            },
+        ),
         mutant("b3_every_kind_of_change_can_be_staged", "punches at once", |target, mut op, memory| {
             if let ObjectVerb::Punch(_) = op.verb {
                 op.demand.stage = None;
@@ -42,19 +46,28 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             }
             target.run(op, memory)
         }),
-        mutant("b3_appends_get_their_place_at_publication", "places appends when they are staged", |target, op, memory| {
-            if op.verb != ObjectVerb::Append || op.demand.stage.is_none() {
-                return target.run(op, memory);
-            }
-            let offset = target.call(&op, ObjectVerb::Stat)?.size;
-            let op = ObjectOp { verb: ObjectVerb::Write { offset }, ..op };
-            target.run(op, memory)
-        }),
-        remembering("b3_publishing_and_dropping_again_is_harmless", "publishes again what was published", publishes_again),
+        mutant(
+            "b3_appends_get_their_place_at_publication",
+            "places appends when they are staged",
+            |target, op, memory| {
+                if op.verb != ObjectVerb::Append || op.demand.stage.is_none() {
+                    return target.run(op, memory);
+                }
+                let offset = target.call(&op, ObjectVerb::Stat)?.size;
+                let op = ObjectOp { verb: ObjectVerb::Write { offset }, ..op };
+                target.run(op, memory)
+            },
+        ),
+        remembering(
+            "b3_publishing_and_dropping_again_is_harmless",
+            "publishes again what was published",
+            publishes_again,
+        ),
         mutant("b3_stages_of_one_object_are_apart", "has one stage for all", |target, mut op, memory| {
             let one = Uuid([3; 16]);
             op.demand.stage = op.demand.stage.map(|_| one);
-            if let ObjectVerb::Freeze { stage } | ObjectVerb::Publish { stage } | ObjectVerb::Discard { stage } = &mut op.verb
+            if let ObjectVerb::Freeze { stage } | ObjectVerb::Publish { stage } | ObjectVerb::Discard { stage } =
+                &mut op.verb
             {
                 *stage = one;
             }
@@ -119,12 +132,16 @@ pub(crate) fn mutants() -> Vec<Mutant> {
         }),
         mutant("b3_whoever_meets_a_freeze_waits_and_sees_all", "publishes without freezing", no_freeze),
         mutant("t15_observers_never_go_back", "publishes without freezing", no_freeze),
-        mutant("b3_a_discard_ends_a_freeze_without_a_trace", "publishes what it should drop", |target, mut op, memory| {
-            if let ObjectVerb::Discard { stage } = op.verb {
-                op.verb = ObjectVerb::Publish { stage };
-            }
-            target.run(op, memory)
-        }),
+        mutant(
+            "b3_a_discard_ends_a_freeze_without_a_trace",
+            "publishes what it should drop",
+            |target, mut op, memory| {
+                if let ObjectVerb::Discard { stage } = op.verb {
+                    op.verb = ObjectVerb::Publish { stage };
+                }
+                target.run(op, memory)
+            },
+        ),
         remembering("b3_a_freeze_lets_only_its_own_stage_pass", "lets readers pass a freeze", || {
             let frozen: Mutex<HashMap<ObjectId, Uuid>> = Mutex::default();
             Box::new(move |target, mut op, memory| {
@@ -165,12 +182,16 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             cx.deadline_ns += 10_000_000_000;
             Target { inner: target.inner.clone(), cx }.run(op, memory)
         }),
-        mutant("o10_a_frozen_object_can_be_removed", "keeps a frozen object from being removed", |target, op, memory| {
-            if op.verb == ObjectVerb::Remove {
-                target.call(&op, ObjectVerb::Stat)?;
-            }
-            target.run(op, memory)
-        }),
+        mutant(
+            "o10_a_frozen_object_can_be_removed",
+            "keeps a frozen object from being removed",
+            |target, op, memory| {
+                if op.verb == ObjectVerb::Remove {
+                    target.call(&op, ObjectVerb::Stat)?;
+                }
+                target.run(op, memory)
+            },
+        ),
     ]
 }
 
@@ -219,6 +240,7 @@ fn in_place(kept: &Kept, target: &Target, op: ObjectOp, memory: Memory) -> Resul
         (_, ObjectVerb::Publish { stage }) => {
             for (verb, data) in kept.lock().unwrap().remove(&(op.object, *stage)).unwrap_or_default() {
                 target.probe(&op).send(verb, &data)?;
+                pause();
             }
             target.run(op, memory)
         }

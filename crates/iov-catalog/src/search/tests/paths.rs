@@ -42,7 +42,9 @@ fn o5_indexed_search_costs_as_much_as_it_finds() {
         let touched = if predicate.contains("kind") { 100 } else { matches };
         assert_eq!((stats.index_entries, stats.records, stats.names), (touched, touched, 0), "{predicate}");
         assert_eq!(stats.matches, matches);
-        assert!(stats.probed <= 3 * 128, "{predicate}: {}", stats.probed);
+        // The choice between the index and all records, or also a worse index, costs no more than the search itself.
+        let choice = if predicate.contains("kind") { 3 * 128 } else { 2 * matches };
+        assert!(stats.probed <= choice, "{predicate}: {}", stats.probed);
     }
 }
 

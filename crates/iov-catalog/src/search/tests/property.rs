@@ -204,7 +204,7 @@ fn check(world: &World, spec: &SearchSpec) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn o5_every_path_finds_the_same(

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs operations in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import _ioverbs
+from .._batch import next_token
+from .._ioverbs import Op
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+T = TypeVar("T")
+_STOP = 1.0
+"""What a cancelled operation gets to stop in, in seconds."""
+
+
+async def run(session: Session, op: Op) -> Any:
+    """Runs one operation and returns its result."""
+    token = next_token()
+    batch = _ioverbs.Batch(session.blocking._native, None, "auto", None, 0, None, token)
+    batch.push(op)
+    request = batch.start()
+    if not request.done:
+        reactor = session.blocking._reactor
+        try:
+            await reactor.wait(token, request)
+        except asyncio.CancelledError:
+            request.cancel()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reactor.wait(token, request), _STOP)
+            raise
+    _, _, error, _, result = request.status(0)
+    if error is not None:
+        raise error
+    return result
+
+
+async def in_executor(f: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """Runs a blocking call in a thread of the loop's executor."""
+    return await asyncio.to_thread(f, *arguments, **keywords)

@@ -1,0 +1,161 @@
+//! Runs operations: one now, or a batch of them, without the interpreter's lock and with an ear for Ctrl-C.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, TryLockError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ioverbs::{Batch, BatchAttr, Drive, Error, Kind, Request, Session, Status};
+use pyo3::prelude::*;
+
+use crate::{
+    buffer::{Fresh, Lent},
+    error::Raise,
+};
+
+/// What an operation holds on to until it has completed.
+#[derive(Default)]
+pub(crate) struct Holds {
+    /// Buffers it moves.
+    pub(crate) lent: Vec<Lent>,
+    /// The bytes object it fills.
+    pub(crate) fresh: Option<Fresh>,
+}
+
+/// Signals are looked for this often: soon enough for a person who presses Ctrl-C.
+const EAR_NS: i64 = 100_000_000;
+/// What an interrupted operation gets to stop in.
+const STOP_NS: i64 = 1_000_000_000;
+
+/// For moments in which no Python code runs.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For what one thread uses at a time. It waits for nobody: the other thread may wait for the interpreter's lock, and a
+/// forked child has no other threads.
+pub(crate) fn alone<'a, T>(py: Python<'_>, mutex: &'a Mutex<T>, what: &str) -> PyResult<MutexGuard<'a, T>> {
+    match mutex.try_lock() {
+        Ok(inner) => Ok(inner),
+        Err(TryLockError::Poisoned(inner)) => Ok(inner.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::busy(format!("another thread is just using the {what}: give each thread its own"))).or_raise(py)
+        }
+    }
+}
+
+/// Requests that were let go of while their buffers were in use.
+static PARKED: Mutex<Vec<(Request, Holds)>> = Mutex::new(Vec::new());
+static ANY_PARKED: AtomicBool = AtomicBool::new(false);
+
+/// Keeps buffers until their request has completed.
+pub(crate) fn park(request: Request, holds: Holds) {
+    lock(&PARKED).push((request, holds));
+    ANY_PARKED.store(true, Ordering::Relaxed);
+}
+
+/// Lets go of parked buffers whose requests have completed.
+pub(crate) fn unpark() {
+    if !ANY_PARKED.load(Ordering::Relaxed) {
+        return;
+    }
+    let done: Vec<_> = {
+        let mut parked = lock(&PARKED);
+        // Nobody else may drive them; in a forked child there is nothing to drive, and they stay.
+        let done = parked.extract_if(.., |(request, _)| request.test().is_some() && request.is_done()).collect();
+        ANY_PARKED.store(!parked.is_empty(), Ordering::Relaxed);
+        done
+    };
+    // Outside the lock: giving back a buffer may run any code.
+    drop(done);
+}
+
+/// Waits until the request has completed, `timeout_ns` has passed (`false`; negative: its deadline) or a signal handler
+/// has raised.
+pub(crate) fn wait(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResult<bool> {
+    let until = if timeout_ns < 0 { i64::MAX } else { ioverbs::seam::monotonic_ns().saturating_add(timeout_ns) };
+    loop {
+        let (waited, left) = py.detach(|| {
+            let left = until.saturating_sub(ioverbs::seam::monotonic_ns()).max(0);
+            (request.wait(left.min(EAR_NS)), left)
+        });
+        match waited {
+            Ok(()) => return Ok(true),
+            Err(e) if e.kind() == Kind::Partial => return Ok(true),
+            Err(e) if e.kind() == Kind::Timeout && !request.is_done() => {
+                if left <= EAR_NS {
+                    return Ok(false);
+                }
+                py.check_signals()?;
+            }
+            Err(e) => return Err(e).or_raise(py),
+        }
+    }
+}
+
+/// Runs one operation in this thread until it has completed. `holds` comes back for what a read filled.
+pub(crate) fn blocking(
+    py: Python<'_>, session: &Session, op: ioverbs::Op, holds: Holds,
+) -> PyResult<(Status, Holds)> {
+    unpark();
+    let started = py.detach(|| {
+        let mut batch = Batch::new(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() })?;
+        batch.push(op)?;
+        let request = batch.start()?;
+        let waited = request.wait(EAR_NS);
+        Ok::<_, Error>((request, waited))
+    });
+    let (request, waited) = started.or_raise(py)?;
+    if !request.is_done() {
+        let waited = match waited {
+            // A handler may have to run before the next wait.
+            Err(e) if e.kind() == Kind::Timeout => py.check_signals().and_then(|()| wait(py, &request, -1).map(drop)),
+            other => other.or_raise(py),
+        };
+        if let Err(e) = waited {
+            return Err(stop(py, request, holds, e));
+        }
+    }
+    let status = request.status(0).or_raise(py)?;
+    status.result().or_raise(py)?;
+    Ok((status, holds))
+}
+
+/// A signal handler has raised: gives the operation up, and keeps its buffers for as long as it uses them.
+fn stop(py: Python<'_>, request: Request, holds: Holds, why: PyErr) -> PyErr {
+    let done = py.detach(|| {
+        let _ = request.cancel();
+        let _ = request.wait(STOP_NS);
+        request.is_done()
+    });
+    if !done {
+        park(request, holds);
+    }
+    why
+}
+
+/// Drops something that may have to tell a server, without the interpreter's lock.
+pub(crate) struct Detached<T: Send>(Option<T>);
+
+impl<T: Send> Detached<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Detached(Some(inner))
+    }
+}
+
+impl<T: Send> std::ops::Deref for Detached<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is taken only when it is dropped")
+    }
+}
+
+impl<T: Send> Drop for Detached<T> {
+    fn drop(&mut self) {
+        let inner = self.0.take();
+        // At the end of the interpreter nobody attaches any more, and nobody waits for its lock either.
+        let mut inner = Some(inner);
+        let _ = Python::try_attach(|py| py.detach(|| drop(inner.take())));
+    }
+}

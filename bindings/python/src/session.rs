@@ -1,0 +1,177 @@
+//! Sessions, and the daemons behind `file:` stores.
+
+use ioverbs::{Error, SessionAttr, Which, catalog::SearchSpec};
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyDict, PyList},
+};
+
+use crate::{
+    convert::{controls, effective_out},
+    cursor::Cursor,
+    error::Raise,
+    names::{name_in, which_in},
+    run::{Detached, unpark},
+    value::{texts, values},
+    workspace::{Workspace, workspace_attr},
+};
+
+/// One connection to one store.
+#[pyclass(frozen, module = "ioverbs._ioverbs")]
+pub(crate) struct Session(Detached<ioverbs::Session>);
+
+impl Session {
+    pub(crate) fn session(&self) -> &ioverbs::Session {
+        &self.0
+    }
+}
+
+fn load(session: &ioverbs::Session, which: Which) -> ioverbs::Result<Workspace> {
+    session.load_workspace(which).map(Workspace::new)
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    #[allow(clippy::too_many_arguments)] // each is a field of the attributes
+    #[pyo3(signature = (url, readonly, nodirect, nocache, nostart, deadline_ns, program))]
+    fn new(
+        py: Python<'_>, url: Option<&str>, readonly: bool, nodirect: bool, nocache: bool, nostart: bool,
+        deadline_ns: i64, program: Option<String>,
+    ) -> PyResult<Session> {
+        let attr = SessionAttr { readonly, nodirect, nocache, nostart, deadline_ns, cache_bytes: 0, program };
+        let session = py.detach(|| ioverbs::open(url, attr)).or_raise(py)?;
+        Ok(Session(Detached::new(session)))
+    }
+
+    #[getter]
+    fn url(&self) -> &str {
+        self.0.url()
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.check().or_raise(py)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        unpark();
+        py.detach(|| self.0.close()).or_raise(py)
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        for (name, value) in ioverbs::Counters::NAMES.iter().zip(self.0.counters().snapshot()) {
+            out.set_item(name, value)?;
+        }
+        Ok(out)
+    }
+
+    fn create_workspace(&self, name: &Bound<'_, PyAny>, attr: &Bound<'_, PyDict>) -> PyResult<Workspace> {
+        let py = name.py();
+        let (name, attr) = (name_in(name)?, workspace_attr(attr)?);
+        py.detach(|| self.0.create_workspace(name, attr).map(Workspace::new)).or_raise(py)
+    }
+
+    fn load_workspace(&self, which: &Bound<'_, PyAny>) -> PyResult<Workspace> {
+        let (py, which) = (which.py(), which_in(which)?);
+        py.detach(|| load(&self.0, which)).or_raise(py)
+    }
+
+    /// Opens it, or makes it if it is not there, whoever else is just doing the same.
+    fn obtain_workspace(&self, name: &Bound<'_, PyAny>, attr: &Bound<'_, PyDict>) -> PyResult<Workspace> {
+        let py = name.py();
+        let which = which_in(name)?;
+        let Which::Name(name) = which.clone() else { return py.detach(|| load(&self.0, which)).or_raise(py) };
+        let attr = workspace_attr(attr)?;
+        let obtain = || match load(&self.0, which.clone()) {
+            Err(e) if e.kind() == ioverbs::Kind::NotFound => match self.0.create_workspace(name, attr) {
+                Err(e) if e.kind() == ioverbs::Kind::Exists => load(&self.0, which),
+                made => made.map(Workspace::new),
+            },
+            loaded => loaded,
+        };
+        py.detach(obtain).or_raise(py)
+    }
+
+    fn delete_workspace(&self, which: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, which) = (which.py(), which_in(which)?);
+        py.detach(|| self.0.delete_workspace(which)).or_raise(py)
+    }
+
+    #[pyo3(signature = (predicate, params, order, limit, keys))]
+    fn search_workspaces(
+        &self, py: Python<'_>, predicate: Option<String>, params: Vec<Bound<'_, PyAny>>, order: Option<String>,
+        limit: u64, keys: Option<&Bound<'_, PyList>>,
+    ) -> PyResult<Cursor> {
+        let params = values(&params)?;
+        ioverbs::check_predicate(predicate.as_deref(), &params).or_raise(py)?;
+        let keys = texts(keys)?;
+        let spec = SearchSpec {
+            predicate,
+            params,
+            group: None,
+            deep: false,
+            order,
+            limit,
+            keys,
+            count: false,
+            names: false,
+            page: 0,
+        };
+        py.detach(|| self.0.search_workspaces(spec).map(|found| Cursor::new(&self.0, found))).or_raise(py)
+    }
+
+    /// What a create would get, as keywords and as text.
+    #[pyo3(signature = (workspace, asked))]
+    fn check_controls<'py>(
+        &self, py: Python<'py>, workspace: Option<&Bound<'py, Workspace>>, asked: &str,
+    ) -> PyResult<(Bound<'py, PyDict>, String)> {
+        self.check(py)?;
+        let workspace = workspace.map(|w| w.get().usable(py)).transpose()?;
+        let granted = self.0.check_controls(workspace, &controls(py, Some(asked))?);
+        effective_out(py, &granted.map_err(Error::from).or_raise(py)?)
+    }
+
+    /// A descriptor that is readable when `completed` has work.
+    fn event_fd(&self, py: Python<'_>) -> PyResult<i32> {
+        self.0.event_fd().or_raise(py)
+    }
+
+    /// The tokens of requests that have completed and that nobody was told of. Never blocks.
+    fn completed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let done = py.detach(|| self.0.poll_completed(256, 0)).or_raise(py)?;
+        Ok(done.iter().map(ioverbs::Request::user_data).collect())
+    }
+
+    fn export_token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let token = py.detach(|| self.0.export_token()).or_raise(py)?;
+        Ok(PyBytes::new(py, &token))
+    }
+
+    fn join(&self, py: Python<'_>, token: Vec<u8>) -> PyResult<()> {
+        py.detach(|| self.0.join(token)).or_raise(py)
+    }
+}
+
+/// The URL that is opened when none is given.
+#[pyfunction]
+pub(crate) fn default_url(py: Python<'_>) -> PyResult<String> {
+    ioverbs::default_url().or_raise(py)
+}
+
+/// How a store's daemon is; `None`: none runs.
+#[pyfunction]
+pub(crate) fn daemon_status<'py>(py: Python<'py>, url: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(status) = py.detach(|| ioverbs::daemon_status(url)).or_raise(py)? else { return Ok(None) };
+    let out = PyDict::new(py);
+    for (name, value) in status {
+        out.set_item(name, value)?;
+    }
+    Ok(Some(out))
+}
+
+/// Ends a store's daemon; `False`: none runs.
+#[pyfunction]
+pub(crate) fn daemon_shutdown(py: Python<'_>, url: &str) -> PyResult<bool> {
+    py.detach(|| ioverbs::daemon_shutdown(url)).or_raise(py)
+}

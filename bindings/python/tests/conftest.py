@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores for the tests: `mem:`, and `file:` where this tree has it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import ioverbs
+
+NUMBERS = itertools.count(1)
+TOP = Path(__file__).resolve().parents[3]
+
+
+def built_daemon() -> Path | None:
+    """The newest daemon that this tree has built."""
+    target = Path(os.environ.get("TARGET", "target"))
+    found = [path for kind in ("debug", "release") if (path := TOP / target / kind / "iovd").is_file()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+if "IOVERBS_IOVD" not in os.environ and (daemon := built_daemon()) is not None:
+    os.environ["IOVERBS_IOVD"] = str(daemon)
+
+
+@cache
+def file_stores() -> str | None:
+    """Why there are no `file:` stores here; `None`: there are."""
+    with tempfile.TemporaryDirectory() as directory:
+        url = f"file:{directory}"
+        try:
+            ioverbs.open(url, deadline=20.0).close()
+        except ioverbs.Error as e:
+            return f"file: stores do not work here: {e}"
+        ioverbs.daemon_shutdown(url)
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    why = file_stores()
+    daemon = os.environ.get("IOVERBS_IOVD", "found by the library")
+    terminalreporter.write_line(f"file: stores: {f'the daemon is {daemon}' if why is None else f'SKIPPED: {why}'}")
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> Iterator[str]:
+    """A new `file:` store."""
+    if why := file_stores():
+        pytest.skip(why)
+    url = f"file:{tmp_path / 'store'}"
+    yield url
+    ioverbs.daemon_shutdown(url)
+
+
+@pytest.fixture(params=["mem", "file"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A new store of each kind."""
+    if request.param == "mem":
+        return f"mem:test-{os.getpid()}-{next(NUMBERS)}"
+    found: str = request.getfixturevalue("file_url")
+    return found
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[ioverbs.Session]:
+    with ioverbs.open(url) as session:
+        yield session
+
+
+@pytest.fixture
+def ws(session: ioverbs.Session) -> ioverbs.Workspace:
+    return session.workspace("test", indexes=["temperature"])
+
+
+@pytest.fixture
+def c(ws: ioverbs.Workspace) -> Iterator[ioverbs.Collection]:
+    with ws.create("c") as c:
+        yield c
+
+
+Script = Callable[..., str]
+
+
+@pytest.fixture
+def script() -> Script:
+    """Runs a Python program in a process of its own, which must end well, and returns what it printed."""
+
+    def run(text: str, *arguments: str, timeout: float = 60) -> str:
+        command = [sys.executable, "-W", "error", "-c", text, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run

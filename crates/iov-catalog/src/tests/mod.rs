@@ -1,0 +1,21 @@
+//! The catalog as its clients see it, clause by clause, on the memory engine and the heap target.
+#![allow(clippy::disallowed_methods)]
+
+mod access;
+mod batches;
+mod crashes;
+mod fragile;
+mod groups;
+mod holds;
+mod locks;
+mod metadata;
+mod names;
+mod opens;
+mod random;
+mod records;
+pub(crate) mod rig;
+mod seals;
+mod search;
+mod sizes;
+mod submissions;
+mod workspaces;

@@ -1,0 +1,195 @@
+//! Names, links, renames, deletes (O3, O10, T13, T22).
+
+use iov_types::{
+    Clause, Controls, EntryKind, Kind, Uuid,
+    catalog::{CatalogOp, CatalogReply, RenameMode, Submission},
+};
+
+use super::rig::{Client, Rig, kind, name};
+
+fn rename(client: &Client, from: (Uuid, &str), to: (Uuid, &str), mode: RenameMode) -> iov_types::Result<CatalogReply> {
+    client.ask(CatalogOp::Rename {
+        ws: client.ws,
+        from_parent: from.0,
+        from: name(from.1),
+        to_parent: to.0,
+        to: name(to.1),
+        mode,
+    })
+}
+
+const ROOT: Uuid = Uuid::NIL;
+
+#[test]
+fn o3_a_name_is_unique_in_its_group_and_bytes_need_not_be_text() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let a = client.create_in(ROOT, "a");
+    let b = client.create_in(group, "a");
+    assert_ne!(a, b);
+    assert_eq!(client.lookup(ROOT, "a").unwrap(), a);
+    assert_eq!(client.lookup(group, "a").unwrap(), b);
+    let taken = client.ask(client.create_op(ROOT, "a").1).unwrap_err();
+    assert_eq!((taken.kind(), taken.clause()), (Kind::Exists, Some(Clause::O3)));
+    assert_eq!(kind(client.ask(client.create_op(ROOT, "g").1)), Kind::Exists, "groups and collections share names");
+    let (_, op) = client.create_op(ROOT, "x");
+    let CatalogOp::Create { ws, uuid, kind: k, parent, metadata, controls, layout, attr, .. } = op else { panic!() };
+    let odd = iov_types::Name::new([0xff, 0xfe, b'.']).unwrap();
+    client
+        .ask(CatalogOp::Create { ws, uuid, kind: k, parent, name: Some(odd.clone()), metadata, controls, layout, attr })
+        .unwrap();
+    assert_eq!(client.get(uuid, "iov.name").unwrap(), iov_types::Value::Bytes(odd.as_bytes().to_vec()));
+}
+
+#[test]
+fn t13_of_two_creates_of_one_name_exactly_one_wins() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let wins: usize = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let other = client.other();
+                s.spawn(move || {
+                    (0..50).filter(|i| other.ask(other.create_op(ROOT, &format!("n{i}")).1).is_ok()).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(wins, 50);
+    assert_eq!(client.stat_workspace().entries, 50);
+}
+
+#[test]
+fn o2_a_uuid_is_used_once_in_the_whole_store() {
+    let rig = Rig::new();
+    let (one, two) = (rig.in_workspace(), rig.in_workspace());
+    let group = one.group(ROOT, "g");
+    for (client, uuid) in [(&one, group), (&two, group), (&two, one.ws)] {
+        let (_, op) = client.create_with(EntryKind::Group, ROOT, "h", Controls::default());
+        let CatalogOp::Create { ws, kind: k, parent, name, metadata, controls, layout, attr, .. } = op else {
+            panic!()
+        };
+        let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr };
+        assert_eq!(kind(client.ask(op)), Kind::Exists);
+    }
+}
+
+#[test]
+fn o3_links_are_names_of_equal_rank_and_a_collection_may_have_none() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let a = client.create_in(ROOT, "a");
+    let link = |uuid, parent, text: &str| client.ask(CatalogOp::Link { ws: client.ws, uuid, parent, name: name(text) });
+    link(a, group, "b").unwrap();
+    assert_eq!(kind(link(a, group, "b")), Kind::Exists);
+    assert_eq!(kind(link(group, ROOT, "h")), Kind::Invalid, "a group has one name");
+    assert_eq!(client.stat(a).unwrap().links, 2);
+    client.delete(ROOT, "a").unwrap();
+    assert_eq!(client.lookup(group, "b").unwrap(), a);
+    assert_eq!(client.stat(a).unwrap().links, 1);
+    client.delete(group, "b").unwrap();
+    assert_eq!(kind(client.stat(a)), Kind::NotFound);
+
+    let nameless = client.create_in(ROOT, "");
+    assert_eq!(client.stat(nameless).unwrap().links, 0);
+    assert_eq!(kind(client.get(nameless, "iov.name")), Kind::NotFound);
+    link(nameless, ROOT, "first").unwrap();
+    assert_eq!(client.lookup(ROOT, "first").unwrap(), nameless);
+    client.delete_uuid(nameless).unwrap();
+    assert_eq!(kind(client.lookup(ROOT, "first")), Kind::NotFound);
+}
+
+#[test]
+fn o10_by_uuid_all_names_go() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let a = client.create_in(ROOT, "a");
+    client.ask(CatalogOp::Link { ws: client.ws, uuid: a, parent: ROOT, name: name("b") }).unwrap();
+    client.delete_uuid(a).unwrap();
+    for text in ["a", "b"] {
+        assert_eq!(kind(client.lookup(ROOT, text)), Kind::NotFound);
+    }
+    assert!(rig.keys(b'N').is_empty() && rig.keys(b'R').is_empty());
+    assert_eq!(client.stat_workspace().entries, 0);
+}
+
+#[test]
+fn o3_renames_move_replace_refuse_and_exchange() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let (a, b) = (client.create_in(ROOT, "a"), client.create_in(ROOT, "b"));
+    rename(&client, (ROOT, "a"), (group, "c"), RenameMode::Replace).unwrap();
+    assert_eq!(kind(client.lookup(ROOT, "a")), Kind::NotFound);
+    assert_eq!(client.lookup(group, "c").unwrap(), a);
+    assert_eq!(kind(rename(&client, (ROOT, "b"), (group, "c"), RenameMode::NoReplace)), Kind::Exists);
+    assert_eq!(kind(rename(&client, (ROOT, "b"), (group, "d"), RenameMode::Exchange)), Kind::NotFound);
+    assert_eq!(kind(rename(&client, (ROOT, "x"), (group, "d"), RenameMode::Replace)), Kind::NotFound);
+    rename(&client, (ROOT, "b"), (group, "c"), RenameMode::Exchange).unwrap();
+    assert_eq!(client.lookup(group, "c").unwrap(), b);
+    assert_eq!(client.lookup(ROOT, "b").unwrap(), a);
+    rename(&client, (ROOT, "b"), (group, "c"), RenameMode::Replace).unwrap();
+    assert_eq!(client.lookup(group, "c").unwrap(), a);
+    assert_eq!(kind(client.stat(b)), Kind::NotFound, "what was replaced is deleted");
+    assert_eq!(client.stat_workspace().entries, 2);
+    rename(&client, (group, "c"), (group, "c"), RenameMode::Replace).unwrap();
+    assert_eq!(kind(rename(&client, (group, "c"), (group, "c"), RenameMode::NoReplace)), Kind::Exists);
+}
+
+#[test]
+fn o3_two_names_of_one_collection_become_one_by_a_rename() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let a = client.create_in(ROOT, "a");
+    client.ask(CatalogOp::Link { ws: client.ws, uuid: a, parent: ROOT, name: name("b") }).unwrap();
+    rename(&client, (ROOT, "a"), (ROOT, "b"), RenameMode::Replace).unwrap();
+    assert_eq!(kind(client.lookup(ROOT, "a")), Kind::NotFound);
+    assert_eq!(client.lookup(ROOT, "b").unwrap(), a);
+    assert_eq!(client.stat(a).unwrap().links, 1);
+    assert_eq!(client.stat(ROOT).unwrap().entries, 1);
+}
+
+#[test]
+fn t22_a_rename_over_a_name_is_seen_as_one_of_the_two() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    client.create_in(ROOT, "target");
+    std::thread::scope(|s| {
+        let mover = client.other();
+        let moves = s.spawn(move || {
+            for i in 0..200 {
+                mover.create_in(ROOT, &format!("new{i}"));
+                rename(&mover, (ROOT, &format!("new{i}")), (ROOT, "target"), RenameMode::Replace).unwrap();
+            }
+        });
+        let observer = client.other();
+        while !moves.is_finished() {
+            observer.lookup(ROOT, "target").unwrap();
+        }
+    });
+}
+
+#[test]
+fn o9_operations_of_one_submission_see_those_before_them() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (a, create) = client.create_op(ROOT, "a");
+    let (b, again) = client.create_op(ROOT, "a");
+    let ops = vec![
+        create,
+        client.create_op(ROOT, "a").1,
+        client.delete_op(ROOT, "a"),
+        again,
+        CatalogOp::Stat { ws: client.ws, uuid: b },
+        CatalogOp::MetaGet { ws: client.ws, uuid: b, key: "iov.name".into() },
+    ];
+    let replies = client.submit(ops, Submission::Each).unwrap();
+    let ok: Vec<bool> = replies.iter().map(Result::is_ok).collect();
+    assert_eq!(ok, [true, false, true, true, true, true]);
+    assert_eq!(client.lookup(ROOT, "a").unwrap(), b);
+    assert!(client.stat(a).is_ok(), "deleted, but open in this session");
+    assert_eq!(kind(client.other().stat(a)), Kind::NotFound);
+}

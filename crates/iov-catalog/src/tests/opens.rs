@@ -1,0 +1,121 @@
+//! Open handles: what outlives a delete, and what a session leaves behind (O10).
+
+use iov_types::{
+    Attr, Clause, Consistency, Controls, EntryKind, Kind, Uuid, Which,
+    catalog::{CatalogOp, Submission},
+};
+
+use super::rig::{Rig, immutable, kind, name};
+
+const ROOT: Uuid = Uuid::NIL;
+
+#[test]
+fn o10_a_deleted_collection_lives_on_for_those_who_have_it_open() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    client.bytes(uuid).write(0, b"data").unwrap();
+    let other = client.other();
+    other.delete(ROOT, "a").unwrap();
+    assert_eq!(kind(other.lookup(ROOT, "a")), Kind::NotFound);
+    assert_eq!(kind(other.stat(uuid)), Kind::NotFound);
+    assert_eq!(kind(other.open(uuid)), Kind::NotFound);
+    assert!(other.find("iov.size >= 0").is_empty());
+    assert_eq!(client.stat(uuid).unwrap().bytes, 4, "its own handle goes on");
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"data");
+    assert!(client.bytes(uuid).exists());
+    client.create_in(ROOT, "a");
+    client.close_written(uuid).unwrap();
+    assert_eq!(kind(client.stat(uuid)), Kind::NotFound);
+    assert!(!client.bytes(uuid).exists(), "the bytes go with the last handle");
+}
+
+#[test]
+fn o10_each_handle_counts_and_each_session_has_its_own() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    client.open(uuid).unwrap();
+    let other = client.other();
+    other.open(uuid).unwrap();
+    client.delete_uuid(uuid).unwrap();
+    client.close(uuid).unwrap();
+    client.close(uuid).unwrap();
+    assert_eq!(kind(client.close(uuid)), Kind::Stale);
+    assert_eq!(kind(client.stat(uuid)), Kind::NotFound, "closed here, open there");
+    other.stat(uuid).unwrap();
+    other.close(uuid).unwrap();
+    assert!(rig.keys(b'R').is_empty());
+}
+
+#[test]
+fn o10_the_end_of_a_session_closes_what_it_had_open() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    for how in 0..2 {
+        let (uuid, kept) = (client.create("a"), client.create("b"));
+        client.bytes(uuid).write(0, b"gone").unwrap();
+        client.bytes(kept).write(0, b"kept!").unwrap();
+        client.delete_uuid(uuid).unwrap();
+        match how {
+            0 => rig.service.end_session(client.caller.session),
+            _ => drop(client.ask(CatalogOp::Goodbye).unwrap()),
+        }
+        assert!(!client.bytes(uuid).exists());
+        assert_eq!(client.other().stat(kept).unwrap().bytes, 5, "what it wrote is recorded");
+        assert_eq!(client.find("iov.size = 5"), [kept]);
+        assert_eq!(kind(client.close(kept)), Kind::Stale);
+        client.delete_uuid(kept).unwrap();
+    }
+    assert!(rig.service.core.shared().opens.iter().next().is_none());
+}
+
+#[test]
+fn o10_open_says_who_may_write_and_what_kind_it_is() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (uuid, group) = (client.create_in(ROOT, "a"), client.group(ROOT, "g"));
+    assert!(client.open(uuid).unwrap().writable);
+    let weak = Controls { consistency: Some(Consistency::Session), ..Controls::default() };
+    let reader = client.open_with(Which::Uuid(uuid), EntryKind::Collection, weak).unwrap();
+    assert!(!reader.writable, "a weaker level is for reading only");
+    assert_eq!(kind(client.open(group)), Kind::Invalid);
+    assert_eq!(kind(client.open_with(Which::Name(name("a")), EntryKind::Group, Controls::default())), Kind::Invalid);
+    let root = client.open_with(Which::Uuid(ROOT), EntryKind::Group, Controls::default()).unwrap();
+    assert_eq!((root.uuid, root.kind), (ROOT, EntryKind::Group));
+    client.close(ROOT).unwrap();
+    let stronger = client.open_with(Which::Uuid(uuid), EntryKind::Collection, immutable()).unwrap_err();
+    assert_eq!((stronger.kind(), stronger.clause()), (Kind::Refused, Some(Clause::M2)));
+}
+
+#[test]
+fn o10_a_close_in_the_same_submission_as_its_create_leaves_nothing_open() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (uuid, create) = client.create_op(ROOT, "a");
+    let close = CatalogOp::Close { ws: client.ws, uuid, published: None };
+    let before = rig.service.stats().commits;
+    for reply in client.submit(vec![create, close, client.delete_op(ROOT, "a")], Submission::Each).unwrap() {
+        reply.unwrap();
+    }
+    assert_eq!(rig.service.stats().commits, before + 1);
+    assert!(rig.keys(b'R').is_empty());
+    assert!(rig.service.core.shared().opens.iter().next().is_none());
+}
+
+#[test]
+fn a1_what_is_born_for_another_needs_an_administrator() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let create = |attr: Attr| {
+        let (uuid, op) = client.create_op(ROOT, "");
+        let CatalogOp::Create { ws, uuid: _, kind, parent, name, metadata, controls, layout, .. } = op else {
+            panic!()
+        };
+        (uuid, CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
+    };
+    let (uuid, op) = create(Attr { mode: Some(0o600), uid: Some(7), mtime_ns: Some(5), ..Attr::default() });
+    client.ask(op).unwrap();
+    let stat = client.stat(uuid).unwrap();
+    assert_eq!((stat.mode, stat.uid, stat.mtime_ns), (0o600, 7, 5));
+}

@@ -1,0 +1,111 @@
+//! The verbs that change what may be done with an object: create, seal, fence, remove.
+
+use std::sync::{Arc, PoisonError, atomic::Ordering};
+
+use iov_store::OpCx;
+use iov_types::{Clause, Error, Evidence, ObjectOp, Result};
+
+use super::{
+    Files, Which,
+    change::is_durable,
+    io,
+    tree::{FileName, SEALED_MODE},
+};
+use crate::fail;
+
+impl Files {
+    /// `Create`.
+    pub(super) fn create(&self, op: &ObjectOp) -> Result<Evidence> {
+        let object = self.object(op.object);
+        // Not held up by a freeze: an empty file shows nothing.
+        let mut state = object.write_now(self)?;
+        if state.removed {
+            return Err(Error::not_found("the collection was deleted").with_clause(Clause::O10));
+        }
+        self.ensure(&object, &mut state)?;
+        if is_durable(&op.demand) {
+            self.sync_object(&object, &state)?;
+        }
+        state.evidence(self, op.object, None)
+    }
+
+    /// `Seal`: atomic against changes under way, those of clients that write themselves included (M2).
+    pub(super) fn seal(&self, cx: &OpCx, op: &ObjectOp) -> Result<Evidence> {
+        let object = self.object(op.object);
+        let mut state = object.write(self, cx, None)?;
+        state.check_epoch(&op.demand)?;
+        if !state.sealed {
+            fail::point("seal.0.begin")?;
+            self.ensure(&object, &mut state)?;
+            self.recall(&object, &mut state, Which::Writers, None)?;
+            fail::point("seal.1.revoked")?;
+            state.trim(&self.disk, object.id)?;
+            let file = state.data(&self.disk, object.id)?;
+            // The mode is the seal: it is changed in one step, lies with the bytes, and nobody opens them for writing.
+            object.mode_unsynced.store(true, Ordering::SeqCst);
+            rustix::fs::fchmod(&file, SEALED_MODE).map_err(io::os("sealing a file"))?;
+            self.disk.forget(FileName::Data(object.id));
+            state.sealed = true;
+            fail::point("seal.2.sealed")?;
+        }
+        if is_durable(&op.demand) {
+            self.sync_object(&object, &state)?;
+        }
+        state.evidence(self, op.object, None)
+    }
+
+    /// `Fence`: writers of older epochs are out before it completes (X1).
+    pub(super) fn fence(&self, cx: &OpCx, op: &ObjectOp, epoch: u64) -> Result<Evidence> {
+        let object = self.object(op.object);
+        let mut state = object.write(self, cx, None)?;
+        state.check_epoch(&op.demand)?;
+        if epoch < state.facts.epoch {
+            let present = state.facts.epoch;
+            return Err(Error::conflict(format!("epoch {epoch} is behind the object's {present}")));
+        }
+        self.ensure(&object, &mut state)?;
+        if epoch > state.facts.epoch {
+            fail::point("fence.0.begin")?;
+            self.recall(&object, &mut state, Which::All, Some(epoch))?;
+            fail::point("fence.1.revoked")?;
+            self.update(&object, &mut state, is_durable(&op.demand), |facts| facts.epoch = epoch)?;
+            fail::point("fence.2.fenced")?;
+        }
+        if is_durable(&op.demand) {
+            self.sync_object(&object, &state)?;
+        }
+        state.evidence(self, op.object, None)
+    }
+
+    /// `Remove`: the name goes at once; who has a descriptor goes on reading an inode that nobody else finds (O10).
+    pub(super) fn remove(&self, op: &ObjectOp) -> Result<Evidence> {
+        let object = self.object(op.object);
+        // Not held up by a freeze: its batch has no say in whether the object lives on, and may be dead.
+        let mut state = object.write_now(self)?;
+        if !state.removed {
+            state.check_fence(&op.demand)?;
+            fail::point("remove.0.begin")?;
+            // Stages first: one that outlived its object could bring it back.
+            let stages: Vec<_> = state.stages.keys().copied().collect();
+            for stage in stages {
+                self.disk.remove(FileName::Log(stage, object.id))?;
+                self.disk.remove(FileName::Image(stage, object.id))?;
+                state.stages.remove(&stage);
+                self.budget.give_all(stage, object.id);
+            }
+            self.disk.remove(FileName::Data(object.id))?;
+            fail::point("remove.1.data")?;
+            self.disk.remove(FileName::Side(object.id))?;
+            fail::point("remove.2.sidecar")?;
+            object.end(&mut state);
+            let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+            if objects.known.get(&object.id).is_some_and(|known| Arc::ptr_eq(known, &object)) {
+                objects.known.remove(&object.id);
+            }
+        }
+        if is_durable(&op.demand) {
+            self.disk.tree.sync_folder(FileName::Data(object.id))?;
+        }
+        Ok(Evidence::default())
+    }
+}

@@ -1,0 +1,390 @@
+//! The book of grants: which client process may move which bytes itself, and how that is taken back (G1, G2).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    os::fd::OwnedFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use iov_store::{LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, seam};
+use iov_types::{Error, ObjectId, Result, Uuid};
+
+use super::{
+    disk::Disk,
+    process::Process,
+    tree::{self, FileName},
+};
+
+/// Whom a recall concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Those who may write.
+    Writers,
+    /// Readers as well.
+    All,
+}
+
+/// A grant as it was made.
+#[derive(Clone, Copy)]
+struct Held {
+    object: ObjectId,
+    access: LeaseAccess,
+    epoch: u64,
+    generation: u64,
+    state: HeldState,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum HeldState {
+    Granted,
+    /// Taken back; its last write may be under way.
+    Revoked,
+    /// Its last write goes to an inode that nobody reads; the slot rests until it has ended.
+    Quarantined,
+}
+
+struct Session {
+    id: Uuid,
+    page: LeasePage,
+    process: Process,
+    /// Whether writing may be granted.
+    trusted: bool,
+    /// Closed by its client or taken over from an earlier daemon: goes when its last write has ended.
+    closing: bool,
+    held: HashMap<u32, Held>,
+    free: BTreeSet<u32>,
+    generation: u64,
+}
+
+/// A page, by the id that its file is named after, and a slot of it.
+type Place = (Uuid, u32);
+
+#[derive(Default)]
+struct Book {
+    /// By page: a session that has come back after a restart has a new page beside the old one.
+    sessions: HashMap<Uuid, Session>,
+    /// The page of each open session.
+    open: HashMap<Uuid, Uuid>,
+    by_object: HashMap<ObjectId, Vec<Place>>,
+}
+
+/// The book.
+pub(super) struct Leases {
+    book: Mutex<Book>,
+    recall_ns: u64,
+}
+
+/// How long to sleep between two looks at a write under way.
+const LOOK_NS: u64 = 50_000;
+
+impl Session {
+    /// Whether nothing is under way in a slot.
+    fn is_drained(&self, index: u32) -> bool {
+        self.page.drained(index) || self.process.has_ended()
+    }
+
+    fn is_readers(&self, index: u32) -> bool {
+        self.held.get(&index).is_some_and(|h| h.access == LeaseAccess::Read)
+    }
+}
+
+impl Book {
+    /// The page of an open session.
+    fn find(&mut self, session: Uuid) -> Result<(Uuid, &mut Session)> {
+        let page = self.open.get(&session).copied();
+        page.and_then(|page| Some((page, self.sessions.get_mut(&page)?)))
+            .ok_or_else(|| Error::stale("the session has no lease page; open one"))
+    }
+
+    fn take(&mut self, (session, index): Place) -> Option<(&mut Session, Held)> {
+        let session = self.sessions.get_mut(&session)?;
+        let held = session.held.get(&index).copied()?;
+        Some((session, held))
+    }
+
+    /// Frees a slot in which nothing is under way.
+    fn free(&mut self, place: Place) {
+        let Some((session, held)) = self.take(place) else { return };
+        session.page.free(place.1);
+        session.held.remove(&place.1);
+        session.free.insert(place.1);
+        if let Some(places) = self.by_object.get_mut(&held.object) {
+            places.retain(|p| *p != place);
+            if places.is_empty() {
+                self.by_object.remove(&held.object);
+            }
+        }
+    }
+
+    /// Frees a drained slot; one in quarantine rests until its session is swept.
+    fn free_or_rest(&mut self, place: Place) {
+        if self.take(place).is_some_and(|(_, held)| held.state != HeldState::Quarantined) {
+            self.free(place);
+        }
+    }
+
+    /// Takes a grant back. A reader is done with at once: what it reads from now on is void.
+    fn revoke(&mut self, place: Place) {
+        let Some((session, held)) = self.take(place) else { return };
+        if held.state == HeldState::Granted {
+            session.page.revoke(place.1, held.generation);
+            if let Some(held) = session.held.get_mut(&place.1) {
+                held.state = HeldState::Revoked;
+            }
+        }
+        if held.access == LeaseAccess::Read {
+            self.free(place);
+        }
+    }
+}
+
+impl Leases {
+    pub(super) fn new(recall_ns: u64) -> Leases {
+        Leases { book: Mutex::default(), recall_ns }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the page of a session. A trusted one gets it for writing as well.
+    pub(super) fn open_session(&self, disk: &Disk, session: Uuid, process: Process, trusted: bool) -> Result<OwnedFd> {
+        self.reap(disk)?;
+        let mut book = self.lock();
+        if book.open.contains_key(&session) {
+            return Err(Error::exists("this session has a lease page already"));
+        }
+        let id = seam::new_uuid();
+        let name = FileName::Lease(id);
+        let file = disk.sparing(|| disk.tree.create_file(name))?;
+        let owner = LeaseOwner { session, pid: process.pid, start: process.start };
+        let page = LeasePage::create(&file, &owner).inspect_err(|_| {
+            let _ = disk.remove(name);
+        })?;
+        let passed = if trusted { file } else { disk.sparing(|| disk.tree.open_file(name, false))?.unwrap_or(file) };
+        let (held, free) = (HashMap::new(), (0..LEASE_SLOTS).collect());
+        let opened = Session { id: session, page, process, trusted, closing: false, held, free, generation: 0 };
+        book.sessions.insert(id, opened);
+        book.open.insert(session, id);
+        Ok(passed)
+    }
+
+    /// Whether a session may be granted `access`, and has a slot for it.
+    pub(super) fn check(&self, session: Uuid, access: LeaseAccess) -> Result<()> {
+        let mut book = self.lock();
+        let (_, session) = book.find(session)?;
+        if access == LeaseAccess::Write && !session.trusted {
+            let why = "only processes of the store's own user write directly; others use the socket";
+            return Err(Error::unsupported(why).with_clause(iov_types::Clause::G5));
+        }
+        if session.free.is_empty() {
+            return Err(Error::exhausted(format!("the session has {LEASE_SLOTS} grants; give some back")));
+        }
+        Ok(())
+    }
+
+    /// Fills a slot. The caller holds the object, so that nobody recalls at the same time.
+    pub(super) fn grant(&self, session: Uuid, object: ObjectId, access: LeaseAccess, epoch: u64) -> Result<(u32, u64)> {
+        let mut book = self.lock();
+        let (page, known) = book.find(session)?;
+        let index = known.free.pop_first().ok_or_else(|| Error::exhausted("the session has no slot left"))?;
+        known.generation += 1;
+        let generation = known.generation;
+        known.page.offer(index, generation, object, access);
+        known.held.insert(index, Held { object, access, epoch, generation, state: HeldState::Granted });
+        book.by_object.entry(object).or_default().push((page, index));
+        Ok((index, generation))
+    }
+
+    /// Whether anybody has a grant on an object.
+    pub(super) fn any(&self, object: ObjectId) -> bool {
+        self.lock().by_object.contains_key(&object)
+    }
+
+    /// Takes grants of an object back that are of an epoch below `below` if it is given, and waits until nothing is under way. Those
+    /// that are stuck are told, and are void from then on: the caller must move the bytes out of their reach.
+    pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>) -> bool {
+        let mut waiting: Vec<Place> = Vec::new();
+        {
+            let mut book = self.lock();
+            for place in book.by_object.get(&object).cloned().unwrap_or_default() {
+                let Some((session, held)) = book.take(place) else { continue };
+                let newer = below.is_some_and(|below| held.epoch >= below);
+                if newer || (which == Which::Writers && session.is_readers(place.1)) {
+                    continue;
+                }
+                book.revoke(place);
+                waiting.push(place);
+            }
+        }
+        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns);
+        loop {
+            let mut book = self.lock();
+            waiting.retain(|place| match book.take(*place) {
+                None => false,
+                Some((session, held)) if held.state == HeldState::Quarantined || session.is_drained(place.1) => {
+                    book.free_or_rest(*place);
+                    false
+                }
+                Some(_) => true,
+            });
+            if waiting.is_empty() {
+                return false;
+            }
+            if seam::monotonic_ns() >= end {
+                break;
+            }
+            drop(book);
+            seam::sleep(LOOK_NS);
+        }
+        self.quarantine(&waiting)
+    }
+
+    /// Declares what is still under way void. Whether anything is.
+    fn quarantine(&self, stuck: &[Place]) -> bool {
+        let mut book = self.lock();
+        for place in stuck {
+            let Some((session, held)) = book.take(*place) else { continue };
+            session.page.relocate(place.1, held.generation);
+            if let Some(held) = session.held.get_mut(&place.1) {
+                held.state = HeldState::Quarantined;
+            }
+            if let Some(places) = book.by_object.get_mut(&held.object) {
+                places.retain(|p| p != place);
+                if places.is_empty() {
+                    book.by_object.remove(&held.object);
+                }
+            }
+        }
+        !stuck.is_empty()
+    }
+
+    /// Takes grants back that a client does not need any more.
+    pub(super) fn give_back(&self, session: Uuid, slots: &[(u32, u64)]) {
+        let mut book = self.lock();
+        let Ok((page, _)) = book.find(session) else { return };
+        for (index, generation) in slots {
+            let place = (page, *index);
+            let ours = book.take(place).is_some_and(|(_, held)| held.generation == *generation);
+            if !ours {
+                continue; // it was taken back before
+            }
+            book.revoke(place);
+            if book.take(place).is_some_and(|(session, _)| session.is_drained(*index)) {
+                book.free(place);
+            }
+        }
+    }
+
+    /// Ends a session. Its page goes as soon as nothing of it is under way.
+    pub(super) fn end_session(&self, disk: &Disk, session: Uuid) -> Result<()> {
+        {
+            let mut book = self.lock();
+            let Some(page) = book.open.remove(&session) else { return Ok(()) };
+            let Some(known) = book.sessions.get_mut(&page) else { return Ok(()) };
+            known.closing = true;
+            let slots: Vec<u32> = known.held.keys().copied().collect();
+            slots.into_iter().for_each(|index| book.revoke((page, index)));
+        }
+        self.reap(disk)
+    }
+
+    /// Removes the pages of sessions that are closed, or whose process has ended, and in which nothing is under way.
+    pub(super) fn reap(&self, disk: &Disk) -> Result<()> {
+        let mut book = self.lock();
+        let mut gone = Vec::new();
+        let sessions: Vec<Uuid> = book.sessions.keys().copied().collect();
+        for id in sessions {
+            let Some(session) = book.sessions.get(&id) else { continue };
+            let ended = session.process.has_ended();
+            let slots: Vec<u32> = session.held.keys().copied().collect();
+            for index in slots {
+                let Some((session, held)) = book.take((id, index)) else { continue };
+                if ended || (held.state != HeldState::Granted && session.is_drained(index)) {
+                    book.free((id, index));
+                }
+            }
+            let idle = |s: &Session| s.held.is_empty() && (ended || s.closing);
+            if book.sessions.get(&id).is_some_and(idle) {
+                if let Some(session) = book.sessions.remove(&id)
+                    && book.open.get(&session.id) == Some(&id)
+                {
+                    book.open.remove(&session.id);
+                }
+                gone.push(id);
+            }
+        }
+        drop(book);
+        gone.into_iter().try_for_each(|id| disk.remove(FileName::Lease(id)).map(drop))
+    }
+
+    /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck.
+    pub(super) fn recover(&self, disk: &Disk) -> Result<Vec<ObjectId>> {
+        let mut pages = Vec::new();
+        disk.tree.list("leases", |name| {
+            pages.extend(tree::page_of(name));
+            Ok(())
+        })?;
+        let mut book = self.lock();
+        for id in pages {
+            let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
+            let found = LeasePage::open(&file).ok();
+            let process = match &found {
+                Some((_, owner)) => Process::find(owner.pid)?.filter(|p| p.start == owner.start),
+                None => None, // spoiled by its client, or never handed out
+            };
+            let (Some((page, owner)), Some(process)) = (found, process) else {
+                disk.remove(FileName::Lease(id))?;
+                continue;
+            };
+            let mut session = Session {
+                id: owner.session,
+                process,
+                trusted: false,
+                closing: true,
+                held: HashMap::new(),
+                free: BTreeSet::new(),
+                generation: 0,
+                page,
+            };
+            for lease in session.page.found() {
+                if !lease.relocated {
+                    session.page.revoke(lease.index, lease.generation);
+                }
+                let (object, access, generation) = (lease.object, lease.access, lease.generation);
+                let held = Held { object, access, epoch: 0, generation, state: HeldState::Revoked };
+                if access == LeaseAccess::Write {
+                    session.held.insert(lease.index, held);
+                    book.by_object.entry(object).or_default().push((id, lease.index));
+                }
+            }
+            book.sessions.insert(id, session);
+        }
+        let objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
+        drop(book);
+        // One wait for all: each object's own recall ends at once when its time is up already.
+        let stuck = self.recall_all(&objects);
+        self.reap(disk)?;
+        Ok(stuck)
+    }
+
+    fn recall_all(&self, objects: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
+        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns);
+        let mut waiting: Vec<ObjectId> = objects.iter().copied().collect();
+        while !waiting.is_empty() && seam::monotonic_ns() < end {
+            let book = self.lock();
+            waiting.retain(|object| {
+                let places = book.by_object.get(object);
+                let busy = |(session, index): &Place| book.sessions.get(session).is_some_and(|s| !s.is_drained(*index));
+                places.is_some_and(|places| places.iter().any(busy))
+            });
+            drop(book);
+            seam::sleep(LOOK_NS);
+        }
+        let places = |object| self.lock().by_object.get(object).cloned().unwrap_or_default();
+        for object in &waiting {
+            self.quarantine(&places(object));
+        }
+        waiting
+    }
+}

@@ -1,0 +1,372 @@
+//! One object: its state under one lock, and the freeze that keeps everybody out around point P.
+
+use std::{
+    collections::HashMap,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_store::{OpCx, seam};
+use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectVerb, Persistence, Range, Result, Uuid};
+use rustix::{fs::AtFlags, io::Errno};
+
+use super::{
+    Files,
+    appends::Appends,
+    disk::Disk,
+    io,
+    sidecar::{self, Facts},
+    stage::Stage,
+    tree::FileName,
+};
+
+/// What is known of an object; read from disk when it is first used.
+#[derive(Default)]
+pub(super) struct State {
+    loaded: bool,
+    pub(super) removed: bool,
+    /// Whether it has a file.
+    pub(super) exists: bool,
+    pub(super) sealed: bool,
+    pub(super) facts: Facts,
+    /// The log of appends, if there ever was one.
+    pub(super) appends: Option<Appends>,
+    /// Units were changed since this was read: nobody may look past our lock.
+    pub(super) unit: bool,
+    /// A change could not be finished, so the bytes are neither old nor new: why.
+    pub(super) torn: Option<Error>,
+    pub(super) frozen: Option<Uuid>,
+    /// Staged changes, or why they cannot be used.
+    pub(super) stages: HashMap<Uuid, Result<Mutex<Stage>>>,
+}
+
+/// An object in use.
+pub(super) struct Object {
+    pub(super) id: ObjectId,
+    state: RwLock<State>,
+    thaw: (Mutex<bool>, Condvar),
+    /// Held while facts about the file are synced, so that nobody takes for done what is under way.
+    pub(super) syncing: Mutex<()>,
+    /// The folder, the sidecar, the mode or the journal hold something that may not be on disk yet.
+    pub(super) folder_unsynced: AtomicBool,
+    pub(super) side_unsynced: AtomicBool,
+    pub(super) mode_unsynced: AtomicBool,
+    pub(super) journal_unsynced: AtomicBool,
+    /// A sync has failed (P8).
+    pub(super) sync_failed: AtomicBool,
+    /// A change of a unit was begun and not finished (M1).
+    pub(super) half_done: AtomicBool,
+}
+
+/// The stage that may pass a freeze: its own.
+fn passes(state: &State, stage: Option<Uuid>) -> bool {
+    state.frozen.is_none() || state.frozen == stage
+}
+
+impl Object {
+    pub(super) fn new(id: ObjectId) -> Object {
+        Object {
+            id,
+            state: RwLock::default(),
+            thaw: Default::default(),
+            syncing: Mutex::default(),
+            // What an earlier daemon has synced is not known.
+            folder_unsynced: AtomicBool::new(true),
+            side_unsynced: AtomicBool::new(true),
+            mode_unsynced: AtomicBool::new(true),
+            journal_unsynced: AtomicBool::new(true),
+            sync_failed: AtomicBool::new(false),
+            half_done: AtomicBool::new(false),
+        }
+    }
+
+    fn wait_for_thaw(&self, cx: &OpCx) -> Result<()> {
+        let mut frozen = self.thaw.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while *frozen {
+            let left = cx.left_ns();
+            if left == 0 {
+                return Err(Error::timeout("the object is being published by another batch").with_clause(Clause::B3));
+            }
+            let wait = Duration::from_nanos(left as u64);
+            frozen = self.thaw.1.wait_timeout(frozen, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    fn set_frozen(&self, frozen: bool) {
+        *self.thaw.0.lock().unwrap_or_else(PoisonError::into_inner) = frozen;
+        self.thaw.1.notify_all();
+    }
+
+    /// The state, shared, once no other stage than `stage` keeps it frozen.
+    pub(super) fn read(&self, files: &Files, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockReadGuard<'_, State>> {
+        loop {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            if !state.loaded {
+                drop(state);
+                drop(self.write_now(files)?);
+            } else if passes(&state, stage) {
+                return Ok(state);
+            } else {
+                drop(state);
+                self.wait_for_thaw(cx)?;
+            }
+        }
+    }
+
+    /// As [`Object::read`], if that is possible at once.
+    pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
+        self.state.try_read().ok().filter(|state| state.loaded && passes(state, None))
+    }
+
+    /// The state for changing it, once no other stage than `stage` keeps it frozen.
+    pub(super) fn write(&self, files: &Files, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockWriteGuard<'_, State>> {
+        loop {
+            let state = self.write_now(files)?;
+            if passes(&state, stage) {
+                return Ok(state);
+            }
+            drop(state);
+            self.wait_for_thaw(cx)?;
+        }
+    }
+
+    /// The state for changing it, frozen or not.
+    pub(super) fn write_now(&self, files: &Files) -> Result<RwLockWriteGuard<'_, State>> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if !state.loaded {
+            let loaded = State::load(files, self)?;
+            if loaded.frozen.is_some() {
+                self.set_frozen(true);
+            }
+            self.sync_failed.store(loaded.facts.failed, Ordering::SeqCst);
+            *state = loaded;
+        }
+        Ok(state)
+    }
+
+    /// Keeps everybody but `stage` out.
+    pub(super) fn freeze(&self, state: &mut State, stage: Uuid) {
+        // In this order: whoever sees the mark must find something to wait for.
+        self.set_frozen(true);
+        state.frozen = Some(stage);
+    }
+
+    /// Lets everybody in, if it was `stage` that kept them out.
+    pub(super) fn end_freeze(&self, state: &mut State, stage: Uuid) {
+        if state.frozen == Some(stage) {
+            state.frozen = None;
+            self.set_frozen(false);
+        }
+    }
+
+    /// Ends its life: whoever waits finds it gone.
+    pub(super) fn end(&self, state: &mut State) {
+        *state = State { loaded: true, removed: true, ..State::default() };
+        self.set_frozen(false);
+    }
+
+    /// Forgets what is in memory; the next use reads it from disk. For errors after which memory and disk may differ.
+    pub(super) fn reload(&self, state: &mut State) {
+        *state = State::default();
+        self.set_frozen(false);
+    }
+
+    /// Whether nothing would be lost with it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.try_read().is_ok_and(|s| {
+            s.frozen.is_none() && s.stages.is_empty() && s.torn.is_none() && !self.sync_failed.load(Ordering::SeqCst)
+        })
+    }
+}
+
+/// Why an object cannot be used.
+pub(super) fn torn(why: &str) -> Error {
+    Error::corrupt(format!("{why}: restore the object from a copy of the store, or remove it")).with_clause(Clause::M1)
+}
+
+impl State {
+    fn load(files: &Files, object: &Object) -> Result<State> {
+        let (disk, id) = (&files.disk, object.id);
+        let mut state = State { loaded: true, ..State::default() };
+        match rustix::fs::statat(&disk.tree.root, FileName::Data(id).path(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => (state.exists, state.sealed) = (true, stat.st_mode & 0o200 == 0),
+            Err(Errno::NOENT) => {}
+            Err(e) => return Err(io::os("looking for an object")(e)),
+        }
+        // A sidecar without a file is what is left of an object that was removed.
+        if state.exists
+            && let Some(side) = disk.get(FileName::Side(id), true)?
+        {
+            state.facts = sidecar::load(&side, id)?;
+            state.appends = Appends::load(&side)?;
+            if state.facts.torn {
+                state.torn = Some(torn("a unit holds a part of a change that cannot be finished"));
+            }
+        }
+        for stage in files.budget.of_object(id) {
+            let decided = Stage::was_decided(disk, stage, id)?;
+            // Once publishing has begun the file may have any length; the plan knows what it was.
+            let base = if decided { 0 } else { state.size(files, id)? };
+            let slot = match Stage::load(disk, stage, id, base) {
+                Ok(stage) => {
+                    if stage.froze || stage.decided {
+                        state.frozen = Some(stage.id);
+                    }
+                    Ok(Mutex::new(stage))
+                }
+                Err(e) => {
+                    if decided {
+                        state.torn = Some(e.clone().context("a publication was cut short and cannot be finished"));
+                    }
+                    Err(e)
+                }
+            };
+            state.stages.insert(stage, slot);
+        }
+        Ok(state)
+    }
+
+    /// The file, which must be there.
+    pub(super) fn data(&self, disk: &Disk, id: ObjectId) -> Result<Arc<OwnedFd>> {
+        disk.must(FileName::Data(id), !self.sealed)
+    }
+
+    /// Length of the object: without what a torn append has left behind the end.
+    pub(super) fn size(&self, files: &Files, id: ObjectId) -> Result<u64> {
+        if !self.exists {
+            return Ok(0);
+        }
+        let length = io::length(self.data(&files.disk, id)?)?;
+        self.committed(length)
+    }
+
+    /// Length of an object whose file has `length` bytes.
+    pub(super) fn committed(&self, length: u64) -> Result<u64> {
+        match &self.appends {
+            None => Ok(length),
+            Some(appends) if length < appends.end() => Err(Error::corrupt(format!(
+                "the object should have {} bytes, its file has {length}: restore it from a copy of the store",
+                appends.end()
+            ))
+            .with_clause(Clause::M4)),
+            Some(appends) => Ok(appends.end()),
+        }
+    }
+
+    /// Cuts off what a torn append has left behind the end, before something else grows the file over it.
+    pub(super) fn trim(&self, disk: &Disk, id: ObjectId) -> Result<()> {
+        if let (true, Some(appends)) = (self.exists, &self.appends) {
+            let file = self.data(disk, id)?;
+            if io::length(&file)? > appends.end() {
+                io::keeping_time(&file, || io::truncate(&file, appends.end()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A stage, locked, if it has changes for this object.
+    pub(super) fn stage(&self, stage: Option<Uuid>) -> Result<Option<MutexGuard<'_, Stage>>> {
+        match stage.and_then(|id| self.stages.get(&id)) {
+            None => Ok(None),
+            Some(Ok(stage)) => Ok(Some(stage.lock().unwrap_or_else(PoisonError::into_inner))),
+            Some(Err(e)) => Err(e.clone()),
+        }
+    }
+
+    pub(super) fn check_epoch(&self, demand: &Demand) -> Result<()> {
+        if self.removed {
+            return Err(Error::not_found("the collection was deleted").with_clause(Clause::O10));
+        }
+        if let Some(why) = &self.torn {
+            return Err(why.clone());
+        }
+        self.check_fence(demand)
+    }
+
+    pub(super) fn check_fence(&self, demand: &Demand) -> Result<()> {
+        if demand.epoch != 0 && demand.epoch < self.facts.epoch {
+            return Err(Error::fenced("another holder has opened it since; close, then reopen").with_clause(Clause::X1));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_change(&self, object: &Object, demand: &Demand) -> Result<()> {
+        self.check_epoch(demand)?;
+        if self.sealed {
+            return Err(Error::immutable("the collection is sealed; write to a new one").with_clause(Clause::M2));
+        }
+        object.check_sync()
+    }
+
+    /// Checks a change of `len` bytes of memory to an object of `before` bytes against the largest offset, what the
+    /// file system can hold, and `max_size`.
+    pub(super) fn check_room(files: &Files, verb: &ObjectVerb, len: u64, demand: &Demand, before: u64) -> Result<()> {
+        let end = match verb {
+            ObjectVerb::Write { offset } => {
+                Range::new(*offset, len).map(|r| if len == 0 { before } else { r.end() })?
+            }
+            ObjectVerb::Append => Range::new(before, len)?.end(),
+            ObjectVerb::Truncate { size } => Range::new(*size, 0)?.end(),
+            ObjectVerb::Punch(range) => Range::new(range.offset, range.len).map(|_| before)?,
+            ObjectVerb::Allocate { range, keep_size } => {
+                let end = Range::new(range.offset, range.len)?.end();
+                if range.len == 0 || *keep_size && end <= files.max_file { before } else { end }
+            }
+            _ => before,
+        };
+        if demand.max_size != 0 && end > demand.max_size && end > before {
+            return Err(Error::file_too_big(format!(
+                "byte {end} is beyond collection_size.max = {}; use a collection with a larger limit",
+                demand.max_size
+            ))
+            .with_clause(Clause::H1));
+        }
+        if end > files.max_file && end > before {
+            return Err(Error::file_too_big(format!(
+                "byte {end} is beyond the {} bytes that a file can have in this store's file system",
+                files.max_file
+            )));
+        }
+        Ok(())
+    }
+
+    /// Facts after an operation; of the view through `stage` if there is one.
+    pub(super) fn evidence(&self, files: &Files, id: ObjectId, stage: Option<Uuid>) -> Result<Evidence> {
+        let mut evidence = Evidence {
+            version: self.facts.version,
+            epoch: self.facts.epoch,
+            durability: Some(Persistence::Process),
+            ..Evidence::default()
+        };
+        if self.exists {
+            let stat = io::stat(self.data(&files.disk, id)?)?;
+            evidence.size = self.committed(stat.st_size as u64)?;
+            evidence.allocated = stat.st_blocks as u64 * 512;
+            evidence.mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64);
+        }
+        if let Some(stage) = self.stage(stage)? {
+            evidence.size = stage.size(evidence.size);
+            evidence.mtime_ns = seam::now_ns();
+        }
+        Ok(evidence)
+    }
+}
+
+impl Object {
+    /// Refuses what would take failed bytes for good ones (P8).
+    pub(super) fn check_sync(&self) -> Result<()> {
+        if self.sync_failed.load(Ordering::SeqCst) {
+            return Err(Error::corrupt(
+                "a sync of this collection has failed: what was written before it may be lost; read what is there, and \
+                 write it to a new collection",
+            )
+            .with_clause(Clause::P8));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! What is done when a target is opened: what an earlier daemon has begun is brought to its end or taken back.
+
+use std::os::fd::OwnedFd;
+
+use iov_store::seam;
+use iov_types::{Capability, Error, ObjectId, Persistence, Result, Uuid};
+use rustix::io::Errno;
+
+use super::{
+    Files, Options,
+    disk::Disk,
+    io,
+    journal::{FILES, Found, Journal},
+    leases::Leases,
+    listing::Listing,
+    object::{State, torn},
+    stage::budget::Budget,
+    tree::{FileName, Tree, log_of},
+};
+use crate::fail;
+
+/// File systems that lie in memory: nothing on them survives the machine (P3).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+impl Files {
+    /// Opens the target in a directory, or makes an empty directory into one. Only one daemon can have it open.
+    ///
+    /// Changes that were cut short are finished or undone before this returns. Stages stay until they are published,
+    /// discarded or dropped by [`Files::drop_stages`].
+    pub fn open(directory: OwnedFd, options: Options) -> Result<Files> {
+        fail::arm_from_environment()?;
+        let tree = Tree::open(directory, seam::now_ns() as u64)?;
+        let magic = rustix::fs::fstatfs(&tree.root).map_err(io::os("asking for the file system"))?.f_type as u64;
+        let mut capability =
+            Capability { stage_bytes: options.stage_bytes, ..iov_semantics::stores::file(tree.incarnation) };
+        if IN_MEMORY.contains(&magic) {
+            capability.durability = Persistence::Process;
+        }
+        let disk = Disk::new(tree, options.descriptor_limit());
+        let mut temporary = Vec::new();
+        disk.tree.list("temp", |name| {
+            temporary.extend(name.parse().ok().map(FileName::Temp));
+            Ok(())
+        })?;
+        for name in temporary {
+            disk.remove(name)?;
+        }
+        let mut files = Files {
+            max_file: largest_file(&disk)?,
+            capability,
+            objects: Default::default(),
+            object_limit: options.objects.max(1),
+            budget: Budget::new(options.stage_bytes),
+            journal: Journal::new(),
+            leases: Leases::new(options.recall_ns),
+            listing: Listing::default(),
+            births: 0.into(),
+            temporary: 0.into(),
+            troubles: Vec::new(),
+            disk,
+        };
+        files.recover()?;
+        Ok(files)
+    }
+
+    /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;
+    /// all others are served.
+    fn recover(&mut self) -> Result<()> {
+        let decided = self.find_stages()?;
+        let mut troubles = Vec::new();
+        for id in self.leases.recover(&self.disk)? {
+            if let Err(e) = self.recover_from_writer(id) {
+                troubles.push(e.context(format!("moving {id:?} out of the reach of a stuck client")));
+            }
+        }
+        for n in 0..FILES {
+            if let Err(e) = self.recover_unit(n) {
+                self.journal.keep(n);
+                troubles.push(e.context(format!("finishing the change in journal/{n}")));
+            }
+        }
+        for (stage, id) in decided {
+            if let Err(e) = self.recover_publication(stage, id) {
+                troubles.push(e.context(format!("finishing a publication of {id:?}")));
+            }
+        }
+        self.troubles = troubles;
+        Ok(())
+    }
+
+    /// What could not be brought to its end when the target was opened.
+    pub fn troubles(&self) -> &[Error] {
+        &self.troubles
+    }
+
+    /// Moves an object away from a client of the earlier daemon that is stuck in a write.
+    fn recover_from_writer(&self, id: ObjectId) -> Result<()> {
+        let object = self.object(id);
+        let mut state = match object.write_now(self) {
+            // Nobody is served what cannot be read, with or without a late writer.
+            Err(e) if e.kind() == iov_types::Kind::Corrupt => return Err(e),
+            other => other?,
+        };
+        self.relocate(&object, &mut state).inspect_err(|e| state.torn = Some(e.clone()))
+    }
+
+    fn recover_publication(&self, stage: Uuid, id: ObjectId) -> Result<()> {
+        let object = self.object(id);
+        let mut state = object.write_now(self)?;
+        match state.stages.get(&stage) {
+            Some(Err(e)) => return Err(e.clone()),
+            _ => self.finish(&object, &mut state, stage, false)?,
+        }
+        object.end_freeze(&mut state, stage);
+        Ok(())
+    }
+
+    fn recover_unit(&self, n: usize) -> Result<()> {
+        match self.journal.find(&self.disk, n)? {
+            None => return Ok(()),
+            Some(Found::Whole { id, change }) => {
+                let object = self.object(id);
+                let mut state = object.write_now(self)?;
+                // Removed or sealed since: then it had been done, and only the mark was not taken away on disk.
+                if state.exists && !state.sealed {
+                    let file = state.data(&self.disk, id)?;
+                    self.redo(id, &file, change.as_change())?;
+                    if let Some(log) = &state.appends {
+                        // The end is where the log says, or where the change has put it.
+                        let end = change.end(log.end());
+                        self.commit_end(&object, &mut state, end)?;
+                    }
+                    io::sync_data(&file)?;
+                }
+            }
+            Some(Found::Damaged { id }) => {
+                let object = self.object(id);
+                let mut state = object.write_now(self)?;
+                if state.exists {
+                    self.update(&object, &mut state, true, |facts| facts.torn = true)?;
+                    state.torn = Some(torn("a change of a unit was cut short, and what it was is damaged"));
+                }
+            }
+        }
+        self.journal.retire(&self.disk, n)
+    }
+
+    /// Finds staged changes; tells those whose publication has begun. Files that mean nothing are removed.
+    fn find_stages(&self) -> Result<Vec<(Uuid, ObjectId)>> {
+        let (mut logs, mut others) = (Vec::new(), Vec::new());
+        self.disk.tree.list("stage", |name| {
+            match log_of(name) {
+                Some(log) => logs.push(log),
+                None => others.extend(name.strip_suffix(".image").and_then(|n| log_of(&format!("{n}.log")))),
+            }
+            Ok(())
+        })?;
+        for (stage, id) in others {
+            if !self.disk.tree.has(FileName::Log(stage, id))? {
+                self.disk.remove(FileName::Image(stage, id))?;
+            }
+        }
+        let mut decided = Vec::new();
+        for (stage, id) in logs {
+            let name = FileName::Log(stage, id);
+            let length = io::length(self.disk.must(name, true)?)?;
+            let image = match self.disk.get(FileName::Image(stage, id), true)? {
+                Some(image) => io::stat(image)?.st_blocks as u64 * 512,
+                None => 0,
+            };
+            self.budget.found(stage, id, length + image);
+            if super::stage::Stage::was_decided(&self.disk, stage, id)? {
+                decided.push((stage, id));
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Every stage that has changes for objects of this target.
+    pub fn stages(&self) -> Vec<(Uuid, Vec<ObjectId>)> {
+        self.budget.all()
+    }
+
+    /// Drops all stages but those to keep: the end of recovery, when it is known which batches have reached point P.
+    pub fn drop_stages(&self, keep: &[Uuid]) -> Result<()> {
+        for (stage, objects) in self.stages() {
+            if keep.contains(&stage) {
+                continue;
+            }
+            for id in objects {
+                let object = self.object(id);
+                let mut state: std::sync::RwLockWriteGuard<'_, State> = object.write_now(self)?;
+                self.drop_stage(&object, &mut state, stage)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The largest length that the file system of a target, and this process, allow a file.
+fn largest_file(disk: &Disk) -> Result<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let most = limit.unwrap_or(i64::MAX as u64).min(i64::MAX as u64);
+    let name = FileName::Temp(u64::MAX);
+    let file = disk.create(name)?;
+    let fits = |size| match io::retry(|| rustix::fs::ftruncate(&file, size)) {
+        Ok(()) => Ok(true),
+        Err(Errno::FBIG | Errno::INVAL) => Ok(false),
+        Err(e) => Err(io::os("asking for the largest file")(e)),
+    };
+    // What lies below `low` fits, what lies from `high` on does not.
+    let (mut low, mut high) = (0, most);
+    if fits(most)? {
+        low = most;
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    disk.remove(name)?;
+    Ok(low)
+}

@@ -1,0 +1,287 @@
+//! What publishing a stage will do, decided before its first byte is applied, so that it can be done again after a crash.
+
+use std::os::fd::AsFd;
+
+use iov_types::{Clause, Error, ExtentKind, Range, Result};
+
+use super::{
+    Stage, View,
+    log::{self, Kind, RECORD, Record},
+    overlay::Source,
+};
+use crate::{
+    fail,
+    files::{
+        appends::{Appends, Key},
+        disk::Disk,
+        io,
+        sidecar::number,
+        tree::FileName,
+    },
+};
+
+/// Most holes of a base that are remembered, to be given back if the stage is dropped after all.
+const HOLES: usize = 4096;
+
+/// The plan, as it lies in the log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in crate::files) struct Plan {
+    /// The length of the base: where its appends begin.
+    pub(in crate::files) base: u64,
+    /// The length afterwards.
+    pub(in crate::files) size: u64,
+    /// The version afterwards.
+    pub(in crate::files) version: u64,
+    /// Whether the image takes the place of the object's file.
+    pub(in crate::files) rename: bool,
+    /// Places of appends that are not repeated.
+    pub(super) skip: Vec<u64>,
+    /// How many appends with an identity will be recorded.
+    pub(in crate::files) keyed: u64,
+    /// Holes of the base that were filled to make room. Not on disk: losing them costs space, no bytes.
+    holes: Vec<Range>,
+}
+
+impl Plan {
+    pub(super) fn read(file: impl AsFd, record: &Record, at: u64) -> Result<Plan> {
+        let numbers = record.range.len / 8;
+        if numbers < 4 || !record.range.len.is_multiple_of(8) {
+            return Err(log::damaged("a plan"));
+        }
+        let mut bytes = vec![0; record.range.len as usize];
+        io::read_exact(file, &mut bytes, at)?.ok_or_else(|| log::damaged("a plan"))?;
+        let mut numbers = (0..numbers as usize).map(|i| number(&bytes, 8 * i));
+        let mut next = || numbers.next().unwrap_or(0);
+        let (base, size, version, rename) = (next(), next(), next(), next() != 0);
+        Ok(Plan { base, size, version, rename, skip: numbers.collect(), ..Plan::default() })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let head = [self.base, self.size, self.version, u64::from(self.rename)];
+        head.into_iter().chain(self.skip.iter().copied()).flat_map(u64::to_le_bytes).collect()
+    }
+}
+
+/// What a plan is made for.
+pub(in crate::files) struct Base<'a> {
+    pub(in crate::files) exists: bool,
+    pub(in crate::files) size: u64,
+    pub(in crate::files) version: u64,
+    pub(in crate::files) appends: Option<&'a Appends>,
+    /// Whether the object is frozen for this stage.
+    pub(in crate::files) frozen: bool,
+    /// Whether the limit of the length was checked before.
+    pub(in crate::files) admitted: bool,
+}
+
+impl Stage {
+    /// Checks that the base can take everything, makes room, and writes down what will be done (B3).
+    pub(in crate::files) fn prepare(&mut self, disk: &Disk, base: &Base<'_>) -> Result<()> {
+        if self.failed {
+            return Err(Error::corrupt("a sync of these staged changes has failed; drop the batch and repeat it")
+                .with_clause(Clause::P8));
+        }
+        if self.plan.is_some() && base.frozen {
+            return Ok(()); // nothing can have changed since
+        }
+        self.plan = None;
+        if let Some(appends) = base.appends.filter(|_| self.growth.has_appends) {
+            self.drop_repeated(disk, appends)?;
+        }
+        let view = self.replay(disk, base.size)?;
+        let size = view.end;
+        let max = if base.admitted { 0 } else { self.max_size };
+        if max != 0 && size > max && size > base.size {
+            return Err(Error::file_too_big(format!(
+                "the object has grown meanwhile: published, it would have {size} bytes, and collection_size.max is {max}"
+            ))
+            .with_clause(Clause::H1));
+        }
+        let shown = Range { offset: 0, len: base.size.min(size) };
+        let covered = || view.overlay.cover(shown).all(|(_, source)| source.is_some());
+        let rename = !base.exists || (self.imaged.len() > 0 && covered());
+        let mut plan = Plan {
+            base: base.size,
+            size,
+            version: base.version + 1,
+            rename,
+            skip: self.skip.clone(),
+            keyed: view.appended.len() as u64,
+            holes: Vec::new(),
+        };
+        let target = match plan.rename {
+            true => disk.get_or_create(self.image())?,
+            false => disk.must(FileName::Data(self.object), true)?,
+        };
+        let room = io::keeping_time(&target, || make_room(&target, &view, &mut plan));
+        let planned = room.and_then(|()| {
+            let bytes = plan.bytes();
+            let range = Range { offset: 0, len: bytes.len() as u64 };
+            self.append_record(
+                disk,
+                &Record { sum: io::checksum(&bytes), ..Record::plain(Kind::Plan, range) },
+                &bytes,
+            )?;
+            // For the mark that publishing has begun.
+            io::make_room(disk.must(self.log(), true)?, Range { offset: self.log_end, len: RECORD })
+        });
+        match planned {
+            Ok(()) => {
+                (self.plan, self.froze) = (Some(plan), true);
+                Ok(())
+            }
+            Err(e) => {
+                self.give_room_back(disk, &plan)?;
+                Err(e)
+            }
+        }
+    }
+
+    /// Forgets the plan: something else was lacking.
+    pub(in crate::files) fn cancel_plan(&mut self, disk: &Disk) -> Result<()> {
+        match self.plan.take() {
+            Some(plan) => self.give_room_back(disk, &plan),
+            None => Ok(()),
+        }
+    }
+
+    /// Undoes what `make_room` has done, when the stage is dropped.
+    pub(in crate::files) fn give_room_back(&self, disk: &Disk, plan: &Plan) -> Result<()> {
+        if plan.rename {
+            return Ok(()); // it goes with the image
+        }
+        let Some(data) = disk.get(FileName::Data(self.object), true)? else { return Ok(()) };
+        io::keeping_time(&data, || {
+            for hole in &plan.holes {
+                io::punch(&data, *hole)?;
+            }
+            // Space behind the end.
+            io::truncate(&data, io::length(&data)?)
+        })
+    }
+
+    /// Writes down that publishing begins: from here on it can only be brought to its end.
+    pub(in crate::files) fn decide(&mut self, disk: &Disk, durable: bool) -> Result<()> {
+        if !self.decided {
+            self.append_record(disk, &Record::plain(Kind::Decided, Range::default()), &[])?;
+            self.decided = true;
+        }
+        if durable || self.durable {
+            // Else a cut of power could leave bytes of it in the object, and no word of where they belong.
+            self.durable = true;
+            self.sync(disk).inspect_err(|_| {
+                // Nothing was applied, and nothing will be.
+                self.decided = !self.take_back_record(disk);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the object's file what the plan says, and tells where appends went. Doing it again is fine.
+    pub(in crate::files) fn apply(&mut self, disk: &Disk, plan: &Plan) -> Result<Vec<(Key, u64)>> {
+        let view = self.replay(disk, plan.base)?;
+        let data = FileName::Data(self.object);
+        if plan.rename {
+            // If the image is gone it has its new name already.
+            if let Some(image) = disk.get(self.image(), true)? {
+                self.lay(disk, &view, plan, &image)?;
+                touch(&image)?;
+                if self.durable {
+                    io::sync_data(&image)?;
+                }
+                fail::point("publish.3.applied")?;
+                disk.rename(self.image(), data)?;
+            }
+        } else {
+            let file = disk.must(data, true)?;
+            if io::length(&file)? > plan.base {
+                io::truncate(&file, plan.base)?; // an append that was cut short, or a part of an earlier attempt
+            }
+            self.lay(disk, &view, plan, &file)?;
+            touch(&file)?;
+            if self.durable {
+                io::sync_data(&file)?;
+            }
+            fail::point("publish.3.applied")?;
+        }
+        if self.durable {
+            disk.tree.sync_folder(data)?;
+        }
+        fail::point("publish.4.renamed")?;
+        Ok(view.appended)
+    }
+
+    fn lay(&self, disk: &Disk, view: &View, plan: &Plan, target: &impl AsFd) -> Result<()> {
+        let log = disk.must(self.log(), true)?;
+        let mut verified = None;
+        let mut piece = Vec::new();
+        for (range, source) in view.overlay.cover(Range { offset: 0, len: plan.size }) {
+            match source {
+                // An image holds, where nothing was staged, at most the rest of a write that was cut short.
+                None if plan.rename => io::punch(target, range)?,
+                None => {}
+                Some(Source::Zero) => io::punch(target, range)?,
+                Some(Source::Image) if plan.rename => {}
+                Some(Source::Image) => {
+                    let image = disk.must(self.image(), true)?;
+                    if io::copy(&image, range.offset, target, range.offset, range.len)? < range.len {
+                        return Err(log::damaged("an image"));
+                    }
+                }
+                Some(Source::Log { record, within }) => {
+                    if verified != Some(record) {
+                        log::verify_at(log.as_fd(), record)?;
+                        verified = Some(record);
+                    }
+                    piece.resize(io::PIECE.min(range.len as usize), 0);
+                    let mut done = 0;
+                    while done < range.len {
+                        let n = piece.len().min((range.len - done) as usize);
+                        io::read_exact(&log, &mut piece[..n], record + RECORD + within + done)?
+                            .ok_or_else(|| log::damaged("a log"))?;
+                        io::write_all(target, &piece[..n], range.offset + done)?;
+                        done += n as u64;
+                    }
+                }
+            }
+            fail::point("publish.2.half_applied")?;
+        }
+        if io::length(target)? != plan.size {
+            io::truncate(target, plan.size)?;
+        }
+        view.reserved.iter().try_for_each(|range| io::make_room(target, *range))
+    }
+}
+
+/// Sets the time of the last change to now.
+fn touch(file: impl AsFd) -> Result<()> {
+    io::set_time(file, rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW })
+}
+
+/// Reserves the space that applying the plan will fill.
+fn make_room(target: &impl AsFd, view: &View, plan: &mut Plan) -> Result<()> {
+    let (length, dense) = (io::length(target)?, io::is_dense(target)?);
+    let mut fill = |range: Range| -> Result<()> {
+        if !plan.rename && !dense && plan.holes.len() < HOLES {
+            let extents = io::extents(target, range, length, HOLES - plan.holes.len())?;
+            plan.holes.extend(extents.iter().filter(|e| e.kind != ExtentKind::Data).map(|e| e.range));
+        }
+        io::make_room(target, range)
+    };
+    let mut run = Range::default();
+    for (range, source) in view.overlay.cover(Range { offset: 0, len: plan.size }) {
+        let fills = match source {
+            Some(Source::Log { .. }) => true,
+            Some(Source::Image) => !plan.rename,
+            _ => false,
+        };
+        if fills && run.end() == range.offset {
+            run.len += range.len;
+        } else if fills {
+            fill(run)?;
+            run = range;
+        }
+    }
+    fill(run)?;
+    view.reserved.iter().try_for_each(|range| fill(*range))
+}

@@ -1,0 +1,43 @@
+//! The suite that every target must pass, on files.
+
+use std::{cell::RefCell, path::Path, sync::Arc};
+
+use iov_media::Options;
+use iov_store::{Backend, conformance};
+
+use crate::kit::{open_with, scratch};
+
+/// Stages of 16 MiB, so that the bound can be reached; few objects in memory, so that they are read from disk again.
+fn options() -> Options {
+    Options { stage_bytes: 16 << 20, objects: 2, ..Options::default() }
+}
+
+fn suite(scratch: &Path, options: &Options) {
+    let kept = RefCell::new(Vec::new());
+    conformance::backend(&|| {
+        let directory = tempfile::tempdir_in(scratch).expect("a directory");
+        let files = open_with(directory.path(), options.clone()).expect("a target");
+        kept.borrow_mut().push(directory);
+        Arc::new(files) as Arc<dyn Backend>
+    });
+}
+
+#[test]
+fn files_pass_the_suite_on_disk() {
+    suite(scratch(), &options());
+}
+
+#[test]
+fn files_pass_the_suite_with_few_descriptors() {
+    suite(scratch(), &Options { descriptors: 8, ..options() });
+}
+
+#[test]
+fn files_pass_the_suite_in_memory() {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        println!("skipped: there is no /dev/shm");
+        return;
+    }
+    suite(memory, &options());
+}

@@ -1,0 +1,195 @@
+//! The directory of a store: its lock, its small files, and how files in it are replaced whole.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io::Write,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use iov_types::{Error, Result};
+
+/// The format this release writes, and the newest that it reads.
+pub(crate) const FORMAT: u32 = 1;
+const FORMAT_TEXT: &str = "ioverbs metadata engine, format ";
+/// Names of what lies in the directory.
+pub(crate) const FORMAT_FILE: &str = "format";
+pub(crate) const APPLIED_FILE: &str = "applied";
+pub(crate) const UNSYNCED_FILE: &str = "unsynced";
+pub(crate) const LOG: &str = "log";
+pub(crate) const TABLES: &str = "tables";
+const LOCK_FILE: &str = "lock";
+
+/// CRC-64/NVME: as fast as 32 bits here, and long enough to tell a torn frame from a whole one for good.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// A number at an offset of bytes that are long enough.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+/// A directory that this process alone may use, held by its descriptor: it stays the same when it is renamed, when the
+/// process changes its own, and when the descriptor behind a `/proc/self/fd` path is closed. The lock ends with it.
+pub(crate) struct Home {
+    dir: File,
+    base: PathBuf,
+    shown: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    /// Opens a directory, and makes it if it is not there.
+    pub(crate) fn open(path: &Path) -> Result<Home> {
+        let at = |e: std::io::Error| Error::from(e).context(format_args!("the metadata engine's {}", path.display()));
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at)?;
+        let dir = File::open(path).map_err(at)?;
+        let proc = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        let base = if proc.is_dir() { proc } else { std::path::absolute(path).map_err(at)? };
+        let lock = create(&base.join(LOCK_FILE), false).map_err(at)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::busy(format!(
+                    "{} is open already: end the process that uses it, or drop the store and its views here, then repeat",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(e)) => return Err(at(e)),
+        }
+        Ok(Home { dir, base, shown: path.to_path_buf(), _lock: lock })
+    }
+
+    /// Where to reach a file.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.base.join(name)
+    }
+
+    /// How to call a file in a text for people.
+    pub(crate) fn shown(&self, name: impl AsRef<Path>) -> String {
+        self.shown.join(name).display().to_string()
+    }
+
+    /// An error of the operating system, naming the file.
+    pub(crate) fn failed(&self, name: impl AsRef<Path>, e: std::io::Error) -> Error {
+        Error::from(e).context(self.shown(name))
+    }
+
+    /// Makes a directory that only this user can enter.
+    pub(crate) fn make_dir(&self, name: &str) -> Result<()> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(self.path(name));
+        made.map_err(|e| self.failed(name, e))
+    }
+
+    /// Makes the entries of a directory survive power loss; "" is the store's own.
+    pub(crate) fn sync_dir(&self, name: &str) -> Result<()> {
+        let sync = || if name.is_empty() { self.dir.sync_all() } else { File::open(self.path(name))?.sync_all() };
+        sync().map_err(|e| self.failed(name, e))
+    }
+
+    /// A file's bytes, if it is there.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match std::fs::read(self.path(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.failed(name, e)),
+        }
+    }
+
+    /// Replaces a file, wholly and for good: after a crash there is the old one or the new one.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let new = format!("{name}.new");
+        let write = || {
+            let mut file = create(&self.path(&new), true)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            std::fs::rename(self.path(&new), self.path(name))
+        };
+        write().map_err(|e| self.failed(name, e))?;
+        self.sync_dir("")
+    }
+
+    /// Deletes a file, if it is there.
+    pub(crate) fn remove(&self, name: impl AsRef<Path>) -> Result<()> {
+        match std::fs::remove_file(self.path(&name)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(self.failed(name, e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that can still be written here; `None` if the file system does not say.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::fstatvfs(&self.dir).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Whether the format file is there; an error if it speaks of a format that this release does not know.
+    pub(crate) fn check_format(&self) -> Result<bool> {
+        let Some(text) = self.read(FORMAT_FILE)? else { return Ok(false) };
+        let text = String::from_utf8_lossy(&text);
+        match text.strip_prefix(FORMAT_TEXT).and_then(|number| number.trim_end().parse::<u32>().ok()) {
+            Some(FORMAT) => Ok(true),
+            Some(newer) if newer > FORMAT => Err(Error::version(format!(
+                "{} has format {newer}, this release reads up to {FORMAT}: update the program",
+                self.shown("")
+            ))),
+            _ => Err(Error::corrupt(format!(
+                "{} does not name a format: restore the file, or the whole store from a copy",
+                self.shown(FORMAT_FILE)
+            ))),
+        }
+    }
+
+    /// Says that the store is complete: the last step of making one.
+    pub(crate) fn write_format(&self) -> Result<()> {
+        self.replace(FORMAT_FILE, format!("{FORMAT_TEXT}{FORMAT}\n").as_bytes())
+    }
+}
+
+/// Opens a file for reading and writing that only this user can open, and makes it if it is not there.
+pub(crate) fn create(path: &Path, truncate: bool) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(truncate).mode(0o600).open(path)
+}
+
+/// How far the log has been moved into tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Applied {
+    /// The last generation that is wholly in tables.
+    pub(crate) generation: u64,
+    /// The number of its last frame.
+    pub(crate) sequence: u64,
+    /// The last revision in it.
+    pub(crate) revision: u64,
+}
+
+const APPLIED_MAGIC: [u8; 8] = *b"IOVMAPP1";
+
+impl Applied {
+    /// Writes the mark.
+    pub(crate) fn write(&self, home: &Home) -> Result<()> {
+        let mut bytes = APPLIED_MAGIC.to_vec();
+        for number in [self.generation, self.sequence, self.revision] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
+        home.replace(APPLIED_FILE, &bytes)
+    }
+
+    /// Reads it; `None` if there is none.
+    pub(crate) fn read(home: &Home) -> Result<Option<Applied>> {
+        let Some(bytes) = home.read(APPLIED_FILE)? else { return Ok(None) };
+        if bytes.len() != 40 || bytes[..8] != APPLIED_MAGIC || u64_at(&bytes, 32) != checksum(&bytes[..32]) {
+            return Err(Error::corrupt(format!(
+                "{} is damaged: restore the store from a copy",
+                home.shown(APPLIED_FILE)
+            )));
+        }
+        Ok(Some(Applied { generation: u64_at(&bytes, 8), sequence: u64_at(&bytes, 16), revision: u64_at(&bytes, 24) }))
+    }
+}

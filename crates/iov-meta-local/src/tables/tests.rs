@@ -1,0 +1,130 @@
+//! The tables against an ordered map, written only as we write them: whole runs, merges, restarts. Releases of the
+//! library before the pinned one hid what had been put in so from states held after a restart.
+
+use std::{collections::BTreeMap, ops::Bound, path::Path};
+
+use super::*;
+use crate::tests::kit::{Place, unlocked};
+
+type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+fn open(path: &Path, make: bool) -> Arc<Tables> {
+    let home = unlocked(|| Home::open(path)).expect("a directory");
+    Tables::open(home, 1 << 20, make).expect("tables")
+}
+
+fn key(family: Family, n: u32) -> Vec<u8> {
+    let tag = [b'R', b'N', b'I', b'x'][family as usize];
+    [&[tag][..], &n.to_be_bytes()].concat()
+}
+
+fn check(tables: &Tables, pin: &Pin, family: Family, model: &Model, when: &str) {
+    let (tree, at) = (tables.tree(family), pin.at(family));
+    for n in 0..800 {
+        let key = key(family, n);
+        let found = tree.get(&key, at).expect("a get").map(|item| (item.value().to_vec(), item.revision()));
+        assert_eq!(found.as_ref(), model.get(&key), "{when}: {family:?} {n}");
+    }
+    let mut range = tree.range(Bound::Unbounded, Bound::Unbounded, at).expect("a range");
+    let mut found = Vec::new();
+    while let Some(item) = tree.next(&mut range).expect("an item") {
+        found.push((item.key().to_vec(), (item.value().to_vec(), item.revision())));
+    }
+    assert!(found.iter().map(|(k, v)| (k, v)).eq(model), "{when}: all of {family:?}");
+}
+
+#[test]
+fn tables_hold_what_was_put_in_through_merges_and_restarts() {
+    let place = Place::new("tables");
+    let mut seed = 88172645463325252u64;
+    let mut next = move |n: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % n
+    };
+    let (mut models, mut revision, mut merges) = (vec![Model::new(); FAMILIES.len()], 0u64, 0);
+    for round in 0..25 {
+        let tables = open(place.path(), round == 0);
+        let pin = Pin::new(&tables, 0);
+        FAMILIES.iter().for_each(|f| check(&tables, &pin, *f, &models[*f as usize], &format!("round {round}, opened")));
+        drop(pin);
+        let mut held: Vec<(Pin, Vec<Model>)> = Vec::new();
+        for run in 0..3 {
+            for family in FAMILIES {
+                let mut changes = BTreeMap::new();
+                for _ in 0..300 {
+                    revision += 1;
+                    let value = (next(4) != 0).then(|| revision.to_le_bytes().repeat(1 + next(3) as usize));
+                    changes.insert(key(family, next(800) as u32), (value, revision));
+                }
+                let items = changes.iter().map(|(k, (v, r))| (&k[..], v.as_deref(), *r));
+                tables.tree(family).ingest(items).expect("a run");
+                for (key, (value, revision)) in changes {
+                    match value {
+                        Some(value) => drop(models[family as usize].insert(key, (value, revision))),
+                        None => drop(models[family as usize].remove(&key)),
+                    }
+                }
+                while next(2) == 0 && tables.tree(family).merge().expect("a merge") {
+                    merges += 1;
+                }
+            }
+            if next(2) == 0 {
+                held.push((Pin::new(&tables, run), models.clone()));
+            }
+        }
+        for family in FAMILIES {
+            while tables.tree(family).merge().expect("a merge") {
+                merges += 1;
+            }
+            let pin = Pin::new(&tables, 0);
+            check(&tables, &pin, family, &models[family as usize], &format!("round {round}, merged"));
+            for (pin, models) in &held {
+                check(&tables, pin, family, &models[family as usize], &format!("round {round}, a held state"));
+            }
+        }
+    }
+    assert!(merges > 50, "{merges} merges");
+}
+
+#[test]
+fn a_state_is_merged_away_only_when_nobody_holds_it() {
+    let place = Place::new("held");
+    let tables = open(place.path(), true);
+    let tree = tables.tree(Family::Records);
+    let put = |value: u8| {
+        let keys: Vec<_> = (0..1000).map(|n| key(Family::Records, n)).collect();
+        let value = [value; 100];
+        tree.ingest(keys.iter().map(|k| (&k[..], Some(&value[..]), 1))).expect("a run");
+    };
+    put(0);
+    let (first, second) = (Pin::new(&tables, 0), Pin::new(&tables, 0));
+    assert_eq!(first.at(Family::Records), second.at(Family::Records));
+    drop(second);
+    for round in 1..12 {
+        put(round);
+        while tree.merge().expect("a merge") {}
+        let old = tree.get(&key(Family::Records, 7), first.at(Family::Records)).expect("a get").expect("a value");
+        assert_eq!(old.value(), [0; 100]);
+    }
+    let held = tree.bytes();
+    drop(first);
+    for round in 12..24 {
+        put(round);
+        while tree.merge().expect("a merge") {}
+    }
+    assert!(tree.bytes() <= held, "{} bytes, {held} while it was held: overwritten values go", tree.bytes());
+}
+
+#[test]
+fn families_and_spans_cover_all_keys_in_order() {
+    assert!(SPANS.windows(2).all(|pair| pair[0].to == Some(pair[1].from)));
+    assert_eq!((SPANS[0].from, SPANS[6].to), (&b""[..], None));
+    for first in 0..=255u8 {
+        let key = [first, 7];
+        let span = SPANS.iter().find(|s| s.from <= &key[..] && s.to.is_none_or(|to| &key[..] < to)).expect("a span");
+        assert_eq!(span.family, Family::of(&key), "{first}");
+    }
+    assert_eq!(Family::of(b""), Family::Other);
+}

@@ -1,0 +1,15 @@
+//! The engine as a whole, through its door and with a medium that fails.
+#![allow(clippy::disallowed_methods)]
+
+mod conformance;
+mod damage;
+mod doors;
+mod full;
+mod kill;
+pub(crate) mod kit;
+mod model;
+mod power;
+mod readers;
+mod sync;
+mod tables_damage;
+mod torn;

@@ -1,0 +1,119 @@
+//! From arguments to an exit code.
+
+use std::{
+    ffi::OsString,
+    io::{BufWriter, IsTerminal, Read},
+    process::ExitCode,
+};
+
+use clap::{Parser, error::ErrorKind};
+use ioverbs::{Counters, Error, Kind};
+use serde_json::json;
+
+use crate::{
+    cli::Cli,
+    ctx::Ctx,
+    failure::{Failure, USAGE},
+    interrupt::Interrupt,
+    output::Out,
+};
+
+/// The program.
+pub(crate) fn main() -> ExitCode {
+    let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+    let terminals = (stdout.is_terminal(), stderr.is_terminal());
+    let out = Out::new(Box::new(BufWriter::with_capacity(64 << 10, stdout)), terminals.0);
+    let err = Out::new(Box::new(stderr), terminals.1);
+    let code = run(std::env::args_os(), out, err, Box::new(std::io::stdin()), Interrupt::on_signals());
+    ExitCode::from(code)
+}
+
+/// One command line, with streams of its own.
+pub(crate) fn run(
+    args: impl IntoIterator<Item = OsString>,
+    mut out: Out,
+    mut err: Out,
+    stdin: Box<dyn Read + Send>,
+    stop: Interrupt,
+) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let text = if out.is_terminal() { e.render().ansi().to_string() } else { e.render().to_string() };
+            let asked = matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // Where even that cannot be told, the exit code remains.
+            let stream = if asked { &mut out } else { &mut err };
+            let _ = stream.bytes(text.as_bytes()).and_then(|()| stream.flush());
+            return if asked { 0 } else { USAGE };
+        }
+    };
+    let mut ctx = Ctx::new(cli.global.clone(), out, err, stdin, stop);
+    let done = cli.command.run(&mut ctx).and_then(|()| ctx.end()).and_then(|()| ctx.out.flush());
+    if cli.global.stats {
+        print_counters(&mut ctx);
+    }
+    match done {
+        Ok(()) => 0,
+        Err(failure) => {
+            // What was found before the failure is still worth having.
+            let _ = ctx.out.flush();
+            if let Failure::Error { error, next } = &failure {
+                print_error(&mut ctx, error, next.as_deref());
+            }
+            failure.code()
+        }
+    }
+}
+
+/// Says what went wrong, by which promise, and what to do now.
+pub(crate) fn print_error(ctx: &mut Ctx, error: &Error, next: Option<&str>) {
+    let kind = error.kind();
+    let next = next.map_or_else(|| advice(kind), str::to_owned);
+    let short = kind.c_name().trim_start_matches("IOV_");
+    if ctx.global.json {
+        let error = json!({
+            "error": kind.c_name(),
+            "code": kind.code(),
+            "clause": error.clause().map(|c| c.id()),
+            "outcome": format!("{:?}", error.outcome()),
+            "detail": error.detail(),
+            "next": next,
+        });
+        let _ = ctx.err.line(error);
+        return;
+    }
+    let clause = error.clause().map_or(String::new(), |c| format!(", clause {c}"));
+    let detail = crate::output::printable(error.detail().as_bytes());
+    // Where standard error is gone nobody can be told; the exit code remains.
+    let _ = ctx.err.line(format_args!("iov: {detail} ({}{clause})", kind.c_name()));
+    if kind != Kind::Cancelled {
+        let _ = ctx.err.line(format_args!("  next: {next}"));
+        let _ = ctx.err.line(format_args!("  more: iov help {short}"));
+    }
+}
+
+/// What to do about a kind of error, from its own text.
+fn advice(kind: Kind) -> String {
+    let text = kind.text();
+    let step = text.split_once(". ").map_or(text, |(_, step)| step);
+    step.trim_end_matches('.').to_owned()
+}
+
+/// What the session has counted, without what it never used.
+pub(crate) fn counted(ctx: &Ctx) -> Vec<(&'static str, u64)> {
+    let Some(session) = ctx.opened() else { return Vec::new() };
+    Counters::NAMES.iter().copied().zip(session.counters().snapshot()).filter(|(_, n)| *n > 0).collect()
+}
+
+fn print_counters(ctx: &mut Ctx) {
+    let counted = counted(ctx);
+    // A lost line of statistics is no failure of the command.
+    if ctx.global.json {
+        let all: serde_json::Map<_, _> = counted.into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect();
+        let _ = ctx.err.line(json!({ "counters": all }));
+        return;
+    }
+    for (name, n) in counted {
+        let _ = ctx.err.line(format_args!("{name:<20} {n}"));
+    }
+}

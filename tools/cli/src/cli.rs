@@ -1,0 +1,84 @@
+//! The command line as a whole.
+
+use clap::{Parser, Subcommand};
+
+use crate::{commands, ctx::Ctx, failure::Done, options::Global};
+
+/// Store, describe, find and read back data, with the promises that you choose
+///
+/// Objects are addressed as WS, WS/NAME or WS/GROUP/NAME, also as WS/uuid:… and iov://HOST/WS/NAME. Names may be any
+/// bytes but '/' and NUL.
+#[derive(Parser, Debug)]
+#[command(name = "iov", version, disable_help_subcommand = true, max_term_width = 100, after_help = AFTER)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER: &str = "\
+To begin:
+  iov ws create demo
+  iov put data.bin demo -m temperature=310
+  iov find demo 'temperature > 300'
+  iov get demo/data.bin copy.bin
+
+iov help EBUSY explains an error, iov help C3 a clause, iov help controls what can be promised.
+
+Exit codes follow sysexits: 0 done, 64 wrong usage, 65 damaged data, 66 not there, 69 cannot be had,
+70 a defect, 73 cannot be made, 75 try again later, 76 versions differ, 77 not allowed;
+130 interrupted.";
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Ws(commands::ws::Args),
+    Put(commands::put::Args),
+    Get(commands::get::Args),
+    Ls(commands::ls::Args),
+    Stat(commands::stat::Args),
+    Rm(commands::rm::Args),
+    Cp(commands::cp::Args),
+    Mv(commands::mv::Args),
+    Cat(commands::cat::Args),
+    Tag(commands::tag::Args),
+    Find(commands::find::Args),
+    Explain(commands::explain::Args),
+    Why(commands::why::Args),
+    Stats(commands::stats::Args),
+    Status(commands::status::Args),
+    Down(commands::down::Args),
+    Help(commands::help::Args),
+    Completions(commands::completions::Args),
+    #[command(hide = true)]
+    Man(commands::man::Args),
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn run(&self, ctx: &mut Ctx) -> Done {
+        match self {
+            Command::Ws(args) => commands::ws::run(ctx, args),
+            Command::Put(args) => commands::put::run(ctx, args),
+            Command::Get(args) => commands::get::run(ctx, args),
+            Command::Ls(args) => commands::ls::run(ctx, args),
+            Command::Stat(args) => commands::stat::run(ctx, args),
+            Command::Rm(args) => commands::rm::run(ctx, args),
+            Command::Cp(args) => commands::cp::run(ctx, args),
+            Command::Mv(args) => commands::mv::run(ctx, args),
+            Command::Cat(args) => commands::cat::run(ctx, args),
+            Command::Tag(args) => commands::tag::run(ctx, args),
+            Command::Find(args) => commands::find::run(ctx, args),
+            Command::Explain(args) => commands::explain::run(ctx, args),
+            Command::Why(args) => commands::why::run(ctx, args),
+            Command::Stats(args) => commands::stats::run(ctx, args),
+            Command::Status(args) => commands::status::run(ctx, args),
+            Command::Down(args) => commands::down::run(ctx, args),
+            Command::Help(args) => commands::help::run(ctx, args),
+            Command::Completions(args) => commands::completions::run(ctx, args),
+            Command::Man(args) => commands::man::run(ctx, args),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `iov get`: collections and groups into local files.
+
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use ioverbs::{Error, Uuid, Which, Workspace};
+
+use crate::{
+    address::Address,
+    ctx::Ctx,
+    facts::{self, Facts, members},
+    failure::{Done, Next, local},
+    options::IfExists,
+    output::Out,
+    quantity::Span,
+    transfer::{download, fetch::Fetcher},
+};
+
+/// Fetch a collection, or a group with all that is in it
+///
+/// The file takes its name when it is complete; until then it is FILE.part. Holes stay holes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// WS/NAME; with -r also WS or WS/GROUP
+    #[arg(value_parser = Address::parser())]
+    address: Address,
+
+    /// Where to; - is standard output. Default: the name, here
+    file: Option<PathBuf>,
+
+    /// A group becomes a directory
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Only a part: FROM..TO, FROM.., ..TO or FROM+LENGTH, as in 1MiB+4KiB
+    #[arg(long, conflicts_with = "recursive")]
+    range: Option<String>,
+
+    /// What to do where the file is there
+    #[arg(long, value_enum, default_value = "replace", value_name = "WHAT")]
+    if_exists: IfExists,
+}
+
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    let span = args.range.as_deref().map_or(Ok(Span::default()), Span::parse)?;
+    let located = ctx.locate(&args.address)?;
+    let group = located.as_group();
+    if group.is_some() && !args.recursive {
+        let error = Error::invalid(format!("{} is no collection", args.address));
+        return Err(error).next(|| format!("iov get -r {} fetches all that is in it", args.address));
+    }
+    if args.file.as_deref() == Some(Path::new("-")) {
+        let uuid = located.collection()?.uuid;
+        return download::to_out(ctx, &located.ws, uuid, span).map(drop).map_err(|e| e.about(&args.address));
+    }
+    if let Some(path) = args.file.as_deref().filter(|p| is_stream(p)) {
+        // A pipe or device has no half: it is written to as it is.
+        let uuid = located.collection()?.uuid;
+        let file = std::fs::OpenOptions::new().write(true).open(path).map_err(|e| local("the file", path, e))?;
+        let stdout = std::mem::replace(&mut ctx.out, Out::new(Box::new(file), false));
+        let done = download::to_out(ctx, &located.ws, uuid, span).and_then(|_| ctx.out.flush());
+        ctx.out = stdout;
+        return done.map_err(|e| e.about(&args.address));
+    }
+    let label = match group {
+        Some(_) => args.address.path.last().unwrap_or(&args.address.workspace).clone(),
+        None => located.facts()?.name.clone().map_or(Which::Uuid(located.facts()?.uuid), Which::Name),
+    };
+    let target = target(args.file.as_deref(), &label)?;
+    let mut fetcher = Fetcher::new(ctx, &located.ws, "get", args.if_exists);
+    match group {
+        None => fetcher.add(ctx, located.facts()?, args.address.clone(), target, span)?,
+        Some(group) => tree(ctx, &mut fetcher, &located.ws, group, &args.address, &target)?,
+    }
+    fetcher.end(ctx)
+}
+
+/// Whether a path is there, and neither file nor directory.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir())
+}
+
+/// The file or directory to write: the given one, in it if it is a directory, or the name itself.
+fn target(file: Option<&Path>, label: &Which) -> Done<PathBuf> {
+    match file {
+        Some(file) if file.is_dir() => Ok(file.join(local_name(label)?)),
+        Some(file) => Ok(file.to_owned()),
+        None => local_name(label),
+    }
+}
+
+/// A name as a local one. The two that lead elsewhere are not taken from a store.
+fn local_name(label: &Which) -> Done<PathBuf> {
+    match label {
+        Which::Name(name) if matches!(name.as_bytes(), b"." | b"..") => {
+            Err(Error::invalid(format!("{name:?} cannot be the name of a local file: name a file to write to")).into())
+        }
+        Which::Name(name) => Ok(PathBuf::from(OsStr::from_bytes(name.as_bytes()))),
+        Which::Uuid(uuid) => Ok(PathBuf::from(uuid.to_string())),
+    }
+}
+
+fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, address: &Address, target: &Path) -> Done {
+    std::fs::create_dir_all(target).map_err(|e| local("the directory", target, e))?;
+    let mut groups = Vec::new();
+    let mut results = facts::search(ws, members(group, &["iov.size"]))?;
+    while let Some(entry) = results.next()? {
+        ctx.stop.check()?;
+        let facts = Facts::new(entry);
+        let Some(name) = facts.name.clone() else { continue };
+        let which = Which::Name(name);
+        let added = local_name(&which).and_then(|name| {
+            let (address, target) = (address.join(which.clone()), target.join(name));
+            if facts.is_group() {
+                groups.push((facts.uuid, address, target));
+                return Ok(());
+            }
+            fetcher.add(ctx, &facts, address, target, Span::default())
+        });
+        added.or_else(|e| ctx.tell(e))?;
+    }
+    drop(results);
+    for (uuid, address, target) in groups {
+        tree(ctx, fetcher, ws, uuid, &address, &target)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! What a command works with: its options, its streams, the session it opens on first use.
+
+use std::io::Read;
+
+use ioverbs::{BatchAttr, Error, Kind, Lent, Session, SessionAttr, Status, Which, Workspace};
+
+use crate::{
+    address::Address,
+    failure::{Done, Failure},
+    interrupt::Interrupt,
+    options::Global,
+    output::Out,
+    progress::Progress,
+    quantity,
+};
+
+/// The surroundings of one command.
+pub(crate) struct Ctx {
+    /// Options that hold for every command.
+    pub(crate) global: Global,
+    /// Standard output.
+    pub(crate) out: Out,
+    /// Standard error.
+    pub(crate) err: Out,
+    /// Whether it is time to stop.
+    pub(crate) stop: Interrupt,
+    stdin: Option<Box<dyn Read + Send>>,
+    session: Option<Session>,
+    /// The first of several failures that were told when they happened.
+    failed: Option<Kind>,
+}
+
+impl Ctx {
+    /// Nothing is opened yet.
+    pub(crate) fn new(global: Global, out: Out, err: Out, stdin: Box<dyn Read + Send>, stop: Interrupt) -> Ctx {
+        Ctx { global, out, err, stop, stdin: Some(stdin), session: None, failed: None }
+    }
+
+    /// The session, opened by the first who asks.
+    pub(crate) fn session(&mut self) -> Done<Session> {
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        let deadline_ns = quantity::read_span(&self.global.timeout)?;
+        if deadline_ns == 0 {
+            return Err(Error::invalid("--timeout 0: nothing can be done in no time").into());
+        }
+        let attr = SessionAttr { deadline_ns, program: Some("iov".into()), ..SessionAttr::default() };
+        let session = ioverbs::open(self.global.store.as_deref(), attr)?;
+        self.session = Some(session.clone());
+        if session.url().starts_with("mem:") && self.err.is_terminal() && !self.global.quiet {
+            self.warn("a mem: store ends with this command, and what is stored in it with it; file:DIR stays");
+        }
+        Ok(session)
+    }
+
+    /// The session, if a command has opened one.
+    pub(crate) fn opened(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    /// The URL of the store.
+    pub(crate) fn url(&self) -> Done<String> {
+        match &self.global.store {
+            Some(url) => Ok(url.clone()),
+            None => Ok(ioverbs::default_url()?),
+        }
+    }
+
+    /// Takes the store from an address that names one.
+    fn use_store(&mut self, address: &Address) -> Done {
+        let Some(store) = &address.store else { return Ok(()) };
+        match &self.global.store {
+            None if self.session.is_none() => self.global.store = Some(store.clone()),
+            Some(chosen) if chosen == store => {}
+            _ => {
+                let other = self.url()?;
+                return Err(Error::invalid(format!(
+                    "{address} is in another store than {other}: one store per command"
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the workspace of an address.
+    pub(crate) fn workspace(&mut self, address: &Address) -> Done<Workspace> {
+        self.use_store(address)?;
+        let session = self.session()?;
+        match session.load_workspace(address.workspace.clone()) {
+            Err(e) if e.kind() == Kind::NotFound => Err(self.no_workspace(&session, address, e)),
+            loaded => Ok(loaded?),
+        }
+    }
+
+    fn no_workspace(&mut self, session: &Session, address: &Address, error: Error) -> Failure {
+        let name = address.workspace_text();
+        let next = match crate::locate::nearest_workspace(session, &address.workspace) {
+            Some(near) => format!("did you mean {near}? `iov ws list` shows all"),
+            None if matches!(address.workspace, Which::Name(_)) => format!("iov ws create {name}"),
+            None => "iov ws list".into(),
+        };
+        Failure::Error { error: Box::new(error), next: Some(next) }
+    }
+
+    /// Standard input; it can be read once.
+    pub(crate) fn stdin(&mut self) -> Done<Box<dyn Read + Send>> {
+        self.stdin.take().ok_or_else(|| Error::invalid("standard input can be read once: give '-' once").into())
+    }
+
+    /// Runs operations on borrowed memory to their end; failures are in the statuses.
+    pub(crate) fn batch(&mut self, ops: Vec<Lent<'_>>) -> Done<Vec<Status>> {
+        let session = self.session()?;
+        Ok(ioverbs::run_batch(&session, BatchAttr::default(), ops)?)
+    }
+
+    /// A progress bar, where a person would see it.
+    pub(crate) fn progress(&self, what: &str, total: Option<u64>) -> Progress {
+        let seen = self.err.is_terminal() && !self.global.quiet && !self.global.json;
+        Progress::new(seen, what, total)
+    }
+
+    /// Tells of a failure of one of several things; the command goes on and fails at its end.
+    pub(crate) fn tell(&mut self, failure: Failure) -> Done {
+        match failure {
+            // Whoever interrupts does not want the rest.
+            Failure::Error { error, next } if error.kind() == Kind::Cancelled => Err(Failure::Error { error, next }),
+            Failure::Error { error, next } => {
+                self.failed.get_or_insert(error.kind());
+                crate::app::print_error(self, &error, next.as_deref());
+                Ok(())
+            }
+            Failure::Told(kind) => {
+                self.failed.get_or_insert(kind);
+                Ok(())
+            }
+            Failure::Pipe => Err(Failure::Pipe),
+        }
+    }
+
+    /// Says something that is no failure.
+    pub(crate) fn warn(&mut self, text: impl std::fmt::Display) {
+        // Where nobody can be warned there is nothing else to do.
+        let _ = self.err.line(format_args!("iov: warning: {text}"));
+    }
+
+    /// Says how it went, to a person who waits.
+    pub(crate) fn summary(&mut self, text: impl std::fmt::Display) {
+        if self.err.is_terminal() && !self.global.quiet && !self.global.json {
+            let _ = self.err.line(text);
+        }
+    }
+
+    /// The end of a command that went on after failures.
+    pub(crate) fn end(&mut self) -> Done {
+        match self.failed.take() {
+            Some(kind) => Err(Failure::Told(kind)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `iov`: the command line of IOVerbs. One subcommand, one file in `commands/`.
+#![forbid(unsafe_code)]
+
+mod address;
+mod app;
+mod cli;
+mod commands;
+mod ctx;
+mod facts;
+mod failure;
+mod interrupt;
+mod locate;
+mod options;
+mod output;
+mod pairs;
+mod progress;
+mod quantity;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
+
+fn main() -> std::process::ExitCode {
+    app::main()
+}

@@ -1,0 +1,201 @@
+use std::ffi::OsString;
+
+use super::{World, arg, pattern};
+use crate::interrupt::Interrupt;
+
+#[test]
+fn a_file_comes_back_as_it_was() {
+    let world = World::with_workspace();
+    for (name, len) in [("empty", 0), ("one", 1), ("small", 47_008), ("border", 1 << 20), ("large", (1 << 20) + 1)] {
+        let bytes = pattern(len);
+        let file = world.file(name, &bytes);
+        world.iov(&["put", &file, "w"]).ok();
+        assert_eq!(world.cat(&format!("w/{name}")), bytes, "{name}");
+        let back = arg(&world.path("back"));
+        world.iov(&["get", &format!("w/{name}"), &back]).ok();
+        assert_eq!(std::fs::read(&back).unwrap(), bytes, "{name}");
+    }
+    assert!(!world.path("back.part").exists());
+}
+
+#[test]
+fn a_file_of_several_pieces_comes_back_as_it_was() {
+    let world = World::with_workspace();
+    let bytes = pattern((40 << 20) + 12_345);
+    let file = world.file("big", &bytes);
+    world.iov(&["put", &file, "w/big"]).ok();
+    assert!(world.cat("w/big") == bytes);
+    let back = arg(&world.path("back"));
+    world.iov(&["get", "w/big", &back]).ok();
+    assert!(std::fs::read(&back).unwrap() == bytes);
+    let part = world.iov(&["cat", "w/big", "--range", "9MiB+20MiB"]).ok().out;
+    assert!(part == bytes[9 << 20..29 << 20]);
+    world.iov(&["cp", "w/big", "w/copy"]).ok();
+    assert!(world.cat("w/copy") == bytes);
+}
+
+#[test]
+fn standard_input_is_stored_and_fetched_to_standard_output() {
+    let world = World::with_workspace();
+    let bytes = pattern((17 << 20) + 3);
+    world.with_stdin(&bytes, &["put", "-", "w/stream"]).ok();
+    assert!(world.iov(&["get", "w/stream", "-"]).ok().out == bytes);
+    world.with_stdin(b"", &["put", "-", "w/nothing"]).ok();
+    assert_eq!(world.cat("w/nothing"), b"");
+    world.with_stdin(b"x", &["put", "-", "w"]).fails(64, &["has no name"]);
+    world.with_stdin(b"x", &["put", "-", "-", "w/x"]).fails(66, &["there is no group"]);
+}
+
+#[test]
+fn many_small_files_go_in_few_requests() {
+    let world = World::with_workspace();
+    let files: Vec<String> = (0..300).map(|i| world.file(&format!("f{i:03}"), format!("{i}").as_bytes())).collect();
+    let mut args = vec!["put", "--stats"];
+    args.extend(files.iter().map(String::as_str));
+    args.push("w");
+    let ran = world.iov(&args).ok();
+    let requests = ran.err.lines().find_map(|l| l.strip_prefix("metadata_requests")).unwrap();
+    let requests: u64 = requests.trim().parse().unwrap();
+    assert!(requests < 40, "{requests} requests for 300 files");
+    assert_eq!(world.iov(&["ls", "w"]).ok().lines().len(), 300);
+    assert_eq!(world.cat("w/f299"), b"299");
+    let back = arg(&world.path("back"));
+    let ran = world.iov(&["get", "-r", "w", &back, "--stats"]).ok();
+    assert_eq!(std::fs::read(world.path("back/f123")).unwrap(), b"123");
+    let requests = ran.err.lines().find_map(|l| l.strip_prefix("metadata_requests")).unwrap();
+    assert!(requests.trim().parse::<u64>().unwrap() < 20, "{requests}");
+}
+
+#[test]
+fn a_taken_name_is_told_replaced_or_left() {
+    let world = World::with_workspace();
+    for (old, new) in [(pattern(10), pattern(20)), (pattern(3 << 20), pattern(2 << 20))] {
+        let file = world.file("f", &old);
+        world.iov(&["put", &file, "w", "--if-exists", "replace"]).ok();
+        let file = world.file("f", &new);
+        world.iov(&["put", &file, "w"]).fails(73, &["IOV_EEXISTS", "w/f is there already", "--if-exists replace"]);
+        assert!(world.cat("w/f") == old);
+        world.iov(&["put", &file, "w", "--if-exists", "skip"]).ok();
+        assert!(world.cat("w/f") == old);
+        world.iov(&["put", &file, "w", "--if-exists", "replace"]).ok();
+        assert!(world.cat("w/f") == new);
+    }
+    assert_eq!(world.count(), "1", "what was replaced, and what was not stored, is gone");
+}
+
+#[test]
+fn one_failure_does_not_keep_the_others_back() {
+    let world = World::with_workspace();
+    let (a, b) = (world.file("a", b"a"), world.file("b", b"b"));
+    let missing = arg(&world.path("missing"));
+    world.iov(&["put", &a, &missing, &b, "w"]).fails(66, &["missing", "IOV_ENOTFOUND"]);
+    assert_eq!(world.iov(&["ls", "w"]).ok().lines(), ["a", "b"]);
+    let ran = world.iov(&["put", &a, &b, "w"]).fails(73, &["w/a", "w/b"]);
+    assert_eq!(ran.err.matches("IOV_EEXISTS").count(), 2);
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let world = World::with_workspace();
+    let file = world.file("f", &pattern(30 << 20));
+    let stop = Interrupt::default();
+    stop.set();
+    let args = ["put", &file, "w"].iter().map(OsString::from).collect();
+    let ran = world.run(args, Box::new(std::io::empty()), stop.clone());
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert_eq!(world.count(), "0");
+    world.iov(&["put", &file, "w"]).ok();
+    let back = arg(&world.path("back"));
+    let args = ["get", "w/f", &back].iter().map(OsString::from).collect();
+    assert_eq!(world.run(args, Box::new(std::io::empty()), stop).code, 130);
+    assert!(!world.path("back").exists() && !world.path("back.part").exists());
+}
+
+/// A stream that asks to stop, and one that breaks.
+struct Trouble {
+    given: usize,
+    stop: Option<Interrupt>,
+}
+
+impl std::io::Read for Trouble {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.given += buf.len();
+        if self.given < 20 << 20 {
+            return Ok(buf.len());
+        }
+        match &self.stop {
+            Some(stop) => {
+                stop.set();
+                Ok(buf.len())
+            }
+            None => Err(std::io::Error::other("the tape is torn")),
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_or_is_interrupted_leaves_nothing_behind() {
+    let world = World::with_workspace();
+    let args = || ["put", "-", "w/f"].iter().map(OsString::from).collect();
+    let stop = Interrupt::default();
+    let ran = world.run(args(), Box::new(Trouble { given: 0, stop: Some(stop.clone()) }), stop);
+    assert_eq!(ran.code, 130, "{ran:?}");
+    let ran = world.run(args(), Box::new(Trouble { given: 0, stop: None }), Interrupt::default());
+    ran.fails(69, &["the tape is torn"]);
+    assert_eq!(world.count(), "0");
+    assert_eq!(world.iov(&["ls", "w"]).ok().text(), "");
+}
+
+#[test]
+fn local_files_are_replaced_as_cp_does_unless_told_otherwise() {
+    let world = World::with_workspace();
+    let file = world.file("f", b"new");
+    world.iov(&["put", &file, "w"]).ok();
+    let old = world.file("old", b"old");
+    world.iov(&["get", "w/f", &old, "--if-exists", "fail"]).fails(73, &["is there already"]);
+    world.iov(&["get", "w/f", &old, "--if-exists", "skip"]).ok();
+    assert_eq!(std::fs::read(&old).unwrap(), b"old");
+    world.iov(&["get", "w/f", &old]).ok();
+    assert_eq!(std::fs::read(&old).unwrap(), b"new");
+    world.iov(&["get", "w/f", &arg(world.dir.path())]).ok();
+    let elsewhere = arg(&world.path("no/such/folder/f"));
+    world.iov(&["get", "w/f", &elsewhere]).fails(66, &["f.part"]);
+}
+
+#[test]
+fn a_device_is_written_to_as_it_is() {
+    let world = World::with_workspace();
+    world.with_stdin(b"x", &["put", "-", "w/f"]).ok();
+    world.iov(&["get", "w/f", "/dev/null"]).ok();
+    assert!(!std::path::Path::new("/dev/null.part").exists());
+    world.iov(&["put", "/dev/null", "w/nothing"]).ok();
+    assert_eq!(world.cat("w/nothing"), b"");
+}
+
+#[test]
+fn a_part_that_another_command_writes_is_left_alone() {
+    let world = World::with_workspace();
+    world.with_stdin(&pattern(2 << 20), &["put", "-", "w/f"]).ok();
+    let part = std::fs::File::create(world.path("back.part")).unwrap();
+    part.lock().unwrap();
+    world.iov(&["get", "w/f", &arg(&world.path("back"))]).fails(75, &["another command is writing"]);
+    assert!(world.path("back.part").exists());
+    drop(part);
+    world.iov(&["get", "w/f", &arg(&world.path("back"))]).ok();
+    assert!(!world.path("back.part").exists());
+}
+
+#[test]
+fn what_was_stored_is_told_as_json() {
+    let world = World::with_workspace();
+    let (a, b) = (world.file("a", b"12345"), world.file("b", &pattern(2 << 20)));
+    let stored = world.iov(&["put", "--json", &a, &b, "w"]).ok().json();
+    let mut found: Vec<(String, u64)> = stored
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|i| (i["address"].as_str().unwrap().to_owned(), i["bytes"].as_u64().unwrap()))
+        .collect();
+    found.sort();
+    assert_eq!(found, [("w/a".to_owned(), 5), ("w/b".to_owned(), 2 << 20)]);
+}

@@ -1,0 +1,224 @@
+//! From a collection to a local file or to standard output.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+};
+
+use ioverbs::{Collection, EntryKind, Error, Op, Output, Range, Result, Stat, Uuid, Workspace, seam};
+
+use super::{
+    JOBS, PIECE,
+    extents::{Pieces, of_collection, sum},
+    pool,
+};
+use crate::{
+    ctx::Ctx,
+    failure::{Done, local},
+    progress::Progress,
+    quantity::Span,
+};
+
+/// An open collection and the part of it that is wanted.
+struct Source {
+    c: Collection,
+    stat: Stat,
+    from: u64,
+    to: u64,
+    data: Vec<Range>,
+}
+
+fn open(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, span: Span) -> Done<Source> {
+    let c = ctx.open(ws, EntryKind::Collection, uuid)?;
+    let stat = stat(&c)?;
+    let (from, to) = span.of(stat.bytes);
+    let data = of_collection(&c, from, to)?;
+    Ok(Source { c, stat, from, to, data })
+}
+
+fn stat(c: &Collection) -> Result<Stat> {
+    match ioverbs::run(c.session(), Op::Stat { c: c.clone() })?.output {
+        Output::Stat(stat) => Ok(*stat),
+        _ => Err(Error::internal("a stat returned no facts")),
+    }
+}
+
+/// Reads a piece whole.
+fn read(c: &Collection, offset: u64, buf: &mut [u8]) -> Result<()> {
+    match ioverbs::read_at(c, offset, buf)? {
+        n if n == buf.len() => Ok(()),
+        n => Err(Error::conflict(format!(
+            "it became shorter while it was read: {n} of {} bytes at {offset}; read it again",
+            buf.len()
+        ))),
+    }
+}
+
+impl Source {
+    /// Ends the open; warns of a copy that may be of two versions.
+    fn end(self, ctx: &mut Ctx) -> Done<u64> {
+        let now = stat(&self.c)?;
+        if (now.bytes, now.mtime_ns, now.version) != (self.stat.bytes, self.stat.mtime_ns, self.stat.version) {
+            ctx.warn(
+                "it was changed while it was read; the copy may be of both versions: read it again, or seal it first",
+            );
+        }
+        ioverbs::close(&self.c)?;
+        Ok(self.to - self.from)
+    }
+}
+
+/// A file that takes its name when it is complete.
+pub(crate) struct Part {
+    path: PathBuf,
+    target: PathBuf,
+    file: Arc<File>,
+    done: bool,
+}
+
+impl Part {
+    /// Makes `TARGET.part`. One that an earlier command has left is used again, one that another command writes is not.
+    pub(crate) fn new(target: &Path) -> Result<Part> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".part");
+        let path = PathBuf::from(name);
+        let made = |e| local("the file", &path, e);
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(made)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(Error::busy(format!("another command is writing {}: wait for it", path.display())));
+            }
+            // A file system without locks: then nobody else can be told apart.
+            Err(std::fs::TryLockError::Error(_)) => {}
+        }
+        file.set_len(0).map_err(made)?;
+        Ok(Part { path: path.clone(), target: target.to_owned(), file: Arc::new(file), done: false })
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Gives it its name, in one step.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        std::fs::rename(&self.path, &self.target).map_err(|e| local("the file", &self.target, e))?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.done {
+            // A leftover that cannot be removed either is found by its name.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Writes a part of a collection to a file, holes as holes. Tells its length.
+pub(crate) fn to_file(
+    ctx: &mut Ctx,
+    ws: &Workspace,
+    uuid: Uuid,
+    span: Span,
+    target: &Path,
+    progress: &mut Progress,
+) -> Done<u64> {
+    let source = open(ctx, ws, uuid, span)?;
+    let part = Part::new(target)?;
+    let len = source.to - source.from;
+    part.file.set_len(len).map_err(|e| local("the file", target, e))?;
+    progress.more(sum(&source.data));
+    let (c, file, from, name) = (source.c.clone(), part.file.clone(), source.from, target.to_owned());
+    let work = move |piece: Range, buf: &mut [u8]| -> Result<u64> {
+        read(&c, piece.offset, buf)?;
+        file.write_all_at(buf, piece.offset - from).map_err(|e| local("writing", &name, e))?;
+        Ok(piece.len)
+    };
+    pool::run(ctx, source.data.clone(), progress, Arc::new(work))?;
+    let bytes = source.end(ctx)?;
+    part.finish()?;
+    Ok(bytes)
+}
+
+struct Reader {
+    filled: Receiver<Result<Vec<u8>>>,
+    back: Sender<Vec<u8>>,
+}
+
+/// Writes a part of a collection to standard output, reading ahead. Tells its length.
+pub(crate) fn to_out(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, span: Span) -> Done<u64> {
+    let source = open(ctx, ws, uuid, span)?;
+    let pieces: Vec<Range> = Pieces::new(source.data.clone(), PIECE).collect();
+    let readers = if pieces.len() > 1 { readers(&source.c, &pieces)? } else { Vec::new() };
+    let mut at = source.from;
+    for (i, piece) in pieces.iter().enumerate() {
+        ctx.stop.check()?;
+        zeros(ctx, piece.offset - at)?;
+        let buf = match readers.get(i % readers.len().max(1)) {
+            Some(reader) => {
+                reader.filled.recv().unwrap_or_else(|_| Err(Error::internal("a read ended without a result")))?
+            }
+            None => {
+                let mut buf = vec![0; piece.len as usize];
+                read(&source.c, piece.offset, &mut buf)?;
+                buf
+            }
+        };
+        ctx.out.bytes(&buf)?;
+        if let Some(reader) = readers.get(i % readers.len().max(1)) {
+            // The reader is gone once it has read its last piece.
+            let _ = reader.back.send(buf);
+        }
+        at = piece.end();
+    }
+    zeros(ctx, source.to - at)?;
+    drop(readers);
+    source.end(ctx)
+}
+
+/// Threads of which the first reads pieces 0, n, 2n …, the second 1, n + 1 …; each is one piece ahead.
+fn readers(c: &Collection, pieces: &[Range]) -> Result<Vec<Reader>> {
+    let n = JOBS.min(pieces.len());
+    let start = |i: usize| {
+        let (full, filled) = sync_channel(1);
+        let (back, empty) = channel::<Vec<u8>>();
+        let mine: Vec<Range> = pieces.iter().copied().skip(i).step_by(n).collect();
+        let c = c.clone();
+        let body = move || read_on(&c, &mine, &full, &empty);
+        seam::spawn("iov-reader", body).map_err(|e| Error::from(e).context("a thread to read with"))?;
+        Ok(Reader { filled, back })
+    };
+    (0..n).map(start).collect()
+}
+
+fn read_on(c: &Collection, pieces: &[Range], full: &SyncSender<Result<Vec<u8>>>, empty: &Receiver<Vec<u8>>) {
+    for piece in pieces {
+        let mut buf = empty.try_recv().unwrap_or_default();
+        buf.resize(piece.len as usize, 0);
+        let result = read(c, piece.offset, &mut buf);
+        let failed = result.is_err();
+        if full.send(result.map(|()| buf)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn zeros(ctx: &mut Ctx, mut n: u64) -> Done {
+    let zeros = [0; 16 << 10];
+    while n > 0 {
+        ctx.stop.check()?;
+        let some = n.min(zeros.len() as u64);
+        ctx.out.bytes(&zeros[..some as usize])?;
+        n -= some;
+    }
+    Ok(())
+}
