@@ -26,8 +26,9 @@ fi
 
 warnings='-Wall -Wextra -Werror -pedantic -g -O1 -pthread'
 link="-I bindings/c/include -L $out -Wl,-rpath,$(cd "$out" && pwd) -lioverbs"
-[ $# -gt 0 ] || set -- $(cd $tests && ls ./*.c | sed 's|^\./||; s|\.c$||')
+[ $# -gt 0 ] || set -- "$tests"/*.c
 for name in "$@"; do
+    name=$(basename "$name" .c)
     # shellcheck disable=SC2086 # options are lists of words
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE $warnings "$tests/$name.c" -o "$out/$name-c" $link
     # shellcheck disable=SC2086

@@ -88,7 +88,7 @@ impl Handle {
         kind_out(self.inner.kind())
     }
 
-    /// Its identity; known from the start for what a batch creates.
+    /// Its identity. :class:`Busy` while it is pending; of what a batch creates it is known from the batch's start on.
     #[getter]
     fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         uuid_out(py, self.inner.uuid().or_raise(py)?)

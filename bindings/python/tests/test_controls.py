@@ -55,7 +55,7 @@ def test_mistakes_are_explained() -> None:
         normal_controls(consistency="eventual", eventual=5)
     with pytest.raises(ValueError, match="a pair"):
         normal_controls(request_size=(1, 2, 3))
-    with pytest.raises(ioverbs.NotFound, match="no profile"):
+    with pytest.raises(ioverbs.Invalid, match="is no profile, did you mean \"checkpoint\""):
         normal_controls(profile="chekpoint")
 
 

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use iov_store::{Backend, LeasePage, Memory, OpCx, Sink, Slot, Submitted, seam};
+use iov_store::{Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted, seam};
 use iov_types::{Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
 use iov_wire::messages::{Access, GiveBack, GrantRequest};
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ const NOT_GRANTED_NS: i64 = 1_000_000_000;
 struct Grant {
     fd: OwnedFd,
     number: u64,
-    slot: Slot,
+    slot: ClientSlot,
     access: Access,
     epoch: u64,
     range: Range,
@@ -52,7 +52,7 @@ pub struct DirectBackend {
     link: Arc<Link>,
     socket: RemoteBackend,
     entries: Mutex<HashMap<ObjectId, Entry>>,
-    page: Mutex<Option<(Weak<Up>, Arc<LeasePage>)>>,
+    page: Mutex<Option<(Weak<Up>, Arc<ClientPage>)>>,
     clock: AtomicU64,
     direct: bool,
 }
@@ -90,14 +90,14 @@ impl DirectBackend {
         }
     }
 
-    fn page(&self, up: &Arc<Up>) -> Result<Arc<LeasePage>> {
+    fn page(&self, up: &Arc<Up>) -> Result<Arc<ClientPage>> {
         let mut page = lock(&self.page);
         if let Some((of, page)) = &*page
             && of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, up))
         {
             return Ok(page.clone());
         }
-        let new = Arc::new(LeasePage::map(&up.page)?);
+        let new = ClientPage::map(&up.page)?;
         *page = Some((Arc::downgrade(up), new.clone()));
         Ok(new)
     }
@@ -176,7 +176,10 @@ impl DirectBackend {
                 Ok(Arc::new(Grant {
                     fd,
                     number: granted.grant,
-                    slot: page.slot(granted.grant)?,
+                    slot: {
+                        let (slot, generation) = slot_of(granted.grant);
+                        page.slot(slot, generation)?
+                    },
                     access: granted.access,
                     epoch: granted.epoch,
                     range: granted.range,
@@ -239,12 +242,16 @@ impl DirectBackend {
             let done = match access {
                 Access::Write => match grant.slot.begin_write() {
                     None => None,
-                    Some(_busy) => Some(write_all(&grant.fd, memory.bytes(), offset)),
+                    Some(busy) => {
+                        let written = write_all(&grant.fd, memory.bytes(), offset);
+                        // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
+                        busy.finish().then_some(written)
+                    }
                 },
                 Access::Read => {
                     let got = read_all(&grant.fd, memory.bytes_mut(), offset);
                     // What was read while the grant was taken back is void (G3).
-                    grant.slot.holds().then_some(got)
+                    grant.slot.read_is_valid().then_some(got)
                 }
             };
             match done {
@@ -364,4 +371,14 @@ impl Backend for DirectBackend {
         }
         self.socket.send(cx, rest, sink);
     }
+}
+
+/// A grant's number on the wire: the slot of the lease page, and its generation. `None`: the generation is too large.
+pub fn grant_number(slot: u32, generation: u64) -> Option<u64> {
+    (slot < 1 << 16 && generation < 1 << 48).then_some(generation << 16 | u64::from(slot))
+}
+
+/// Slot and generation of a number.
+pub fn slot_of(number: u64) -> (u32, u64) {
+    ((number & 0xffff) as u32, number >> 16)
 }

@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod conn;
+mod direct;
 pub mod frames;
 mod link;
 mod remote;
 pub mod socket;
 mod start;
 
+pub use direct::{DirectBackend, grant_number, slot_of};
 pub use link::{Address, Link, SOCKET};
 pub use remote::{RemoteBackend, RemoteCatalog};
 pub use start::Starter;

@@ -2,8 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use iov_store::OpCx;
-use iov_types::{ObjectId, Range, Result, Uuid};
+use iov_media::{Files, Peer};
+use iov_store::{LeaseAccess, OpCx};
+use iov_types::{Error, ObjectId, Range, Result, Uuid};
 use iov_wire::messages::Access;
 
 /// A grant to be sent.
@@ -11,8 +12,8 @@ use iov_wire::messages::Access;
 pub struct Granted {
     /// The descriptor: read-only, or for reading and writing.
     pub fd: OwnedFd,
-    /// The slot of the session's lease page that stands for it.
-    pub slot: u64,
+    /// Its number: the slot of the session's lease page that stands for it, and that slot's generation.
+    pub number: u64,
     /// What it covers.
     pub range: Range,
     /// The object's epoch.
@@ -22,14 +23,48 @@ pub struct Granted {
 /// Direct access (SEMANTICS §2.6): lease pages of sessions, and grants recorded in them.
 pub trait GrantBook: Send + Sync {
     /// The lease page of a session of this process, made if there is none; the descriptor goes to the client.
-    fn open_session(&self, session: Uuid, pid: u32) -> Result<OwnedFd>;
+    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<OwnedFd>;
 
     /// Grants direct access, or says why the bytes must go over the socket.
     fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted>;
 
     /// The client has given a grant back.
-    fn give_back(&self, session: Uuid, slot: u64);
+    fn give_back(&self, session: Uuid, number: u64);
 
     /// The session has ended: all its grants are void.
     fn end_session(&self, session: Uuid);
+
+    /// Removes what ended processes have left; called now and then.
+    fn sweep(&self);
+}
+
+impl GrantBook for Files {
+    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<OwnedFd> {
+        Files::open_session(self, session, Peer { pid, uid })
+    }
+
+    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted> {
+        let access = match access {
+            Access::Read => LeaseAccess::Read,
+            Access::Write => LeaseAccess::Write,
+        };
+        let granted = Files::grant(self, cx, cx.caller.session, object, access, epoch)?;
+        let number = iov_net::grant_number(granted.slot, granted.generation)
+            .ok_or_else(|| Error::unsupported("the lease page's slots are worn out: use the socket"))?;
+        let range = Range { offset: 0, len: granted.limit.unwrap_or(i64::MAX as u64) };
+        Ok(Granted { fd: granted.file, number, range, epoch: granted.epoch })
+    }
+
+    fn give_back(&self, session: Uuid, number: u64) {
+        Files::give_back(self, session, &[iov_net::slot_of(number)]);
+    }
+
+    fn end_session(&self, session: Uuid) {
+        // The page of a session that cannot be ended now goes with the next sweep.
+        let _ = Files::end_session(self, session);
+    }
+
+    fn sweep(&self) {
+        let _ = self.sweep_sessions();
+    }
 }

@@ -1,17 +1,14 @@
 //! Who is on the other side of a local socket (A2): the kernel says so.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use iov_types::{Clause, Error, Result};
-use rustix::process::{Pid, PidfdFlags};
 
 /// A proven peer.
 pub(crate) struct Peer {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
-    /// Tells when the process has ended, whatever its number is used for then.
-    pub(crate) pidfd: Option<OwnedFd>,
 }
 
 impl Peer {
@@ -27,12 +24,6 @@ impl Peer {
             .with_clause(Clause::A2));
         }
         let pid = credentials.pid.as_raw_nonzero().get() as u32;
-        let pidfd = Pid::from_raw(pid as i32).and_then(|p| rustix::process::pidfd_open(p, PidfdFlags::empty()).ok());
-        Ok(Peer { uid, gid, pid, pidfd })
-    }
-
-    /// Whether the process has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.pidfd.as_ref().is_some_and(|fd| iov_net::socket::wait_readable(fd, 0))
+        Ok(Peer { uid, gid, pid })
     }
 }

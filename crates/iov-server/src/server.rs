@@ -52,6 +52,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How often the listener looks whether it is time to end, and lets the catalog look at its deadlines.
 const TICK_NS: i64 = 50_000_000;
+/// How often leftovers of ended processes are swept.
+const SWEEP_NS: i64 = 5_000_000_000;
 
 impl Server {
     /// A server over the two sides of a store.
@@ -76,6 +78,7 @@ impl Server {
 
     /// Serves connections until it is told to end, `asked` says so, or it has been idle for long enough.
     pub fn run(self: &Arc<Self>, listener: &OwnedFd, asked: &dyn Fn() -> bool) -> Result<()> {
+        let mut swept = seam::monotonic_ns();
         while !self.is_stopping() && !asked() {
             if iov_net::socket::wait_readable(listener, TICK_NS) {
                 match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
@@ -86,6 +89,10 @@ impl Server {
                 }
             }
             self.catalog.tick(seam::monotonic_ns());
+            if seam::monotonic_ns() - swept > SWEEP_NS {
+                swept = seam::monotonic_ns();
+                self.grants.sweep();
+            }
             let now = seam::monotonic_ns();
             if !lock(&self.connections).is_empty() {
                 self.last_busy_ns.store(now, Ordering::Relaxed);

@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
         inline_bytes: 0,
         store_uuid: seam::new_uuid(),
+        uid: rustix::process::geteuid().as_raw(),
     };
     let catalog = Arc::new(Service::open(store.clone(), target.clone(), options)?);
     let options = iov_server::Options {

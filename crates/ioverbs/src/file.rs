@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, Link, RemoteBackend, RemoteCatalog, Starter};
+use iov_net::{Address, DirectBackend, Link, RemoteCatalog, Starter};
 use iov_store::OpCx;
 use iov_types::{Clause, Counters, Error, Result, limits};
 use rustix::fs::{Mode, OFlags};
@@ -65,7 +65,7 @@ pub(crate) fn open(url: &str, dir: &str, attr: SessionAttr) -> Result<Session> {
     let caller = identity::caller();
     let counters = Arc::<Counters>::default();
     let link = link(dir, &attr, caller.session, counters.clone())?;
-    let backend = Arc::new(RemoteBackend(link.clone()));
+    let backend = Arc::new(DirectBackend::new(link.clone(), !attr.nodirect));
     let sides = Sides { catalog: Arc::new(RemoteCatalog(link)), backend };
     Ok(Session::new(url, sides, caller, attr, counters))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, bail};
 // Links the symbols.
-use iov_capi as _;
+use ioverbs_capi as _;
 
 type Handle = *mut c_void;
 

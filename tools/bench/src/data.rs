@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     capi::{Collection, NOW, Session},
-    worker,
+    worker as workers,
 };
 
 /// Bytes of one case; API §5 asks for at least 1 GiB.
@@ -22,7 +22,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
     let workspace = session.workspace(ws)?;
     let mut buffer = vec![0x5au8; REQUEST];
     let mut open: Option<(String, Collection)> = None;
-    worker::serve(|step| {
+    workers::serve(|step| {
         let (what, name) = step.split_once(' ').context("a step is a word and a name")?;
         let c_name = CString::new(name)?;
         if what == "drop" {
@@ -45,7 +45,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
         };
         open = Some((name.to_owned(), collection));
         let before = session.counters()?;
-        let from = worker::clock();
+        let from = workers::clock();
         for at in (0..FOOTPRINT).step_by(REQUEST) {
             match what {
                 "read" => {
@@ -55,7 +55,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
                 _ => collection.write(at, &buffer)?,
             }
         }
-        let to = worker::clock();
+        let to = workers::clock();
         let counters: serde_json::Map<_, _> = session
             .counters()?
             .into_iter()

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     capi::{Batch, Collection, Controls, Metadata, NOW, Session, Stat},
-    worker,
+    worker as workers,
 };
 
 /// Operations in one batch.
@@ -21,7 +21,7 @@ pub(crate) fn name(worker: &str, round: &str, i: u64) -> String {
 }
 
 /// 0..n in an order that no cache can guess: a full-period congruential sequence.
-pub(crate) fn shuffled(n: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn shuffled(n: u64) -> impl Iterator<Item = u64> + Clone {
     // A multiplier that is odd and far from n, coprime to it after the loop below.
     let mut step = (n * 618 / 1000) | 1;
     let gcd = |mut a: u64, mut b: u64| {
@@ -117,12 +117,12 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
     let session = Session::open(url)?;
     let ws = session.workspace(ws)?;
     let mut client = Client { number: number.clone(), session, ws, held: Vec::new() };
-    worker::serve(|step| {
+    workers::serve(|step| {
         let words: Vec<&str> = step.split(' ').collect();
         let n = words.get(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
         let round = words.get(2).copied().unwrap_or("0");
         let requests = client.session.counters()?[0].1;
-        let from = worker::clock();
+        let from = workers::clock();
         let mut found = 0;
         match words[0] {
             "create" => client.create(n, round, true, None)?,
@@ -139,7 +139,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
             "delete" => client.delete(n, round)?,
             other => anyhow::bail!("no step {other}"),
         }
-        let to = worker::clock();
+        let to = workers::clock();
         let requests = client.session.counters()?[0].1 - requests;
         Ok(json!({"from": from, "to": to, "found": found, "metadata_requests": requests}))
     })

@@ -17,7 +17,7 @@ from ._errors import Invalid, NotFound
 from ._file import CollectionFile, binary_mode
 from ._ioverbs import BlockingHandle, Op, run
 from ._metadata import MetadataView
-from ._place import Place
+from ._place import Place, name_text
 from ._results import Extent, RangeLock, Stat
 from ._values import time_ns
 
@@ -54,8 +54,7 @@ class _Object(BlockingHandle):
         """A pending handle: the operation that makes it is to follow."""
         self = cls(workspace._workspace(), cls._group)
         self._at = workspace
-        named = None if isinstance(name, UUID) else os.fsdecode(name) if name is not None else None
-        self._name = None if named and named.startswith("uuid:") else named
+        self._name = name_text(name)
         self._locks = set()
         return self
 

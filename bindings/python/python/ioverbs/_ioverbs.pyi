@@ -90,7 +90,7 @@ class Handle:
 
     @property
     def uuid(self) -> UUID:
-        """Its identity; known from the start for what a batch creates."""
+        """Its identity. :class:`Busy` while it is pending; of what a batch creates it is known from the batch's start on."""
 
     def effective(self) -> tuple[dict[str, Any], str]: ...
     def check(self) -> None:

@@ -14,6 +14,13 @@ G = TypeVar("G")
 """What a group there opens as."""
 
 
+def name_text(name: str | bytes | UUID | None) -> str | None:
+    """A name as text; ``None`` for a UUID."""
+    if isinstance(name, bytes):
+        name = name.decode("utf-8", "surrogateescape")
+    return None if not isinstance(name, str) or name.startswith("uuid:") else name
+
+
 class Place(Generic[C, G]):
     """A workspace or group, as what takes one sees it."""
 

@@ -160,6 +160,30 @@ fn b3_a_publication_that_was_decided_and_is_damaged_shows_to_nobody() {
 }
 
 #[test]
+fn p3_a_stage_that_comes_back_with_the_power_is_not_published_again() {
+    let variables =
+        [("IOV_TEST_SCENARIO", "publishing over a base, repeated"), ("IOV_TEST_POINT", "publish.6.version:1:kill")];
+    let directory = directory();
+    assert_eq!(crate::kit::Peer::start("daemon", directory.path(), &variables).end(), Some(9));
+    let kept: Vec<_> = files_below(&directory.path().join("stage"))
+        .into_iter()
+        .map(|path| (std::fs::read(&path).expect("a file of the stage"), path))
+        .collect();
+    assert!(!kept.is_empty());
+    let files = open(directory.path());
+    write(&*files, object(1), 10, b"newer").expect("a write");
+    let before = all(&*files, object(1));
+    drop(files);
+    // A file system may lose that files were removed.
+    for (bytes, path) in kept {
+        std::fs::write(path, bytes).expect("a file of the stage");
+    }
+    let files = open(directory.path());
+    assert!(all(&*files, object(1)) == before, "newer bytes stay");
+    assert_eq!((files.stages(), files.troubles()), (vec![], &[][..]));
+}
+
+#[test]
 fn b3_damaged_stages_are_refused_and_can_be_dropped() {
     let directory = directory();
     let files = open(directory.path());

@@ -18,7 +18,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     match server.grants.grant(&cx, request.object, request.access, request.epoch) {
         Ok(granted) => {
             let body = GrantAnswer::Granted(Granted {
-                grant: granted.slot,
+                grant: granted.number,
                 range: granted.range,
                 position: granted.range.offset,
                 access: request.access,

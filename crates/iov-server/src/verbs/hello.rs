@@ -19,7 +19,7 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
         return Err(Error::invalid("a session has a UUID"));
     }
     // What the kernel says counts, not what the peer says of itself.
-    let page = server.grants.open_session(hello.session, peer.pid)?;
+    let page = server.grants.open_session(hello.session, peer.pid, peer.uid)?;
     server.session_begins(hello.session);
     let welcome = Welcome {
         version,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -13,6 +12,7 @@ from uuid import UUID
 from .._controls import ControlKeywords, Controls, controls_text
 from .._handles import EXTENTS
 from .._ioverbs import Handle, Op
+from .._place import name_text
 from .._results import Extent, Stat
 from .._values import Metadata, Value, time_ns
 from ._run import run
@@ -64,7 +64,7 @@ class Object(Handle):
     def _pending(cls, workspace: Workspace, name: str | bytes | UUID | None) -> Self:
         self = cls(workspace._native, cls._group)
         self._at = workspace
-        self._name = None if name is None or isinstance(name, UUID) else os.fsdecode(name)
+        self._name = name_text(name)
         return self
 
     @property

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ioverbs
+from ioverbs import aio
+
+MIB = 1 << 20
+
+
+def run(main: Coroutine[Any, Any, Any]) -> None:
+    asyncio.run(asyncio.wait_for(main, 60), debug=True)
+
+
+def test_the_same_with_await(url: str) -> None:
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w", indexes=["t"], consistency="session")
+            async with await ws.create("c", {"t": 1}) as c:
+                assert await c.write(0, b"hello") == 5 and await c.append(b"!") == 5
+                assert await c.read() == b"hello!" and await c.size() == 6
+                room = np.zeros(3, np.uint8)
+                assert await c.readinto(1, room) == 3 and room.tobytes() == b"ell"
+                assert await c.writev([(0, b"J"), (5, b"?")]) == 2
+                assert await c.readv([(0, (head := bytearray(1)))]) == 1 and head == b"J"
+                assert await c.metadata.get("t") == 1
+                await c.metadata.update({"u": 2}, v=3)
+                await c.metadata.remove("v")
+                assert await c.metadata.copy() == {"t": 1, "u": 2}
+                await c.truncate(100)
+                await c.punch(0, 10)
+                await c.allocate(0, 200)
+                assert sum(e.length for e in await c.extents()) == 200
+                await c.setattr(mode=0o600)
+                await c.commit()
+                await c.persist()
+                assert (await c.stat()).mode == 0o600 and c.controls["consistency"] == "session"
+                await c.link("twice")
+                async with await ws.create(None) as d:
+                    assert await d.copy_from(c) == 200
+            assert c.closed
+            await c.close()
+            g = await ws.group("g")
+            assert (await ws.group("g")).uuid == g.uuid
+            async with await g.create("inner") as inner:
+                assert inner.name == "inner"
+            assert [e.name async for e in await g.find()] == ["inner"]
+            assert [e.name async for e in await ws.list()] == ["c", "g", "twice"]
+            assert (await (await ws.find("t = ?", 1, keys="*")).all())[0].metadata == {"t": 1, "u": 2}
+            assert await ws.count("exists(t)") == 1
+            await ws.rename("twice", "thrice")
+            await ws.delete("thrice")
+            await ws.commit()
+            await ws.persist()
+            await (await ws.metadata()).update(project="p")
+            assert (await ws.stat()).kind == "workspace"
+            assert (await (await session.workspaces()).all())[0].name == "w"
+            with pytest.raises(FileNotFoundError):
+                await ws.open("absent")
+            with pytest.raises(ioverbs.NotEmpty):
+                await session.delete_workspace("w")
+            assert session.counters()["in_flight"] == 0
+
+    run(main())
+
+
+def test_batches(url: str) -> None:
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            async with session.batch(error="rollback") as b:
+                c = b.create(ws, "c")
+                b.write(c, 0, b"hello")
+                read = b.read(c, 0, 5)
+            assert read.result() == b"hello"
+            with pytest.raises(ioverbs.BatchError):
+                async with session.batch() as b:
+                    b.create(ws, "c")
+            b = session.batch(progress="background")
+            b.write(c, 0, bytes(4 * MIB))
+            assert [s.state for s in await b.start()] == ["ok"]
+            with pytest.raises(TypeError, match="async with"):
+                with session.batch():
+                    pass
+            await c.close()
+
+    run(main())
+
+
+def test_the_loop_goes_on_while_bytes_move(url: str) -> None:
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            async with await ws.create("c") as c:
+                data = np.ones(32 * MIB, np.uint8)
+                ticks = 0
+
+                async def tick() -> None:
+                    nonlocal ticks
+                    while True:
+                        ticks += 1
+                        await asyncio.sleep(0)
+
+                ticking = asyncio.create_task(tick())
+                await c.write(0, data)
+                ticking.cancel()
+                assert ticks > 3
+
+    run(main())
+
+
+def test_many_tasks(url: str) -> None:
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+
+            async def work(i: int) -> None:
+                data = np.full(MIB, i, np.uint8)
+                async with await ws.create(f"{i}") as c:
+                    await asyncio.gather(*(c.write(part * MIB, data) for part in range(4)))
+                    room = np.empty(4 * MIB, np.uint8)
+                    assert await c.readinto(0, room) == 4 * MIB and (room == i).all()
+
+            await asyncio.gather(*(work(i) for i in range(16)))
+            assert await ws.count() == 16 and session.counters()["in_flight"] == 0
+
+    run(main())
+
+
+def test_o8_a_cancelled_task(url: str) -> None:
+    """A lock that is waited for: the task is cancelled, and its buffer-free request ends by itself."""
+
+    async def main() -> None:
+        async with await aio.open(url, deadline=3) as session:
+            ws = await session.workspace("w")
+            async with await ws.create("c") as c:
+                b = session.batch(progress="caller")
+                room = bytearray(10)
+                b.readinto(c, 0, room)
+                request = b.start()
+
+                async def wait() -> None:
+                    await request
+
+                # Nobody drives it, so that it is in flight when the task is cancelled.
+                task = asyncio.create_task(wait())
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                request.wait()
+                room.extend(b"x")
+
+    run(main())
+
+
+def test_several_loops_share_a_session(url: str) -> None:
+    with ioverbs.open(url) as blocking:
+        blocking.workspace("w").create("c").close()
+        session = aio.Session(blocking)
+        errors: list[BaseException] = []
+
+        async def main(i: int) -> None:
+            ws = await session.workspace("w")
+            async with await ws.open("c") as c:
+                for _ in range(20):
+                    await c.write(i * MIB, np.full(MIB, i, np.uint8))
+                    assert set(await c.read(i * MIB, MIB)) == {i}
+
+        def thread(i: int) -> None:
+            try:
+                asyncio.run(asyncio.wait_for(main(i), 60))
+            except BaseException as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=thread, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not errors
+        assert session.blocking is blocking
+
+
+def test_a_request_may_be_waited_for_elsewhere(url: str) -> None:
+    """Another thread sees the completion first; the coroutine hears of it all the same."""
+
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            async with await ws.create("c") as c:
+                b = session.batch(progress="caller")
+                b.write(c, 0, bytes(MIB))
+                request = b.start()
+
+                def elsewhere() -> None:
+                    time.sleep(0.05)
+                    ioverbs.Request.wait(request)
+
+                thread = threading.Thread(target=elsewhere)
+                thread.start()
+                assert (await request)[0].bytes == MIB
+                thread.join()
+
+    run(main())
+
+
+def test_nothing_is_watched_when_nothing_waits(url: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            async with await ws.create("c") as c:
+                await c.write(0, bytes(8 * MIB))
+            assert session.blocking._reactor._watching == {} == session.blocking._reactor._waiting
+            assert not loop.remove_reader(session.blocking._native.event_fd())
+
+    run(main())

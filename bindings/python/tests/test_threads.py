@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads, the interpreter's lock, and signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import ioverbs
+
+
+def test_many_threads_in_one_session(session: ioverbs.Session, ws: ioverbs.Workspace) -> None:
+    errors: list[BaseException] = []
+    with ws.create("shared") as shared:
+
+        def work(i: int) -> None:
+            try:
+                mine = np.full(5000, i, np.uint8)
+                room = np.empty_like(mine)
+                for n in range(30):
+                    with ws.create(f"{i}-{n}", {"thread": i}) as c:
+                        c.write(0, mine)
+                        c.readinto(0, room)
+                        assert (room == i).all()
+                    shared.write(i * 5000, mine)
+                    assert shared.read(i * 5000, 5000) == mine.tobytes()
+                    shared.metadata[f"k{i}"] = n
+                    with session.batch() as b:
+                        b.write(shared, i * 5000, mine)
+                        assert len(b) == 1
+                assert ws.count("thread = ?", i) == 30
+            except BaseException as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not errors
+        assert shared.read() == b"".join(bytes([i]) * 5000 for i in range(8))
+    assert ws.count() == 8 * 30 + 1
+
+
+def test_a_waiting_call_lets_others_run(ws: ioverbs.Workspace) -> None:
+    """A thread waits for a lock; this one gives it back. With the interpreter's lock held that could not happen."""
+    with ws.create("c") as c:
+        lock = c.lock()
+        order = []
+
+        def wait() -> None:
+            order.append("waits")
+            with c.lock():
+                order.append("has it")
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.2)
+        order.append("given back")
+        lock.release()
+        thread.join(10)
+        assert order == ["waits", "given back", "has it"]
+
+
+def test_moving_bytes_lets_others_run(ws: ioverbs.Workspace) -> None:
+    """While a long copy runs, this thread gets to count: far more often than the interpreter would switch otherwise."""
+    with ws.create("c") as c:
+        data = np.ones(64 << 20, np.uint8)
+        c.write(0, data)
+        done = threading.Event()
+        inside = 0.0
+
+        def move() -> None:
+            nonlocal inside
+            start = time.perf_counter()
+            for _ in range(5):
+                c.write(0, data)
+            inside = time.perf_counter() - start
+            done.set()
+
+        thread = threading.Thread(target=move)
+        longest, last = 0.0, time.perf_counter()
+        thread.start()
+        while not done.is_set():
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+        thread.join()
+        # With the interpreter's lock held, each of the five copies would be one gap.
+        assert longest < inside / 5 or inside < 0.05
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import ioverbs
+session = ioverbs.open(sys.argv[1])
+c = session.workspace("w").create("c")
+lock = c.lock()
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    c.lock()
+except KeyboardInterrupt:
+    assert time.monotonic() - start < 10
+    lock.release()
+    assert c.write(0, b"still good") == 10
+    c.close()
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_interrupts_a_waiting_call(url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+def test_a_signal_handler_runs_while_a_call_waits(ws: ioverbs.Workspace) -> None:
+    with ws.create("c") as c:
+        lock = c.lock()
+        before = signal.signal(signal.SIGALRM, lambda *_: lock.release())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with c.lock():
+                assert not lock.held
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_o8_nothing_outlives_its_deadline(url: str) -> None:
+    with ioverbs.open(url, deadline=0.5) as session, session.workspace("w").create("c") as c:
+        with c.lock():
+            start = time.monotonic()
+            with pytest.raises(TimeoutError) as e:
+                c.lock()
+            assert 0.3 < time.monotonic() - start < 10
+            assert e.value.outcome in ("unknown", "not applied")  # type: ignore[attr-defined]
