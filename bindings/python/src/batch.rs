@@ -31,10 +31,10 @@ impl Batch {
 #[pymethods]
 impl Batch {
     #[new]
-    #[pyo3(signature = (session, policy, drive, id, deadline_ns, asked, token))]
+    #[pyo3(signature = (session, policy, drive, id, deadline_ns, asked))]
     fn new(
         session: &Bound<'_, Session>, policy: Option<&str>, drive: &str, id: Option<[u8; 16]>, deadline_ns: i64,
-        asked: Option<&str>, token: usize,
+        asked: Option<&str>,
     ) -> PyResult<Batch> {
         let py = session.py();
         let drive = match drive {
@@ -52,7 +52,7 @@ impl Batch {
             id: id.map(Uuid),
             deadline_ns,
             controls: asked.map(|text| controls(py, Some(text))).transpose()?,
-            user_data: token,
+            ..BatchAttr::default()
         };
         let engine = ioverbs::Batch::new(session.get().session(), attr).or_raise(py)?;
         Ok(Batch(Mutex::new(Inner { engine, slots: Vec::new() })))
@@ -138,8 +138,8 @@ impl Drop for Request {
             return;
         }
         let run = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for slot in run.slots.drain(..) {
-            park(self.request.clone(), slot.holds);
+        for (i, slot) in run.slots.drain(..).enumerate() {
+            park(self.request.clone(), i, slot.holds);
         }
     }
 }
@@ -165,6 +165,17 @@ impl Request {
     #[getter]
     fn done(&self) -> bool {
         self.request.is_done()
+    }
+
+    /// Cancels it, and nobody will ask how it ended: a lock that it takes all the same is given back.
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.cancel(py)?;
+        if self.completed(py)? {
+            for (i, slot) in self.run(py)?.slots.iter().enumerate() {
+                slot.holds.unheard(self.request.status(i).or_raise(py)?.state);
+            }
+        }
+        Ok(())
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {

@@ -146,8 +146,7 @@ impl BlockingHandle {
         let c = slf.as_super().get().data(py)?;
         let lent = Lent::readable(data)?;
         let op = Op::Write { c: c.clone(), chunks: vec![(offset, lent.to_store())] };
-        let holds = Holds { lent: vec![lent], fresh: None };
-        blocking(py, c.session(), op, holds).map(|(status, _)| status.bytes)
+        blocking(py, c.session(), op, lent.into()).map(|(status, _)| status.bytes)
     }
 
     /// Fills `buffer` with the bytes from `offset` on and returns how many; less only at the end. Holes are zeros.
@@ -158,8 +157,7 @@ impl BlockingHandle {
         let c = slf.as_super().get().data(py)?;
         let lent = Lent::writable(buffer)?;
         let op = Op::Read { c: c.clone(), chunks: vec![(offset, lent.to_fill())] };
-        let holds = Holds { lent: vec![lent], fresh: None };
-        blocking(py, c.session(), op, holds).map(|(status, _)| status.bytes)
+        blocking(py, c.session(), op, lent.into()).map(|(status, _)| status.bytes)
     }
 
     /// Reads up to `n` bytes (``None``: all) from `offset` on; less only at the end. Holes are zeros. Where speed
@@ -176,8 +174,7 @@ impl BlockingHandle {
         };
         let fresh = Fresh::new(py, n)?;
         let op = Op::Read { c: c.clone(), chunks: vec![(offset, fresh.to_fill())] };
-        let holds = Holds { lent: Vec::new(), fresh: Some(fresh) };
-        let (status, mut holds) = blocking(py, c.session(), op, holds)?;
+        let (status, mut holds) = blocking(py, c.session(), op, fresh.into())?;
         match holds.fresh.take() {
             Some(fresh) => fresh.finish(py, status.bytes),
             None => Err(Error::internal("a read lost its bytes")).or_raise(py),
@@ -192,7 +189,7 @@ impl BlockingHandle {
         let c = slf.as_super().get().data(py)?;
         let lent = Lent::readable(data)?;
         let op = Op::Append { c: c.clone(), memory: lent.to_store() };
-        let (status, _) = blocking(py, c.session(), op, Holds { lent: vec![lent], fresh: None })?;
+        let (status, _) = blocking(py, c.session(), op, lent.into())?;
         match status.output {
             Output::Offset(offset) => Ok(offset),
             _ => Err(Error::internal("an append returned no offset")).or_raise(py),

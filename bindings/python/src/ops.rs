@@ -47,7 +47,7 @@ fn of(w: &Bound<'_, Workspace>, op: impl FnOnce(ioverbs::Workspace) -> O) -> PyR
 }
 
 fn lent(chunks: &Chunks<'_>, lend: fn(&Bound<'_, PyAny>) -> PyResult<Lent>) -> PyResult<Holds> {
-    Ok(Holds { lent: chunks.iter().map(|(_, buffer)| lend(buffer)).collect::<PyResult<_>>()?, fresh: None })
+    Ok(Holds { lent: chunks.iter().map(|(_, buffer)| lend(buffer)).collect::<PyResult<_>>()?, ..Holds::default() })
 }
 
 fn lock_spec(
@@ -68,8 +68,7 @@ impl Op {
 
     #[staticmethod]
     fn write(c: &Bound<'_, Handle>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<Op> {
-        let holds = Holds { lent: vec![Lent::readable(data)?], fresh: None };
-        moving(c, holds, |c, holds| O::Write { c, chunks: vec![(offset, holds.lent[0].to_store())] })
+        moving(c, Lent::readable(data)?.into(), |c, holds| O::Write { c, chunks: vec![(offset, holds.lent[0].to_store())] })
     }
 
     #[staticmethod]
@@ -84,14 +83,12 @@ impl Op {
     fn read(c: &Bound<'_, Handle>, offset: u64, n: u64) -> PyResult<Op> {
         let fresh = Fresh::new(c.py(), n)?;
         let memory = fresh.to_fill();
-        let holds = Holds { lent: Vec::new(), fresh: Some(fresh) };
-        moving(c, holds, |c, _| O::Read { c, chunks: vec![(offset, memory)] })
+        moving(c, fresh.into(), |c, _| O::Read { c, chunks: vec![(offset, memory)] })
     }
 
     #[staticmethod]
     fn readinto(c: &Bound<'_, Handle>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<Op> {
-        let holds = Holds { lent: vec![Lent::writable(buffer)?], fresh: None };
-        moving(c, holds, |c, holds| O::Read { c, chunks: vec![(offset, holds.lent[0].to_fill())] })
+        moving(c, Lent::writable(buffer)?.into(), |c, holds| O::Read { c, chunks: vec![(offset, holds.lent[0].to_fill())] })
     }
 
     #[staticmethod]
@@ -104,8 +101,7 @@ impl Op {
 
     #[staticmethod]
     fn append(c: &Bound<'_, Handle>, data: &Bound<'_, PyAny>) -> PyResult<Op> {
-        let holds = Holds { lent: vec![Lent::readable(data)?], fresh: None };
-        moving(c, holds, |c, holds| O::Append { c, memory: holds.lent[0].to_store() })
+        moving(c, Lent::readable(data)?.into(), |c, holds| O::Append { c, memory: holds.lent[0].to_store() })
     }
 
     #[staticmethod]
@@ -287,7 +283,9 @@ impl Op {
         c: &Bound<'_, Handle>, offset: u64, length: u64, exclusive: bool, try_only: bool, owner: u64, lease_ns: i64,
     ) -> PyResult<Op> {
         let lock = lock_spec(c.py(), offset, length, exclusive, try_only, owner, lease_ns)?;
-        on(c, |c| O::Lock { c, lock })
+        let handle = c.get().usable(c.py())?.clone();
+        let holds = Holds { takes: Some((handle.clone(), owner)), ..Holds::default() };
+        Ok(Op::new(&handle.session().clone(), O::Lock { c: handle, lock }, holds))
     }
 
     #[staticmethod]

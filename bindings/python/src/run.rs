@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ioverbs::{Batch, BatchAttr, Drive, Error, Kind, Request, Session, Status};
+use ioverbs::{Batch, BatchAttr, Collection, Drive, Error, Kind, OpState, Request, Session, Status};
 use pyo3::prelude::*;
 
 use crate::{
@@ -20,6 +20,33 @@ pub(crate) struct Holds {
     pub(crate) lent: Vec<Lent>,
     /// The bytes object it fills.
     pub(crate) fresh: Option<Fresh>,
+    /// The lock that it takes, by collection and owner: to be given back if nobody waited for the end.
+    pub(crate) takes: Option<(Collection, u64)>,
+}
+
+impl From<Lent> for Holds {
+    fn from(lent: Lent) -> Holds {
+        Holds { lent: vec![lent], ..Holds::default() }
+    }
+}
+
+impl From<Fresh> for Holds {
+    fn from(fresh: Fresh) -> Holds {
+        Holds { fresh: Some(fresh), ..Holds::default() }
+    }
+}
+
+impl Holds {
+    fn has_memory(&self) -> bool {
+        !self.lent.is_empty() || self.fresh.is_some()
+    }
+
+    /// The operation has completed, and nobody was there to hear of it.
+    pub(crate) fn unheard(&self, state: OpState) {
+        if let (Some((c, owner)), OpState::Ok) = (&self.takes, state) {
+            c.release_locks(*owner);
+        }
+    }
 }
 
 /// Signals are looked for this often: soon enough for a person who presses Ctrl-C.
@@ -44,17 +71,23 @@ pub(crate) fn alone<'a, T>(py: Python<'_>, mutex: &'a Mutex<T>, what: &str) -> P
     }
 }
 
-/// Requests that were let go of while their buffers were in use.
-static PARKED: Mutex<Vec<(Request, Holds)>> = Mutex::new(Vec::new());
+/// An operation of a request that was let go of before it had completed.
+struct Parked {
+    request: Request,
+    index: usize,
+    holds: Holds,
+}
+
+static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
 static ANY_PARKED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps buffers until their request has completed.
-pub(crate) fn park(request: Request, holds: Holds) {
-    lock(&PARKED).push((request, holds));
+/// Keeps what an operation holds until it has completed.
+pub(crate) fn park(request: Request, index: usize, holds: Holds) {
+    lock(&PARKED).push(Parked { request, index, holds });
     ANY_PARKED.store(true, Ordering::Relaxed);
 }
 
-/// Lets go of parked buffers whose requests have completed.
+/// Lets go of what parked operations hold that have completed.
 pub(crate) fn unpark() {
     if !ANY_PARKED.load(Ordering::Relaxed) {
         return;
@@ -62,12 +95,16 @@ pub(crate) fn unpark() {
     let done: Vec<_> = {
         let mut parked = lock(&PARKED);
         // Nobody else may drive them; in a forked child there is nothing to drive, and they stay.
-        let done = parked.extract_if(.., |(request, _)| request.test().is_some() && request.is_done()).collect();
+        let done = parked.extract_if(.., |p| p.request.test().is_some() && p.request.is_done()).collect();
         ANY_PARKED.store(!parked.is_empty(), Ordering::Relaxed);
         done
     };
     // Outside the lock: giving back a buffer may run any code.
-    drop(done);
+    for parked in done {
+        if let Ok(status) = parked.request.status(parked.index) {
+            parked.holds.unheard(status.state);
+        }
+    }
 }
 
 /// Waits until the request has completed, `timeout_ns` has passed (`false`; negative: its deadline) or a signal handler
@@ -123,13 +160,16 @@ pub(crate) fn blocking(
 
 /// A signal handler has raised: gives the operation up, and keeps its buffers for as long as it uses them.
 fn stop(py: Python<'_>, request: Request, holds: Holds, why: PyErr) -> PyErr {
-    let done = py.detach(|| {
+    let has_memory = holds.has_memory();
+    py.detach(|| {
         let _ = request.cancel();
-        let _ = request.wait(STOP_NS);
-        request.is_done()
+        if has_memory {
+            let _ = request.wait(STOP_NS);
+        }
     });
-    if !done {
-        park(request, holds);
+    match request.status(0) {
+        Ok(status) => holds.unheard(status.state),
+        Err(_) => park(request, 0, holds),
     }
     why
 }

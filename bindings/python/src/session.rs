@@ -1,5 +1,7 @@
 //! Sessions, and the daemons behind `file:` stores.
 
+use std::os::fd::BorrowedFd;
+
 use ioverbs::{Error, SessionAttr, Which, catalog::SearchSpec};
 use pyo3::{
     prelude::*,
@@ -132,15 +134,20 @@ impl Session {
         effective_out(py, &granted.map_err(Error::from).or_raise(py)?)
     }
 
-    /// A descriptor that is readable when `completed` has work.
+    /// A descriptor that is readable when a request may have completed.
     fn event_fd(&self, py: Python<'_>) -> PyResult<i32> {
         self.0.event_fd().or_raise(py)
     }
 
-    /// The tokens of requests that have completed and that nobody was told of. Never blocks.
-    fn completed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
-        let done = py.detach(|| self.0.poll_completed(256, 0)).or_raise(py)?;
-        Ok(done.iter().map(ioverbs::Request::user_data).collect())
+    /// Makes that descriptor unreadable until the next completion. A poll of the session would do so too, but it would
+    /// also move the bytes of requests in flight, in the event loop's thread.
+    fn clear_event(&self, py: Python<'_>) -> PyResult<()> {
+        let fd = self.0.event_fd().or_raise(py)?;
+        // SAFETY: the session keeps the descriptor open as long as it lives.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        // It does not block; nothing to read means that it is clear already.
+        let _ = rustix::io::read(fd, &mut [0_u8; 8]);
+        Ok(())
     }
 
     fn export_token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -80,7 +80,7 @@ def test_batches_and_searches(session: ioverbs.Session, ws: ioverbs.Workspace, c
             b.read(c, 0, 16 * KIB)
         forgotten = session.batch()
         forgotten.write(c, 0, data)
-        session.batch(progress="caller").start()
+        session.batch().start()
         list(ws.find(keys="*"))
         next(ws.find())
         with pytest.raises(ioverbs.BatchError), session.batch() as b:

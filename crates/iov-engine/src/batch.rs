@@ -89,7 +89,8 @@ impl Batch {
         if self.ops.len() >= limits::BATCH_OPS {
             return Err(Error::too_big(format!("a batch holds at most {} operations: split it", limits::BATCH_OPS)));
         }
-        let foreign = op.handle().or(op.out()).is_some_and(|c| !std::sync::Arc::ptr_eq(&c.session().0, &self.session.0));
+        let foreign =
+            op.handle().or(op.out()).is_some_and(|c| !std::sync::Arc::ptr_eq(&c.session().0, &self.session.0));
         if foreign {
             return Err(Error::invalid("the handle belongs to another session than the batch"));
         }
@@ -175,7 +176,8 @@ impl Batch {
     /// Handles that this batch was to make and now will not: each use says so.
     fn disappoint(&self) {
         for op in &self.ops {
-            let why = || Error::cancelled("the batch that was to open the handle was freed or emptied without being started");
+            let why =
+                || Error::cancelled("the batch that was to open the handle was freed or emptied without being started");
             match op {
                 Op::Create { out, .. } | Op::Open { out, .. } if out.is_pending() => drop(out.fulfil(Err(why()))),
                 Op::Search { out, .. } => out.fulfil(Err(why())),

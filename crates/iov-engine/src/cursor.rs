@@ -18,7 +18,11 @@ enum State {
     Failed(Error),
     /// Closed, perhaps before its search had completed.
     Closed,
-    Open { entries: VecDeque<Entry>, next: Option<Uuid>, count: Option<u64> },
+    Open {
+        entries: VecDeque<Entry>,
+        next: Option<Uuid>,
+        count: Option<u64>,
+    },
 }
 
 /// Results of a search, fetched page by page. One thread at a time.

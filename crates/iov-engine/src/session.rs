@@ -16,7 +16,12 @@ use iov_types::{
     limits,
 };
 
-use crate::{Cursor, Workspace, cursor, event::Event, progress::Progress, request::RequestInner};
+use crate::{
+    Cursor, Workspace, cursor,
+    event::Event,
+    progress::{Progress, Renewal},
+    request::RequestInner,
+};
 
 /// The two sides of a store, as the facade has put them together.
 #[derive(Clone)]
@@ -181,7 +186,9 @@ impl Session {
 
     /// What a create in a workspace would get. The error of a refusal comes with the nearest offer.
     pub fn check_controls(
-        &self, workspace: Option<&Workspace>, asked: &Controls,
+        &self,
+        workspace: Option<&Workspace>,
+        asked: &Controls,
     ) -> std::result::Result<iov_types::Effective, iov_semantics::Refusal> {
         let defaults = workspace.map(|w| w.defaults()).unwrap_or_default();
         iov_semantics::resolve::create(&defaults, asked, self.capability())
@@ -260,6 +267,19 @@ impl SessionInner {
             return Err(Error::forked("the handle belongs to the parent process; open the store anew in this one"));
         }
         Ok(())
+    }
+
+    /// Keeps the session's leases alive from now on: it holds something exclusively, or a lock. A store in this process
+    /// cannot lose sight of a holder.
+    pub(crate) fn keep_leases(&self) {
+        if self.sides.backend.may_wait() {
+            self.progress.renew(Renewal {
+                catalog: self.sides.catalog.clone(),
+                caller: lock(&self.caller).clone(),
+                counters: self.counters.clone(),
+                every_ns: limits::LEASE_NS / 3,
+            });
+        }
     }
 
     /// Something arrived that a poller may be waiting for.

@@ -97,8 +97,7 @@ impl Connection {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
-        let header =
-            Header { version: self.version, payload_len, deadline_left_ns, ..Header::new(B::VERB, request) };
+        let header = Header { version: self.version, payload_len, deadline_left_ns, ..Header::new(B::VERB, request) };
         let mut out = lock(&self.writing);
         out.clear();
         if let Err(e) = frame::append(header, body, &mut out) {

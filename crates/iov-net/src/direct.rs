@@ -12,7 +12,9 @@ use std::{
 };
 
 use iov_store::{Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted, seam};
-use iov_types::{Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
+use iov_types::{
+    Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result,
+};
 use iov_wire::messages::{Access, GiveBack, GrantRequest};
 use rustix::io::Errno;
 
@@ -279,7 +281,9 @@ impl DirectBackend {
                     drop(entries);
                     give_back(&grant);
                     if cx.left_ns() == 0 {
-                        return Direct::Done(Err(Error::timeout("access was taken back again and again").with_clause(Clause::G1)));
+                        return Direct::Done(Err(
+                            Error::timeout("access was taken back again and again").with_clause(Clause::G1)
+                        ));
                     }
                 }
             }

@@ -126,7 +126,10 @@ impl Part {
 }
 
 fn unpack(
-    reply: Result<Reply>, ops: &mut [(usize, Submitted)], results: &mut [Option<Result<Evidence>>], link: &Link,
+    reply: Result<Reply>,
+    ops: &mut [(usize, Submitted)],
+    results: &mut [Option<Result<Evidence>>],
+    link: &Link,
 ) -> Result<()> {
     let Reply::Frame(frame) = reply? else {
         return Err(Error::corrupt("the daemon answered an object request with a grant"));
@@ -148,7 +151,8 @@ fn unpack(
         payload = rest;
         if completion.checksum.is_some_and(|sum| sum != iov_wire::frame::checksum(bytes)) {
             results[completion.index as usize] =
-                Some(Err(Error::corrupt("bytes were damaged on their way from the daemon").with_clause(iov_types::Clause::I1)));
+                Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
+                    .with_clause(iov_types::Clause::I1)));
             continue;
         }
         if len > 0 {
@@ -198,11 +202,8 @@ impl RemoteBackend {
             }
         };
         let pieces = memory.len().div_ceil(BYTES);
-        let joined = Arc::new(Joined {
-            index,
-            sink: sink.clone(),
-            state: Mutex::new((pieces, Evidence::default(), None)),
-        });
+        let joined =
+            Arc::new(Joined { index, sink: sink.clone(), state: Mutex::new((pieces, Evidence::default(), None)) });
         for n in 0..pieces {
             let from = n * BYTES;
             let len = BYTES.min(memory.len() - from);

@@ -13,8 +13,8 @@ use iov_types::{Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     },
 };
 
@@ -133,7 +133,7 @@ pub fn wait_readable(fd: impl AsFd, timeout_ns: i64) -> bool {
 
 fn wait_for(fd: BorrowedFd<'_>, what: PollFlags, timeout_ns: i64) -> bool {
     let timeout = (timeout_ns >= 0)
-        .then(|| Timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: (timeout_ns % 1_000_000_000) as _ });
+        .then_some(Timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: (timeout_ns % 1_000_000_000) as _ });
     let mut fds = [PollFd::new(&fd, what)];
     // An interruption is like a timeout: the caller looks again at what it waits for.
     poll(&mut fds, timeout.as_ref()).is_ok_and(|n| n > 0)

@@ -51,7 +51,8 @@ impl Starter {
 
     /// Starts the daemon in a session of its own and waits until it listens, or until it has found another that does.
     pub fn start(&self, dir: BorrowedFd<'_>) -> Result<()> {
-        let dir = rustix::io::fcntl_dupfd_cloexec(dir, 3).map_err(|e| Error::exhausted(format!("no descriptor: {e}")))?;
+        let dir =
+            rustix::io::fcntl_dupfd_cloexec(dir, 3).map_err(|e| Error::exhausted(format!("no descriptor: {e}")))?;
         let number = dir.as_raw_fd();
         // The child opens the directory by our descriptor: no path, no inherited descriptor.
         let mut command = Command::new(&self.program);

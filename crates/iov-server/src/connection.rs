@@ -58,7 +58,14 @@ impl Connection {
     }
 
     /// Sends an answer. A peer that has gone does not need it, and its reading thread sees the end.
-    pub(crate) fn answer<B: Body>(&self, version: u16, request: u64, body: &B, payload: &[&[u8]], fds: &[BorrowedFd<'_>]) {
+    pub(crate) fn answer<B: Body>(
+        &self,
+        version: u16,
+        request: u64,
+        body: &B,
+        payload: &[&[u8]],
+        fds: &[BorrowedFd<'_>],
+    ) {
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let header = Header { version, payload_len, ..Header::new(B::VERB, request) };
         let mut out = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

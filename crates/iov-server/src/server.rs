@@ -58,7 +58,10 @@ const SWEEP_NS: i64 = 5_000_000_000;
 impl Server {
     /// A server over the two sides of a store.
     pub fn new(
-        options: Options, catalog: Arc<Service>, target: Arc<dyn Backend>, grants: Arc<dyn GrantBook>,
+        options: Options,
+        catalog: Arc<Service>,
+        target: Arc<dyn Backend>,
+        grants: Arc<dyn GrantBook>,
     ) -> Arc<Server> {
         Arc::new(Server {
             options,
@@ -128,7 +131,8 @@ impl Server {
         let connection = Arc::new(Connection::new(fd));
         if lock(&self.connections).len() >= self.options.connections {
             let most = self.options.connections;
-            return connection.refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
+            return connection
+                .refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
         }
         lock(&self.connections).insert(id, connection.clone());
         let server = self.clone();
@@ -187,12 +191,7 @@ pub fn listen(dir: impl AsFd) -> Result<OwnedFd> {
         Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the old socket cannot be removed")),
     }
     let fd = iov_net::socket::listen(dir, iov_net::SOCKET)?;
-    rustix::fs::chmodat(
-        dir,
-        iov_net::SOCKET,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        rustix::fs::AtFlags::empty(),
-    )
-    .map_err(|e| Error::from(std::io::Error::from(e)).context("the socket's mode cannot be set"))?;
+    rustix::fs::chmodat(dir, iov_net::SOCKET, rustix::fs::Mode::from_raw_mode(0o600), rustix::fs::AtFlags::empty())
+        .map_err(|e| Error::from(std::io::Error::from(e)).context("the socket's mode cannot be set"))?;
     Ok(fd)
 }

@@ -7,7 +7,8 @@ fn uuid_text_round_trips_and_rejects_neighbours() {
     let u = Uuid::v7(1_700_000_000_123, [7; 10]);
     assert_eq!((u.version(), u.unix_ms()), (7, 1_700_000_000_123));
     assert_eq!(Uuid::parse(&u.to_string()).unwrap(), u);
-    for bad in ["", "uuid:", "uuid:0123", &u.to_string()[5..], &(u.to_string() + "0"), &u.to_string().replace('-', "_")] {
+    for bad in ["", "uuid:", "uuid:0123", &u.to_string()[5..], &(u.to_string() + "0"), &u.to_string().replace('-', "_")]
+    {
         assert_eq!(Uuid::parse(bad).unwrap_err().kind(), Kind::Invalid, "{bad}");
     }
 }

@@ -62,7 +62,9 @@ impl Hold {
                 h.host, h.pid
             ))),
             (Err(rustix::io::Errno::WOULDBLOCK), None) => Ok(Taken::Served),
-            (Err(e), None) => Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked")),
+            (Err(e), None) => {
+                Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked"))
+            }
             (Ok(()), None) => {
                 let mut hold = Hold(file);
                 hold.write(&format!("{}\n{}\n{}\n", host(), boot(), std::process::id()))?;

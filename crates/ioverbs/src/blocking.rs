@@ -2,16 +2,20 @@
 
 use iov_engine::{Collection, Cursor, Op, Output, Parent, Status, Workspace, run};
 use iov_store::Memory;
-use iov_types::{
-    Controls, EntryKind, Error, Metadata, Name, Result, Stat, Which,
-    catalog::SearchSpec,
-};
+use iov_types::{Controls, EntryKind, Error, Metadata, Name, Result, Stat, Which, catalog::SearchSpec};
 
 fn name_of(name: Option<&str>) -> Result<Option<Name>> {
     name.map(Name::new).transpose()
 }
 
-fn make(ws: &Workspace, kind: EntryKind, parent: Parent, name: Option<&str>, metadata: Metadata, controls: Controls) -> Result<Collection> {
+fn make(
+    ws: &Workspace,
+    kind: EntryKind,
+    parent: Parent,
+    name: Option<&str>,
+    metadata: Metadata,
+    controls: Controls,
+) -> Result<Collection> {
     let out = ws.pending(kind);
     let name = name_of(name)?;
     run(ws.session(), Op::Create { out: out.clone(), parent, name, metadata, controls })?;
@@ -19,7 +23,13 @@ fn make(ws: &Workspace, kind: EntryKind, parent: Parent, name: Option<&str>, met
 }
 
 /// Makes and opens a collection.
-pub fn create(ws: &Workspace, parent: Parent, name: Option<&str>, metadata: Metadata, controls: Controls) -> Result<Collection> {
+pub fn create(
+    ws: &Workspace,
+    parent: Parent,
+    name: Option<&str>,
+    metadata: Metadata,
+    controls: Controls,
+) -> Result<Collection> {
     make(ws, EntryKind::Collection, parent, name, metadata, controls)
 }
 

@@ -31,7 +31,9 @@ fn open_dir(path: &Path, create: bool) -> Result<OwnedFd> {
             // Nobody else may look into it from the first moment on.
             use std::os::unix::fs::DirBuilderExt;
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|e| Error::from(e).context(format!("the store's directory {} cannot be made", path.display())))?;
+            made.map_err(|e| {
+                Error::from(e).context(format!("the store's directory {} cannot be made", path.display()))
+            })?;
             open()
         }
         opened => opened,

@@ -32,8 +32,8 @@ pub use blocking::{append, close, commit, create, create_group, find, lookup, re
 pub use file::{daemon_shutdown, daemon_status};
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{
-    Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr, Status,
-    Workspace, run,
+    Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr,
+    Status, Workspace, run,
 };
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, seam};

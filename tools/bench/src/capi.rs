@@ -24,16 +24,31 @@ unsafe extern "C" {
     fn iov_controls_init(c: *mut c_void, size: usize);
     fn iov_controls_parse(c: *mut c_void, text: *const c_char) -> i32;
     fn iov_collection_create(
-        b: Handle, w: Handle, group: Handle, name: *const c_char, md: Handle, controls: *const c_void, out: *mut Handle,
+        b: Handle,
+        w: Handle,
+        group: Handle,
+        name: *const c_char,
+        md: Handle,
+        controls: *const c_void,
+        out: *mut Handle,
     ) -> i32;
     fn iov_collection_lookup(
-        b: Handle, w: Handle, group: Handle, name: *const c_char, controls: *const c_void, out: *mut Handle,
+        b: Handle,
+        w: Handle,
+        group: Handle,
+        name: *const c_char,
+        controls: *const c_void,
+        out: *mut Handle,
     ) -> i32;
     fn iov_collection_stat(b: Handle, c: Handle, out: *mut c_void) -> i32;
     fn iov_collection_close(b: Handle, c: Handle) -> i32;
     fn iov_collection_delete(b: Handle, w: Handle, group: Handle, name: *const c_char) -> i32;
     fn iov_collection_search(
-        b: Handle, w: Handle, predicate: *const c_char, attr: *const c_void, out: *mut Handle,
+        b: Handle,
+        w: Handle,
+        predicate: *const c_char,
+        attr: *const c_void,
+        out: *mut Handle,
     ) -> i32;
     fn iov_cursor_next(cur: Handle, out: *mut c_void, max: usize, n: *mut usize, timeout_ns: i64) -> i32;
     fn iov_cursor_close(cur: Handle) -> i32;
@@ -173,7 +188,11 @@ pub(crate) const NOW: Batch = Batch(null_mut());
 
 impl Workspace {
     pub(crate) fn create(
-        &self, b: &Batch, name: &CStr, md: Option<&Metadata>, controls: Option<&Controls>,
+        &self,
+        b: &Batch,
+        name: &CStr,
+        md: Option<&Metadata>,
+        controls: Option<&Controls>,
     ) -> Result<Collection> {
         let mut out = null_mut();
         let md = md.map_or(null_mut(), |m| m.0);
@@ -245,14 +264,8 @@ impl Collection {
 }
 
 /// Room for the facts of one collection.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Stat([u64; 20]);
-
-impl Default for Stat {
-    fn default() -> Stat {
-        Stat([0; 20])
-    }
-}
 
 impl Batch {
     /// Starts it, waits, and empties it for the next use.

@@ -30,7 +30,7 @@ pub(crate) fn data_worker(args: &[String]) -> Result<()> {
             }
             return Ok(json!({}));
         }
-        if !open.as_ref().is_some_and(|(is, _)| is == name) {
+        if open.as_ref().is_none_or(|(is, _)| is != name) {
             let mut options = OpenOptions::new();
             options.read(true).write(what != "read").create(what == "first");
             open = Some((name.to_owned(), options.open(&path)?));

@@ -51,8 +51,9 @@ impl Client {
     fn create(&mut self, n: u64, round: &str, batched: bool, controls: Option<&str>) -> Result<()> {
         let controls = controls.map(Controls::parse).transpose()?;
         // 1,024 values of the indexed key, so that a search for one finds about n/1024.
-        let sets: Vec<Metadata> =
-            (0..1024).map(|v| Metadata::new(&[("temperature", v)], &[("experiment", "nacelle")])).collect::<Result<_>>()?;
+        let sets: Vec<Metadata> = (0..1024)
+            .map(|v| Metadata::new(&[("temperature", v)], &[("experiment", "nacelle")]))
+            .collect::<Result<_>>()?;
         let names = self.names(n, round)?;
         let batch = self.session.batch()?;
         for (i, name) in names.iter().enumerate() {

@@ -1,9 +1,6 @@
 //! `iov bench micro`: arranges the cases of API §5 that exist so far.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -151,24 +148,26 @@ impl Bench {
         let (runs, plain, url) = (self.options.runs, self.plain.to_string_lossy().into_owned(), self.url.clone());
         let each = self.options.collections / 2 / runs as u64 / BATCH * BATCH;
         ensure!(each > 0, "too few collections for {runs} runs");
-        let mut ours = (0..2).map(|i| self.worker("meta", &[&url, "bench", &i.to_string()])).collect::<Result<Vec<_>>>()?;
+        let mut ours =
+            (0..2).map(|i| self.worker("meta", &[&url, "bench", &i.to_string()])).collect::<Result<Vec<_>>>()?;
         let mut bare =
             (0..2).map(|i| self.worker("plain-meta", &[&plain, &i.to_string()])).collect::<Result<Vec<_>>>()?;
         let n = (2 * each) as f64;
-        let mut pairs = |order: &dyn Fn(usize) -> (String, String), count: f64, runs: usize| -> Result<(Vec<f64>, Vec<f64>, u64)> {
-            let (mut a, mut b, mut requests) = (Vec::new(), Vec::new(), 0);
-            for run in 0..runs {
-                let (our_step, bare_step) = order(run);
-                let (seconds, said) = step(&mut ours, &our_step)?;
-                a.push(count / seconds);
-                requests = said.iter().filter_map(|v| v["metadata_requests"].as_u64()).sum();
-                if !bare_step.is_empty() {
-                    let (seconds, _) = step(&mut bare, &bare_step)?;
-                    b.push(count / seconds);
+        let mut pairs =
+            |order: &dyn Fn(usize) -> (String, String), count: f64, runs: usize| -> Result<(Vec<f64>, Vec<f64>, u64)> {
+                let (mut a, mut b, mut requests) = (Vec::new(), Vec::new(), 0);
+                for run in 0..runs {
+                    let (our_step, bare_step) = order(run);
+                    let (seconds, said) = step(&mut ours, &our_step)?;
+                    a.push(count / seconds);
+                    requests = said.iter().filter_map(|v| v["metadata_requests"].as_u64()).sum();
+                    if !bare_step.is_empty() {
+                        let (seconds, _) = step(&mut bare, &bare_step)?;
+                        b.push(count / seconds);
+                    }
                 }
-            }
-            Ok((a, b, requests))
-        };
+                Ok((a, b, requests))
+            };
         let create = |word: &'static str, tag: &'static str, n: u64| {
             move |run: usize| (format!("{word} {n} {tag}{run}"), format!("create {n} {tag}{run}"))
         };
@@ -205,20 +204,51 @@ impl Bench {
             let value = |list: &[(String, u64)]| list.iter().find(|(k, _)| k == name).map_or(0, |(_, v)| *v);
             (format!("daemon_{name}"), value(&after) - value(&before))
         };
-        let counters = vec![
-            ("metadata_requests".to_owned(), batch.2),
-            delta("requests"),
-            delta("operations"),
-            delta("commits"),
-        ];
-        add("meta.create.batch", "creates/s", true, batch.0, Some(("create on the same file system", batch.1)), counters);
+        let counters =
+            vec![("metadata_requests".to_owned(), batch.2), delta("requests"), delta("operations"), delta("commits")];
+        add(
+            "meta.create.batch",
+            "creates/s",
+            true,
+            batch.0,
+            Some(("create on the same file system", batch.1)),
+            counters,
+        );
         let requests = |n| vec![("metadata_requests".to_owned(), n)];
         add("meta.create.batch.durable", "creates/s", true, durable.0, None, requests(durable.2));
-        add("meta.create.single", "creates/s", true, single.0, Some(("create on the same file system", single.1)), requests(single.2));
-        add("meta.stat.batch", "stats/s", true, stat.0, Some(("stat on the same file system", stat.1)), requests(stat.2));
+        add(
+            "meta.create.single",
+            "creates/s",
+            true,
+            single.0,
+            Some(("create on the same file system", single.1)),
+            requests(single.2),
+        );
+        add(
+            "meta.stat.batch",
+            "stats/s",
+            true,
+            stat.0,
+            Some(("stat on the same file system", stat.1)),
+            requests(stat.2),
+        );
         add("meta.search.indexed", "ms to first", false, find, None, vec![("collections".into(), all as u64)]);
-        add("meta.search.scan", "collections/s", true, scan.0, Some(("readdir and stat, one process", scan.1)), vec![("collections".into(), all as u64)]);
-        add("meta.delete.batch", "deletes/s", true, delete.0, Some(("unlink on the same file system", delete.1)), vec![]);
+        add(
+            "meta.search.scan",
+            "collections/s",
+            true,
+            scan.0,
+            Some(("readdir and stat, one process", scan.1)),
+            vec![("collections".into(), all as u64)],
+        );
+        add(
+            "meta.delete.batch",
+            "deletes/s",
+            true,
+            delete.0,
+            Some(("unlink on the same file system", delete.1)),
+            vec![],
+        );
         add("meta.daemon.memory", "MB", false, vec![memory], None, vec![("collections".into(), all as u64)]);
         add("meta.daemon.reopen", "s", false, vec![reopened], None, vec![]);
         for worker in ours.into_iter().chain(bare) {
@@ -230,11 +260,11 @@ impl Bench {
     /// Seconds from nothing to the first answer of a new daemon over the store as it is.
     fn reopen(&self) -> Result<f64> {
         ioverbs::daemon_shutdown(&self.url)?;
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        let from = Instant::now();
+        ioverbs::seam::sleep(300_000_000);
+        let from = crate::worker::clock();
         let session = ioverbs::open(Some(&self.url), ioverbs::SessionAttr::default())?;
         session.load_workspace(ioverbs::Which::parse("bench")?)?;
-        Ok(from.elapsed().as_secs_f64())
+        Ok(crate::worker::clock() - from)
     }
 }
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 import json
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,14 +31,8 @@ State = Literal["pending", "ok", "failed", "skipped", "undone", "cancelled"]
 OnError = Literal["continue", "stop", "rollback"]
 Progress = Literal["auto", "caller", "background"]
 
-_TOKENS = itertools.count(1)
 _EXTENTS = 4096
 """Extents that one operation of a batch lists."""
-
-
-def next_token() -> int:
-    """What tells the requests of this process apart."""
-    return next(_TOKENS)
 
 
 def nanoseconds(seconds: float | None, what: str) -> int:
@@ -123,13 +117,13 @@ class Operation(Generic[T]):
 class Request:
     """A started batch. One thread at a time; it can also be awaited."""
 
-    __slots__ = ("_native", "_reactor", "_run", "_token", "_check", "__weakref__")
+    __slots__ = ("_native", "_reactor", "_run", "_drives", "_check", "__weakref__")
 
-    def __init__(self, native: _ioverbs.Request, run: _Run, reactor: Reactor, token: int, check: bool) -> None:
+    def __init__(self, native: _ioverbs.Request, run: _Run, reactor: Reactor, drives: bool, check: bool) -> None:
         self._native = native
         self._run = run
         self._reactor = reactor
-        self._token = token
+        self._drives = drives
         self._check = check
 
     @property
@@ -144,13 +138,13 @@ class Request:
         limit = -1 if timeout is None else max(0, round(timeout * 1e9))
         if not self._native.wait(limit):
             raise Timeout("the request goes on; its buffers are in use: wait again", "O8", "pending")
-        self._reactor.told(self._token)
+        self._reactor.look()
         return self._end()
 
     def test(self) -> bool:
         """Whether it has completed. Never blocks."""
         if done := self._native.test():
-            self._reactor.told(self._token)
+            self._reactor.look()
         return done
 
     def cancel(self) -> None:
@@ -182,8 +176,11 @@ class Request:
         raise error from first.error
 
     def __await__(self) -> Generator[Any, None, list[Status]]:
-        if not self._native.done:
-            yield from self._reactor.wait(self._token, self._native).__await__()
+        if self._drives and not self._native.done:
+            # Nobody but who waits drives it, and the loop has other things to do.
+            yield from asyncio.to_thread(self._native.wait, -1).__await__()
+            self._reactor.look()
+        yield from self._reactor.wait(self._native).__await__()
         return self._end()
 
 
@@ -217,10 +214,8 @@ class Batch:
     ) -> None:
         text = controls_text("batch", controls, keywords)
         deadline_ns = nanoseconds(deadline, "deadline")
-        self._token = next_token()
-        self._native = _ioverbs.Batch(
-            session, error, progress, id.bytes if id else None, deadline_ns, text, self._token
-        )
+        self._native = _ioverbs.Batch(session, error, progress, id.bytes if id else None, deadline_ns, text)
+        self._drives = progress == "caller"
         self._reactor = reactor
         self._check = check
         self._run = _Run()
@@ -433,7 +428,7 @@ class Batch:
     def start(self) -> Request:
         """Starts it. An error means that nothing was started."""
         run = self._run
-        run.request = Request(self._native.start(), run, self._reactor, self._token, self._check)
+        run.request = Request(self._native.start(), run, self._reactor, self._drives, self._check)
         return run.request
 
     @property

@@ -15,7 +15,7 @@ from . import _ioverbs, _pickle
 from ._controls import ControlKeywords, Controls, controls_text
 from ._errors import Invalid, NotFound
 from ._file import CollectionFile, binary_mode
-from ._ioverbs import BlockingHandle, Op, run
+from ._ioverbs import BlockingHandle, Handle, Op, run
 from ._metadata import MetadataView
 from ._place import Place, name_text
 from ._results import Extent, RangeLock, Stat
@@ -38,6 +38,16 @@ _BUFFER = 1 << 20
 
 LEASE = 30.0
 """What a dead owner still keeps a lock, in seconds."""
+
+
+def lock_op(
+    c: Handle, offset: int, length: int | None, exclusive: bool, wait: bool, lease: float, owner: int | None
+) -> tuple[int, Op]:
+    """The operation that takes a lock, and the lock's owner."""
+    if length == 0:
+        raise Invalid("a lock on no bytes: leave length out for a lock to the end", "O11")
+    own = next(_OWNERS) if owner is None else owner
+    return own, Op.lock(c, offset, length or 0, exclusive, not wait, own, round(lease * 1e9))
 
 
 class _Object(BlockingHandle):
@@ -122,10 +132,8 @@ class _Object(BlockingHandle):
 
         Each lock has an owner of its own, so that two in one process exclude each other too, unless `owner` says
         otherwise. ``wait=False``: :class:`Busy` instead of waiting, else :class:`Timeout` at the session's deadline."""
-        if length == 0:
-            raise Invalid("a lock on no bytes: leave length out for a lock to the end", "O11")
-        own = next(_OWNERS) if owner is None else owner
-        run(Op.lock(self, offset, length or 0, exclusive, not wait, own, round(lease * 1e9)))
+        own, op = lock_op(self, offset, length, exclusive, wait, lease, owner)
+        run(op)
         self._locks.add(own)
         return Lock(self, offset, length, own)
 

@@ -87,7 +87,7 @@ class MetadataView(MutableMapping[str, Value]):
 
     def clear(self) -> None:
         """Removes all user pairs, in one batch."""
-        batch = Batch(self._session, "rollback", "auto", None, 0, None, 0)
+        batch = Batch(self._session, "rollback", "auto", None, 0, None)
         for key in self.copy():
             batch.push(Op.metadata_remove(self._handle, key))
         request = batch.start()

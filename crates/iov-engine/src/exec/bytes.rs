@@ -5,7 +5,8 @@ use std::sync::Arc;
 use iov_semantics::Contract;
 use iov_store::{Memory, Submitted};
 use iov_types::{
-    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Result,
+    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectId, ObjectOp, ObjectVerb, Persistence,
+    Point, Result,
 };
 
 use super::Exec;

@@ -34,7 +34,11 @@ fn steps(op: &Op) -> Vec<&'static str> {
             if durable && point == Some(Point::Close) {
                 out.push("sync before close completes (P5)");
             }
-            out.push(if staged { "publish the stage at one point (M1), give back the open" } else { "publish (C3), give back the open" });
+            out.push(if staged {
+                "publish the stage at one point (M1), give back the open"
+            } else {
+                "publish (C3), give back the open"
+            });
             out
         }
         Op::Persist { .. } if durable => vec!["sync bytes (P5)", "persist records (P7)"],
@@ -46,7 +50,11 @@ fn steps(op: &Op) -> Vec<&'static str> {
 
 /// The plan of a batch as a JSON object.
 pub(crate) fn explain_ops(
-    session: &Session, ops: &[Op], barriers: &[usize], policy: OnError, controls: Option<&Controls>,
+    session: &Session,
+    ops: &[Op],
+    barriers: &[usize],
+    policy: OnError,
+    controls: Option<&Controls>,
 ) -> String {
     let item = |i: &usize| {
         let op = &ops[*i];

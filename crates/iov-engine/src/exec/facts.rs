@@ -1,7 +1,7 @@
 //! From operations to catalog operations, and from replies to statuses.
 
 use iov_types::{
-    Attr, Controls, Error, Layout, Result,
+    Attr, Concurrency, Controls, Error, Layout, Result,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -105,7 +105,9 @@ impl Exec {
                 w.check()?;
                 return Ok(None);
             }
-            Op::WorkspacePersist { w } => CatalogOp::WorkspacePersist { ws: w.uuid(), durable: self.store_is_durable() },
+            Op::WorkspacePersist { w } => {
+                CatalogOp::WorkspacePersist { ws: w.uuid(), durable: self.store_is_durable() }
+            }
             _ => return self.collection_op(op),
         }))
     }
@@ -170,9 +172,13 @@ impl Exec {
     pub(super) fn reply(&mut self, i: usize, reply: Result<CatalogReply>) -> Status {
         let op = &self.ops[i];
         // Sent along with the operation that should have made the handle: each use tells that one's error (rule 2).
-        let reply = reply.map_err(|e| op.handle().into_iter().chain(op.parents()).find_map(|c| c.failure()).unwrap_or(e));
+        let reply =
+            reply.map_err(|e| op.handle().into_iter().chain(op.parents()).find_map(|c| c.failure()).unwrap_or(e));
         let reply = match (reply, op) {
             (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
+                if opened.effective.concurrency == Concurrency::Exclusive {
+                    self.session.0.keep_leases();
+                }
                 return match out.fulfil(Ok(*opened)) {
                     Ok(()) => Status::ok(0, Output::None),
                     Err(e) => Status::failed(e),
@@ -197,6 +203,9 @@ impl Exec {
             }
             (Ok(reply), _) => reply,
         };
+        if matches!(op, Op::Lock { .. }) {
+            self.session.0.keep_leases();
+        }
         let output = match reply {
             CatalogReply::Done | CatalogReply::Opened(_) | CatalogReply::Page(_) | CatalogReply::Token(_) => {
                 Output::None

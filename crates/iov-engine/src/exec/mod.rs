@@ -177,9 +177,10 @@ impl Exec {
                     // Lent memory must stay lent until its evidence is there; targets keep the deadline themselves.
                     None if self.cx.left_ns() == 0 && !inbox.lends_memory() => {
                         self.inbox = None;
-                        let late = Error::timeout("the deadline passed before the answer came; it may have taken effect")
-                            .with_clause(Clause::O8)
-                            .with_outcome(Outcome::Unknown);
+                        let late =
+                            Error::timeout("the deadline passed before the answer came; it may have taken effect")
+                                .with_clause(Clause::O8)
+                                .with_outcome(Outcome::Unknown);
                         self.arrived(Arrived::Answer(Err(late)));
                     }
                     None => return false,

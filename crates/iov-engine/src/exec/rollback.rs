@@ -211,7 +211,8 @@ impl Exec {
             (Step::DryRun, Arrived::Answer(answer)) => self.dry_run_arrived(answer),
             (Step::Stage, Arrived::Evidence(evidence)) => self.stage_arrived(evidence),
             (Step::Sync, Arrived::Evidence(evidence)) => {
-                let failed = std::mem::take(&mut self.sent).into_iter().zip(evidence).find_map(|(i, e)| Some((i, e.err()?)));
+                let failed =
+                    std::mem::take(&mut self.sent).into_iter().zip(evidence).find_map(|(i, e)| Some((i, e.err()?)));
                 match failed {
                     Some((i, e)) => self.undo(i, e.with_clause(Clause::P8)),
                     None => self.phase = Phase::Rollback(Step::Commit),

@@ -284,9 +284,9 @@ impl Exec {
                     self.not_started(i);
                     Status::skipped()
                 }
-                (None, Some(_)) => Status::failed(
-                    Error::internal("the catalog left out a reply").with_outcome(Outcome::Unknown),
-                ),
+                (None, Some(_)) => {
+                    Status::failed(Error::internal("the catalog left out a reply").with_outcome(Outcome::Unknown))
+                }
             };
             failed |= status.state != OpState::Ok;
             ended.extend(i.map(|i| (i, status)));

@@ -14,7 +14,8 @@ use crate::{
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
     let request: GrantRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
-    let answer = |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
+    let answer =
+        |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
     match server.grants.grant(&cx, request.object, request.access, request.epoch) {
         Ok(granted) => {
             let body = GrantAnswer::Granted(Granted {

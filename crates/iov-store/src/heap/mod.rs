@@ -17,7 +17,8 @@ use std::{
 
 use budget::Budget;
 use iov_types::{
-    Capability, Clause, Demand, Error, Evidence, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
+    Capability, Clause, Demand, Error, Evidence, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence,
+    Range, Result,
 };
 use object::Object;
 
@@ -129,7 +130,8 @@ impl Heap {
                 return Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown));
             }
             let hole = source.as_ref().filter(|_| op.demand.stage.is_none() && len - done >= COPY_PIECE);
-            let hole = hole.map_or(Ok(0), |s| self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done }))?;
+            let hole =
+                hole.map_or(Ok(0), |s| self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done }))?;
             if hole > 0 {
                 // A hole stays one: as zeros it could be larger than all memory.
                 let range = Range { offset: to.offset + done, len: hole };

@@ -104,8 +104,12 @@ fn g2_a_page_outlives_its_server() {
     }
     let (page, owner) = LeasePage::open(&file).expect("the page of an earlier server");
     assert_eq!(owner, OWNER);
-    let found = |index, generation, n, access, relocated| {
-        FoundLease { index, generation, object: object(n), access, relocated }
+    let found = |index, generation, n, access, relocated| FoundLease {
+        index,
+        generation,
+        object: object(n),
+        access,
+        relocated,
     };
     let expected = [
         found(2, 7, 1, LeaseAccess::Read, false),

@@ -21,9 +21,9 @@ A cancelled task asks its operation to give up and waits for it up to a second; 
 are kept until it has ended.
 """
 
-from ._handles import Collection, MetadataView
+from ._handles import Collection, Lock, MetadataView
 from ._search import Search
 from ._session import Batch, Session, open
 from ._workspace import Group, Workspace
 
-__all__ = ["Batch", "Collection", "Group", "MetadataView", "Search", "Session", "Workspace", "open"]
+__all__ = ["Batch", "Collection", "Group", "Lock", "MetadataView", "Search", "Session", "Workspace", "open"]

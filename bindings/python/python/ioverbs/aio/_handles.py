@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from uuid import UUID
 
 from .._controls import ControlKeywords, Controls, controls_text
-from .._handles import EXTENTS
+from .._handles import EXTENTS, LEASE, lock_op
 from .._ioverbs import Handle, Op
 from .._place import name_text
 from .._results import Extent, Stat
@@ -110,6 +110,21 @@ class Object(Handle):
         """See :meth:`ioverbs.Collection.link`."""
         await self._run(Op.link(self, group, name))
 
+    async def lock(
+        self,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        exclusive: bool = True,
+        wait: bool = True,
+        lease: float = LEASE,
+        owner: int | None = None,
+    ) -> Lock:
+        """See :meth:`ioverbs.Collection.lock`: ``async with await c.lock(): …``."""
+        own, op = lock_op(self, offset, length, exclusive, wait, lease, owner)
+        await self._run(op)
+        return Lock(self, offset, length, own)
+
     async def commit(self) -> None:
         """See :meth:`ioverbs.Collection.commit`."""
         await self._run(Op.commit(self))
@@ -133,6 +148,38 @@ class Object(Handle):
 
     def __repr__(self) -> str:
         return f"<ioverbs.aio.{type(self).__name__} {self._name!r} in {self._at.name!r}>"
+
+
+class Lock:
+    """An advisory lock, taken by :meth:`Collection.lock`. Leaving an ``async with`` block gives it back."""
+
+    __slots__ = ("_handle", "offset", "length", "owner", "_held")
+
+    def __init__(self, handle: Object, offset: int, length: int | None, owner: int) -> None:
+        self._handle = handle
+        self.offset = offset
+        self.length = length
+        self.owner = owner
+        self._held = True
+
+    @property
+    def held(self) -> bool:
+        """Whether it was not given back yet."""
+        return self._held
+
+    async def release(self) -> None:
+        """Gives it back. Again: does nothing."""
+        if self._held:
+            self._held = False
+            await self._handle._run(Op.unlock(self._handle, self.offset, self.length or 0, self.owner))
+
+    async def __aenter__(self) -> Lock:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.release()
 
 
 class Collection(Object):

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _ioverbs
-from .._batch import next_token
 from .._ioverbs import Op
 
 if TYPE_CHECKING:
@@ -22,18 +21,18 @@ _STOP = 1.0
 
 async def run(session: Session, op: Op) -> Any:
     """Runs one operation and returns its result."""
-    token = next_token()
-    batch = _ioverbs.Batch(session.blocking._native, None, "auto", None, 0, None, token)
+    batch = _ioverbs.Batch(session.blocking._native, None, "auto", None, 0, None)
     batch.push(op)
     request = batch.start()
     if not request.done:
         reactor = session.blocking._reactor
         try:
-            await reactor.wait(token, request)
+            await reactor.wait(request)
         except asyncio.CancelledError:
             request.cancel()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(reactor.wait(token, request), _STOP)
+            with suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(reactor.wait(request), _STOP)
+            request.abandon()
             raise
     _, _, error, _, result = request.status(0)
     if error is not None:
