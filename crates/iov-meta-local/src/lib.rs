@@ -2,7 +2,7 @@
 //!
 //! A commit is one write to the log and an insertion into the active buffer. A full buffer is sealed; one thread moves
 //! sealed buffers into tables, oldest first, and only then deletes their part of the log. Readers look into the buffers,
-//! newest first, then into a cache, then into the tables. `docs/format.md` draws the files, `docs/adr/0003` says why.
+//! newest first, then into a cache, then into the tables. `docs/format.md` draws the files, ADR 0003 says why.
 #![forbid(unsafe_code)]
 
 mod apply;

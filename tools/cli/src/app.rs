@@ -20,6 +20,9 @@ use crate::{
 
 /// The program.
 pub(crate) fn main() -> ExitCode {
+    if let Some(code) = crate::commands::bench::worker() {
+        return code;
+    }
     let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
     let terminals = (stdout.is_terminal(), stderr.is_terminal());
     let out = Out::new(Box::new(BufWriter::with_capacity(64 << 10, stdout)), terminals.0);

@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Status(commands::status::Args),
     Down(commands::down::Args),
     Help(commands::help::Args),
+    Bench(commands::bench::Args),
     Completions(commands::completions::Args),
     #[command(hide = true)]
     Man(commands::man::Args),
@@ -77,6 +78,7 @@ impl Command {
             Command::Status(args) => commands::status::run(ctx, args),
             Command::Down(args) => commands::down::run(ctx, args),
             Command::Help(args) => commands::help::run(ctx, args),
+            Command::Bench(args) => commands::bench::run(ctx, args),
             Command::Completions(args) => commands::completions::run(ctx, args),
             Command::Man(args) => commands::man::run(ctx, args),
         }

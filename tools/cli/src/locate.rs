@@ -30,7 +30,44 @@ pub(crate) enum What {
     Missing(Name),
 }
 
+/// Where to open something: under its name, so that an open that comes while the name passes from one collection to
+/// another gets one of the two (T22).
+#[derive(Clone)]
+pub(crate) struct Spot {
+    pub(crate) ws: Workspace,
+    /// The group, open; `None` = the root.
+    pub(crate) parent: Parent,
+    pub(crate) which: Which,
+}
+
+impl Spot {
+    /// The operation that opens it.
+    pub(crate) fn op(&self, out: &Collection) -> Op {
+        let (parent, which) = (self.parent.clone(), self.which.clone());
+        Op::Open { out: out.clone(), parent, which, controls: Default::default() }
+    }
+
+    /// Opens it.
+    pub(crate) fn open(&self, kind: EntryKind) -> Done<Collection> {
+        let out = self.ws.pending(kind);
+        ioverbs::run(self.ws.session(), self.op(&out))?;
+        Ok(out)
+    }
+}
+
 impl Located {
+    /// Where to open it.
+    pub(crate) fn spot(&self, ctx: &mut Ctx) -> Done<Spot> {
+        let ws = self.ws.clone();
+        Ok(match self.address.path.last() {
+            Some(Which::Name(name)) => {
+                Spot { parent: ctx.open_group(&ws, self.group)?, which: Which::Name(name.clone()), ws }
+            }
+            Some(which) => Spot { parent: None, which: which.clone(), ws },
+            None => Spot { parent: None, which: Which::Uuid(Uuid::NIL), ws },
+        })
+    }
+
     /// The group that it is: nil for the root.
     pub(crate) fn as_group(&self) -> Option<Uuid> {
         match &self.what {

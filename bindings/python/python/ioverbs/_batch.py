@@ -23,7 +23,7 @@ from ._values import Metadata, Value, time_ns
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from ._buffers import ReadableBuffer, WriteableBuffer
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ._errors import Invalid
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from ._buffers import ReadableBuffer, WriteableBuffer
 
     from ._handles import Collection
 
@@ -80,7 +80,7 @@ class CollectionFile(io.RawIOBase):
         """Writes all of `data` at the position, or at the end in mode ``a``."""
         self._check(self._writes, "writing")
         if self._appends:
-            n = memoryview(data).nbytes
+            n = memoryview(data).nbytes  # type: ignore[arg-type]
             self._position = self._collection.append(data) + n
             return n
         n = self._collection.write(self._position, data)

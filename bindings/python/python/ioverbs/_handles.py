@@ -24,7 +24,7 @@ from ._values import time_ns
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from ._buffers import ReadableBuffer, WriteableBuffer
 
     from ._search import Search
     from ._workspace import Workspace

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, final
 from uuid import UUID
 
-from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import disjoint_base
 
 from ._batch import State
+from ._buffers import ReadableBuffer, WriteableBuffer
 from ._errors import Error, Outcome
 from ._results import Entry, Kind
 from ._values import Value

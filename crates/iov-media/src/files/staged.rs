@@ -210,10 +210,10 @@ impl Files {
             // Before the stage goes: what finds the bytes, and tells that they are published, must be there (P7).
             self.sync_object(object, state)?;
         }
+        self.budget.give_all(id, object.id);
         if let Some(Ok(staged)) = state.stages.remove(&id) {
             staged.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.disk)?;
         }
-        self.budget.give_all(id, object.id);
         fail::point("publish.8.removed")
     }
 

@@ -128,7 +128,10 @@ impl Peer {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "kit::a_child_process_in_its_role", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).env("IOV_TEST_ROOT", root).stdin(Stdio::from(OwnedFd::from(theirs)));
-        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        command.stdout(Stdio::null());
+        if variables.iter().any(|(name, _)| *name == iov_media::fail::VARIABLE) {
+            command.stderr(Stdio::null()); // it fails as it should
+        }
         command.envs(variables.iter().copied());
         let child = command.spawn().expect("a child process");
         let lines = BufReader::new(ours.try_clone().expect("the socket"));
@@ -231,6 +234,9 @@ fn a_child_process_in_its_role() {
         "client" => crate::grants::client(parent),
         "daemon" => crate::crash::daemon(&root),
         "relocating" => crate::crash::relocating_daemon(&root, parent),
+        "failing syncs" => crate::late::failing_syncs(&root),
+        "a failing unit" => crate::late::failing_unit(&root),
+        "a failing publication" => crate::late::failing_publication(&root),
         "few descriptors" => crate::space::few_descriptors(&root),
         other => panic!("no role {other}"),
     }

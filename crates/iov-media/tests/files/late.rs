@@ -1,9 +1,12 @@
-//! Syncs that fail, and what must follow (P8).
+//! Changes and syncs that fail on the way, and what must follow (P8, M1). In processes of their own: a fail point is armed
+//! for a whole process.
+
+use std::path::Path;
 
 use iov_media::{Files, fail};
 use iov_types::{Clause, Demand, Kind, ObjectVerb, Persistence, Result};
 
-use crate::kit::{all, call, directory, object, open, send, staged, uuid, write};
+use crate::kit::{Peer, all, bytes, call, directory, object, open, send, staged, try_all, uuid, write};
 
 fn durable(demand: Demand) -> Demand {
     Demand { durability: Some(Persistence::Durable), ..demand }
@@ -18,11 +21,14 @@ fn p8<T: std::fmt::Debug>(result: Result<T>) {
     assert_eq!((e.kind(), e.clause()), (Kind::Corrupt, Some(Clause::P8)), "{e:?}");
 }
 
-/// One test for all, as a fail point is armed for the whole process.
 #[test]
 fn p8_what_a_sync_has_failed_for_is_failed_for_good() {
     let directory = directory();
-    let files = open(directory.path());
+    assert_eq!(Peer::start("failing syncs", directory.path(), &[]).end(), None);
+}
+
+pub(crate) fn failing_syncs(root: &Path) {
+    let files = open(root);
     write(&*files, object(2), 0, b"other").expect("a write");
     write(&*files, object(1), 0, b"bytes").expect("a write");
     fail::arm("sync.data:1").expect("a fail point");
@@ -37,7 +43,7 @@ fn p8_what_a_sync_has_failed_for_is_failed_for_good() {
     send(&*files, object(2), ObjectVerb::Write { offset: 0 }, durable(Demand::default()), b"fine")
         .expect("another object");
     drop(files);
-    let files = open(directory.path());
+    let files = open(root);
     p8(write(&*files, object(1), 0, b"again"));
     p8(sync(&files, Demand::default()));
     call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
@@ -64,5 +70,83 @@ fn p8_what_a_sync_has_failed_for_is_failed_for_good() {
     assert_eq!(all(&*files, object(1)), b"base");
     call(&*files, object(1), ObjectVerb::Discard { stage: uuid(5) }).expect("a discard");
     write(&*files, object(1), 0, b"BASE").expect("the object itself is fine");
-    fail::arm("").expect("nothing is armed");
+
+    // A sync that fails when publishing has been decided: nothing was applied, and nothing will be.
+    send(&*files, object(3), ObjectVerb::Write { offset: 0 }, staged(uuid(6)), b"new!").expect("a staged write");
+    sync(&files, Demand::default()).expect("a sync");
+    send(&*files, object(3), ObjectVerb::Sync, durable(staged(uuid(6))), &[]).expect("a sync of the stage");
+    send(&*files, object(3), ObjectVerb::Write { offset: 9 }, staged(uuid(6)), b"more").expect("a staged write");
+    fail::arm("sync.stage:1").expect("a fail point");
+    let e = call(&*files, object(3), ObjectVerb::Publish { stage: uuid(6) }).expect_err("the sync fails");
+    assert_eq!(e.clause(), Some(Clause::P8), "{e:?}");
+    assert_eq!(all(&*files, object(3)), b"");
+    drop(files);
+    let files = open(root);
+    files.drop_stages(&[]).expect("the end of recovery");
+    assert_eq!(all(&*files, object(3)), b"");
+}
+
+#[test]
+fn m1_a_unit_that_is_not_finished_shows_to_nobody() {
+    let directory = directory();
+    assert_eq!(Peer::start("a failing unit", directory.path(), &[]).end(), None);
+}
+
+pub(crate) fn failing_unit(root: &Path) {
+    let files = open(root);
+    let unit = Demand { unit: 4096, ..Demand::default() };
+    let put = |files: &Files, slot, value| {
+        send(files, object(slot), ObjectVerb::Write { offset: 0 }, unit.clone(), &[value; 4096])
+    };
+    for slot in [1, 2, 17] {
+        put(&files, slot, 1).expect("a unit");
+    }
+    fail::arm("unit.3.half_applied:1").expect("a fail point");
+    put(&files, 1, 2).expect_err("it fails half-way");
+    for result in [try_all(&*files, object(1)).map(drop), put(&files, 1, 3).map(drop)] {
+        assert_eq!(result.expect_err("neither old nor new").clause(), Some(Clause::M1));
+    }
+    put(&files, 2, 4).expect("others are served");
+    let beside = put(&files, 17, 4).expect_err("this one would need the same journal file");
+    assert_eq!(beside.kind(), Kind::Unavailable, "{beside:?}");
+    assert_eq!(all(&*files, object(17)), [1; 4096], "but it is whole");
+    drop(files);
+    let files = open(root);
+    assert_eq!(all(&*files, object(1)), [2; 4096], "brought to its end");
+    put(&files, 17, 4).expect("a unit");
+}
+
+#[test]
+fn b3_a_publication_that_fails_on_the_way_can_be_finished() {
+    let directory = directory();
+    assert_eq!(Peer::start("a failing publication", directory.path(), &[]).end(), None);
+}
+
+pub(crate) fn failing_publication(root: &Path) {
+    let files = open(root);
+    for (slot, point) in
+        fail::POINTS.iter().filter(|p| p.starts_with("publish.") || p.starts_with("freeze.")).enumerate()
+    {
+        let (id, stage) = (object(slot as u64), uuid(7));
+        write(&*files, id, 0, &bytes(1, 30_000)).expect("a write");
+        for offset in [100, 9000] {
+            let verb = ObjectVerb::Write { offset };
+            send(&*files, id, verb, staged(stage), &bytes(2, 1000)).expect("a staged write");
+        }
+        fail::arm(&format!("{point}:1")).expect("a fail point");
+        let failed = [ObjectVerb::Freeze { stage }, ObjectVerb::Publish { stage }]
+            .into_iter()
+            .find_map(|verb| call(&*files, id, verb).err());
+        assert!(failed.is_some(), "{point} was not passed");
+        fail::arm("").expect("nothing is armed");
+        call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication, again");
+        let mut expected = bytes(1, 30_000);
+        for offset in [100, 9000] {
+            expected[offset..offset + 1000].copy_from_slice(&bytes(2, 1000));
+        }
+        assert!(all(&*files, id) == expected, "{point}");
+        assert_eq!(call(&*files, id, ObjectVerb::Stat).expect("stat").version, 1, "{point}");
+        write(&*files, id, 0, b"later").expect("nobody is kept out");
+    }
+    assert_eq!(files.stages(), []);
 }

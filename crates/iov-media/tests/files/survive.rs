@@ -35,8 +35,9 @@ fn o2_a_plain_object_is_one_file() {
     assert_eq!(std::fs::metadata(data_path(directory.path(), object(1))).expect("facts").mode() & 0o777, 0o400);
     call(&*files, object(2), ObjectVerb::Fence { epoch: 3 }).expect("a fence");
     assert_eq!(count(), 3, "an epoch does");
+    send(&*files, object(2), ObjectVerb::Write { offset: 0 }, staged(uuid(1)), &bytes(1, 50_000)).expect("a write");
     call(&*files, object(2), ObjectVerb::Remove).expect("a remove");
-    assert_eq!(count(), 1);
+    assert_eq!((count(), files_below(&directory.path().join("stage")).len()), (1, 0));
     send(&*files, object(3), ObjectVerb::Write { offset: 0 }, staged(uuid(1)), &bytes(1, 50_000)).expect("a write");
     assert_eq!(count(), 1, "what is staged is elsewhere");
     let image = std::fs::read_dir(directory.path().join("stage")).expect("the folder");

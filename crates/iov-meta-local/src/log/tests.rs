@@ -122,3 +122,21 @@ fn a_frame_inside_a_value_is_not_taken_for_one() {
         [true, true, false]
     );
 }
+
+#[test]
+fn the_bytes_of_the_log_are_for_ever() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let (commit, _) = frame(&[&[("Rk", Some("v")), ("N", None)]]);
+    assert_eq!(
+        hex(&segment::encode_head(3, 42)),
+        "494f564d4c4f4731010000000000000003000000000000002a00000000000000aa8337e52f5596a3"
+    );
+    assert_eq!(
+        hex(&commit),
+        "494f5646010000001400000001000000070000000000000064000000000000000500000000000000b67915db3f3c49f4ca3add99b9e5f12a02000000020001000000526b760100ffffffff4e"
+    );
+    assert_eq!(
+        hex(&mark([9; 16], 3, 50, 2, 42)),
+        "494f5646020000001000000000000000030000000000000032000000000000000200000000000000edf730426760d543c5c1ba8cb4f0c15c09090909090909090909090909090909"
+    );
+}

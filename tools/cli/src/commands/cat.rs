@@ -24,6 +24,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 
 fn one(ctx: &mut Ctx, address: &Address, span: Span) -> Done {
     let located = ctx.locate(address)?;
-    let uuid = located.collection()?.uuid;
-    download::to_out(ctx, &located.ws, uuid, span).map(drop)
+    located.collection()?;
+    let spot = located.spot(ctx)?;
+    download::to_out(ctx, &spot, span).map(drop)
 }

@@ -7,7 +7,7 @@ use crate::{
     ctx::Ctx,
     facts::{self, Facts, members},
     failure::{Done, Next},
-    locate::{What, find_in},
+    locate::{Spot, What, find_in},
     options::{ControlArgs, IfExists, MetadataArgs},
     transfer::store::{Content, Item, Place, Storer},
 };
@@ -79,7 +79,8 @@ impl Copy<'_> {
         let name = name.ok_or_else(|| Error::invalid(format!("{source} has no name: say which one the copy gets")))?;
         let parent = ctx.open_group(&self.ws, group)?;
         if !facts.is_group() {
-            return self.collection(ctx, &from.ws, source, &facts, Place { parent, at, name });
+            let spot = from.spot(ctx)?;
+            return self.collection(ctx, spot, source, &facts, Place { parent, at, name });
         }
         if !self.args.recursive {
             return Err(Error::invalid(format!("{source} is a group")))
@@ -97,11 +98,11 @@ impl Copy<'_> {
         Ok(metadata)
     }
 
-    fn collection(&mut self, ctx: &mut Ctx, from: &Workspace, source: &Address, facts: &Facts, place: Place) -> Done {
+    fn collection(&mut self, ctx: &mut Ctx, from: Spot, source: &Address, facts: &Facts, place: Place) -> Done {
         let mut controls = facts.read_controls()?;
         self.args.controls.read_over(&mut controls)?;
         let metadata = self.metadata_of(facts)?;
-        let content = Content::Copy(from.clone(), Box::new(facts.clone()));
+        let content = Content::Copy(from, Box::new(facts.clone()));
         let source = source.to_string().into();
         self.storer
             .add(ctx, Item { source, place, content, metadata, controls })
@@ -120,6 +121,7 @@ impl Copy<'_> {
     ) -> Done {
         let address = place.address();
         let parent = self.open_or_make(ctx, facts, &place)?;
+        let source_group = ctx.open_group(from, facts.uuid)?;
         if let Some(group) = &parent {
             made.push(group.uuid()?);
         }
@@ -130,11 +132,13 @@ impl Copy<'_> {
             let facts = Facts::new(entry);
             let Some(name) = facts.name.clone() else { continue };
             let place = Place { parent: parent.clone(), at: address.clone(), name: name.clone() };
-            let source = source.join(Which::Name(name));
+            let which = Which::Name(name);
+            let source = source.join(which.clone());
             if facts.is_group() {
                 groups.push((source, facts, place));
             } else {
-                self.collection(ctx, from, &source, &facts, place).or_else(|e| ctx.tell(e))?;
+                let spot = Spot { ws: from.clone(), parent: source_group.clone(), which };
+                self.collection(ctx, spot, &source, &facts, place).or_else(|e| ctx.tell(e))?;
             }
         }
         drop(results);

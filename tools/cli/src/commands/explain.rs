@@ -63,7 +63,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     };
     let plan = match (&there, &located, steps.is_empty()) {
         (_, _, true) => None,
-        (Some(facts), Some(located), false) => Some(plan(ctx, located, facts.uuid, &asked, &steps)?),
+        (Some(_), Some(located), false) => Some(plan(ctx, located, &asked, &steps)?),
         _ => {
             let error = Error::invalid("--op plans operations of a collection, and there is none of this name");
             return Err(error).next(|| "iov put stores one; without --op the promises of a create are shown".into());
@@ -224,8 +224,8 @@ impl Step {
     }
 }
 
-fn plan(ctx: &mut Ctx, located: &Located, uuid: ioverbs::Uuid, asked: &Controls, steps: &[Step]) -> Done<String> {
-    let c = ctx.open(&located.ws, EntryKind::Collection, uuid).map_err(|e| e.about(&located.address))?;
+fn plan(ctx: &mut Ctx, located: &Located, asked: &Controls, steps: &[Step]) -> Done<String> {
+    let c = located.spot(ctx)?.open(EntryKind::Collection).map_err(|e| e.about(&located.address))?;
     let mut buffers: Vec<Vec<u8>> = steps.iter().map(|step| vec![0; step.len()]).collect();
     let ops = steps.iter().zip(&mut buffers).map(|(step, buf)| step.lend(&c, buf)).collect();
     let controls = (*asked != Controls::default()).then(|| asked.clone());

@@ -13,6 +13,7 @@ use crate::{
     ctx::Ctx,
     facts::{self, Facts, members},
     failure::{Done, Next, local},
+    locate::Spot,
     options::IfExists,
     output::Out,
     quantity::Span,
@@ -53,15 +54,17 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         return Err(error).next(|| format!("iov get -r {} fetches all that is in it", args.address));
     }
     if args.file.as_deref() == Some(Path::new("-")) {
-        let uuid = located.collection()?.uuid;
-        return download::to_out(ctx, &located.ws, uuid, span).map(drop).map_err(|e| e.about(&args.address));
+        located.collection()?;
+        let spot = located.spot(ctx)?;
+        return download::to_out(ctx, &spot, span).map(drop).map_err(|e| e.about(&args.address));
     }
     if let Some(path) = args.file.as_deref().filter(|p| is_stream(p)) {
         // A pipe or device has no half: it is written to as it is.
-        let uuid = located.collection()?.uuid;
+        located.collection()?;
+        let spot = located.spot(ctx)?;
         let file = std::fs::OpenOptions::new().write(true).open(path).map_err(|e| local("the file", path, e))?;
         let stdout = std::mem::replace(&mut ctx.out, Out::new(Box::new(file), false));
-        let done = download::to_out(ctx, &located.ws, uuid, span).and_then(|_| ctx.out.flush());
+        let done = download::to_out(ctx, &spot, span).and_then(|_| ctx.out.flush());
         ctx.out = stdout;
         return done.map_err(|e| e.about(&args.address));
     }
@@ -70,9 +73,12 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         None => located.facts()?.name.clone().map_or(Which::Uuid(located.facts()?.uuid), Which::Name),
     };
     let target = target(args.file.as_deref(), &label)?;
-    let mut fetcher = Fetcher::new(ctx, &located.ws, "get", args.if_exists);
+    let mut fetcher = Fetcher::new(ctx, "get", args.if_exists);
     match group {
-        None => fetcher.add(ctx, located.facts()?, args.address.clone(), target, span)?,
+        None => {
+            let spot = located.spot(ctx)?;
+            fetcher.add(ctx, spot, located.facts()?, args.address.clone(), target, span)?;
+        }
         Some(group) => tree(ctx, &mut fetcher, &located.ws, group, &args.address, &target)?,
     }
     fetcher.end(ctx)
@@ -105,6 +111,7 @@ fn local_name(label: &Which) -> Done<PathBuf> {
 
 fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, address: &Address, target: &Path) -> Done {
     std::fs::create_dir_all(target).map_err(|e| local("the directory", target, e))?;
+    let parent = ctx.open_group(ws, group)?;
     let mut groups = Vec::new();
     let mut results = facts::search(ws, members(group, &["iov.size"]))?;
     while let Some(entry) = results.next()? {
@@ -118,7 +125,8 @@ fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, addre
                 groups.push((facts.uuid, address, target));
                 return Ok(());
             }
-            fetcher.add(ctx, &facts, address, target, Span::default())
+            let spot = Spot { ws: ws.clone(), parent: parent.clone(), which: which.clone() };
+            fetcher.add(ctx, spot, &facts, address, target, Span::default())
         });
         added.or_else(|e| ctx.tell(e))?;
     }

@@ -1,6 +1,6 @@
 //! `iov stat`: the facts, controls and metadata of an object.
 
-use ioverbs::{Concurrency, EntryKind, Op, Output, Stat, Uuid, Workspace};
+use ioverbs::{Concurrency, EntryKind, Kind, Op, Output, Stat, Uuid, Workspace};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
@@ -64,7 +64,8 @@ pub(crate) fn live(ctx: &mut Ctx, ws: &Workspace, facts: &Facts) -> Done<Option<
     }
     let handle = match ctx.open(ws, facts.kind, facts.uuid) {
         Ok(handle) => handle,
-        Err(e) if e.kind() == Some(ioverbs::Kind::Busy) => return Ok(None),
+        // Held by somebody, or replaced since it was found.
+        Err(e) if matches!(e.kind(), Some(Kind::Busy | Kind::NotFound)) => return Ok(None),
         Err(e) => return Err(e),
     };
     let status = ioverbs::run(ws.session(), Op::Stat { c: handle.clone() })?;

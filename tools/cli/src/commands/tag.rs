@@ -1,6 +1,6 @@
 //! `iov tag`: shows and changes metadata.
 
-use ioverbs::{BatchAttr, Collection, Consistency, EntryKind, Lent, Metadata, OnError, Op, OpState, Output, Uuid};
+use ioverbs::{BatchAttr, Collection, Consistency, EntryKind, Lent, Metadata, OnError, Op, OpState, Output};
 
 use crate::{
     address::Address,
@@ -45,13 +45,11 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 
 /// The root's metadata are the workspace's.
 fn handle(ctx: &mut Ctx, located: &Located) -> Done<Collection> {
-    match &located.what {
-        What::Root => ctx.open(&located.ws, EntryKind::Group, Uuid::NIL),
-        _ => {
-            let facts = located.facts()?;
-            ctx.open(&located.ws, facts.kind, facts.uuid)
-        }
-    }
+    let kind = match &located.what {
+        What::Root => EntryKind::Group,
+        _ => located.facts()?.kind,
+    };
+    located.spot(ctx)?.open(kind)
 }
 
 fn change(ctx: &mut Ctx, c: &Collection, set: Metadata, delete: &[String]) -> Done {

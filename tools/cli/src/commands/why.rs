@@ -105,7 +105,7 @@ fn state(facts: &Facts, findings: &mut Vec<Finding>) -> Done {
 
 /// Whether it can be opened, and what others have locked.
 fn opens(ctx: &mut Ctx, located: &Located, facts: &Facts, findings: &mut Vec<Finding>) -> Done {
-    let c = match ctx.open(&located.ws, facts.kind, facts.uuid) {
+    let c = match located.spot(ctx)?.open(facts.kind) {
         Ok(c) => c,
         Err(Failure::Error { error, .. }) => {
             let next = match error.kind() {

@@ -2,31 +2,28 @@
 
 use std::sync::Arc;
 
-use ioverbs::{
-    Collection, EntryKind, Error, Kind, Lent, Mutability, Op, Output, Range, Result, Uuid, Which, Workspace,
-};
+use ioverbs::{Collection, EntryKind, Error, Kind, Lent, Mutability, Op, Output, Range, Result};
 
 use super::{
     PIECE, SMALL,
     extents::{of_collection, sum},
     pool,
 };
-use crate::{ctx::Ctx, facts::Facts, failure::Done, progress::Progress};
+use crate::{ctx::Ctx, facts::Facts, failure::Done, locate::Spot, progress::Progress};
 
 /// The operations that fill a small collection from another. They ask for one byte more than the other had when it was
 /// found, so that one that has grown is noticed.
-pub(crate) fn small_ops(ops: &mut Vec<Lent<'_>>, ws: &Workspace, facts: &Facts, out: &Collection) {
-    let src = ws.pending(EntryKind::Collection);
-    let which = Which::Uuid(facts.uuid);
-    ops.push(Op::Open { out: src.clone(), parent: None, which, controls: Default::default() }.into());
+pub(crate) fn small_ops(ops: &mut Vec<Lent<'_>>, spot: &Spot, facts: &Facts, out: &Collection) {
+    let src = spot.ws.pending(EntryKind::Collection);
+    ops.push(spot.op(&src).into());
     let len = facts.size.min(SMALL) + 1;
     ops.push(Op::Copy { src: src.clone(), src_offset: 0, dst: out.clone(), dst_offset: 0, len }.into());
     ops.push(Op::Close { c: src }.into());
 }
 
 /// Fills a collection from another, piece by piece and without its holes. Tells the length.
-pub(crate) fn large(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, dst: &Collection, progress: &mut Progress) -> Done<u64> {
-    let src = ctx.open(ws, EntryKind::Collection, uuid)?;
+pub(crate) fn large(ctx: &mut Ctx, spot: &Spot, dst: &Collection, progress: &mut Progress) -> Done<u64> {
+    let src = spot.open(EntryKind::Collection)?;
     let size = match ioverbs::run(src.session(), Op::Stat { c: src.clone() })?.output {
         Output::Stat(stat) => stat.bytes,
         _ => return Err(Error::internal("a stat returned no facts").into()),

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ioverbs::{Collection, EntryKind, Error, Op, Output, Range, Result, Stat, Uuid, Workspace, seam};
+use ioverbs::{Collection, EntryKind, Error, Op, Output, Range, Result, Stat, seam};
 
 use super::{
     JOBS, PIECE,
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     ctx::Ctx,
     failure::{Done, local},
+    locate::Spot,
     progress::Progress,
     quantity::Span,
 };
@@ -33,8 +34,8 @@ struct Source {
     data: Vec<Range>,
 }
 
-fn open(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, span: Span) -> Done<Source> {
-    let c = ctx.open(ws, EntryKind::Collection, uuid)?;
+fn open(spot: &Spot, span: Span) -> Done<Source> {
+    let c = spot.open(EntryKind::Collection)?;
     let stat = stat(&c)?;
     let (from, to) = span.of(stat.bytes);
     let data = of_collection(&c, from, to)?;
@@ -124,15 +125,8 @@ impl Drop for Part {
 }
 
 /// Writes a part of a collection to a file, holes as holes. Tells its length.
-pub(crate) fn to_file(
-    ctx: &mut Ctx,
-    ws: &Workspace,
-    uuid: Uuid,
-    span: Span,
-    target: &Path,
-    progress: &mut Progress,
-) -> Done<u64> {
-    let source = open(ctx, ws, uuid, span)?;
+pub(crate) fn to_file(ctx: &mut Ctx, spot: &Spot, span: Span, target: &Path, progress: &mut Progress) -> Done<u64> {
+    let source = open(spot, span)?;
     let part = Part::new(target)?;
     let len = source.to - source.from;
     part.file.set_len(len).map_err(|e| local("the file", target, e))?;
@@ -155,8 +149,8 @@ struct Reader {
 }
 
 /// Writes a part of a collection to standard output, reading ahead. Tells its length.
-pub(crate) fn to_out(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, span: Span) -> Done<u64> {
-    let source = open(ctx, ws, uuid, span)?;
+pub(crate) fn to_out(ctx: &mut Ctx, spot: &Spot, span: Span) -> Done<u64> {
+    let source = open(spot, span)?;
     let pieces: Vec<Range> = Pieces::new(source.data.clone(), PIECE).collect();
     let readers = if pieces.len() > 1 { readers(&source.c, &pieces)? } else { Vec::new() };
     let mut at = source.from;

@@ -5,9 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ioverbs::{
-    Collection, EntryKind, Error, ExtentKind, Lent, Op, Output, Range, Result, Status, Uuid, Which, Workspace,
-};
+use ioverbs::{Collection, EntryKind, Error, ExtentKind, Lent, Op, Output, Range, Result, Status, Uuid};
 use serde_json::json;
 
 use super::{
@@ -19,6 +17,7 @@ use crate::{
     ctx::Ctx,
     facts::Facts,
     failure::{Done, Failure, Next, local},
+    locate::Spot,
     options::IfExists,
     output::{JsonList, json_name},
     progress::Progress,
@@ -27,6 +26,7 @@ use crate::{
 
 /// One collection to fetch.
 struct Wanted {
+    spot: Spot,
     uuid: Uuid,
     size: u64,
     address: Address,
@@ -35,7 +35,6 @@ struct Wanted {
 
 /// Fetches collections one after the other, keeping small ones until there are enough for a batch.
 pub(crate) struct Fetcher {
-    ws: Workspace,
     if_exists: IfExists,
     waiting: Vec<Wanted>,
     waiting_bytes: u64,
@@ -45,10 +44,9 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// From one workspace.
-    pub(crate) fn new(ctx: &Ctx, ws: &Workspace, what: &str, if_exists: IfExists) -> Fetcher {
+    /// Nothing is fetched yet.
+    pub(crate) fn new(ctx: &Ctx, what: &str, if_exists: IfExists) -> Fetcher {
         Fetcher {
-            ws: ws.clone(),
             if_exists,
             waiting: Vec::new(),
             waiting_bytes: 0,
@@ -71,12 +69,20 @@ impl Fetcher {
     }
 
     /// Fetches a collection, or a part of it, into a file.
-    pub(crate) fn add(&mut self, ctx: &mut Ctx, facts: &Facts, address: Address, target: PathBuf, span: Span) -> Done {
+    pub(crate) fn add(
+        &mut self,
+        ctx: &mut Ctx,
+        spot: Spot,
+        facts: &Facts,
+        address: Address,
+        target: PathBuf,
+        span: Span,
+    ) -> Done {
         ctx.stop.check()?;
         if !self.wants(&target)? {
             return Ok(());
         }
-        let wanted = Wanted { uuid: facts.uuid, size: facts.size, address, target };
+        let wanted = Wanted { spot, uuid: facts.uuid, size: facts.size, address, target };
         if wanted.size > SMALL || span != Span::default() {
             return self.large(ctx, wanted, span);
         }
@@ -98,7 +104,7 @@ impl Fetcher {
     }
 
     fn large(&mut self, ctx: &mut Ctx, wanted: Wanted, span: Span) -> Done {
-        let fetched = download::to_file(ctx, &self.ws, wanted.uuid, span, &wanted.target, &mut self.progress);
+        let fetched = download::to_file(ctx, &wanted.spot, span, &wanted.target, &mut self.progress);
         let bytes = fetched.map_err(|e| e.about(&wanted.address))?;
         self.report(ctx, &wanted, bytes)
     }
@@ -112,12 +118,11 @@ impl Fetcher {
         ctx.stop.check()?;
         // One byte more than was found, so that one that has grown is noticed.
         let mut rooms: Vec<Vec<u8>> = waiting.iter().map(|w| vec![0; w.size as usize + 1]).collect();
-        let handles: Vec<Collection> = waiting.iter().map(|_| self.ws.pending(EntryKind::Collection)).collect();
+        let handles: Vec<Collection> = waiting.iter().map(|w| w.spot.ws.pending(EntryKind::Collection)).collect();
         let mut ops: Vec<Lent<'_>> = Vec::with_capacity(waiting.len() * 4);
         for ((wanted, c), buf) in waiting.iter().zip(&handles).zip(&mut rooms) {
             let range = Range { offset: 0, len: wanted.size + 1 };
-            let which = Which::Uuid(wanted.uuid);
-            ops.push(Op::Open { out: c.clone(), parent: None, which, controls: Default::default() }.into());
+            ops.push(wanted.spot.op(c).into());
             ops.push(Op::Extents { c: c.clone(), range, max: 4096 }.into());
             ops.push(Lent::Read { c: c.clone(), offset: 0, buf });
             ops.push(Op::Close { c: c.clone() }.into());

@@ -24,7 +24,7 @@ use crate::{
     ctx::Ctx,
     facts::Facts,
     failure::{Done, Failure, Next, local},
-    locate::find_names,
+    locate::{Spot, find_names},
     options::IfExists,
     output::{JsonList, json_name},
     progress::Progress,
@@ -64,7 +64,7 @@ pub(crate) enum Content {
     /// A stream to its end.
     Stream(Box<dyn Read + Send>),
     /// What another collection of the store holds.
-    Copy(Workspace, Box<Facts>),
+    Copy(Spot, Box<Facts>),
 }
 
 /// One thing to store.
@@ -258,7 +258,7 @@ impl Storer {
                 ops.push(Lent::Append { c: out.clone(), data });
             }
             Content::Bytes(data) => ops.push(Lent::Write { c: out.clone(), offset: 0, data }),
-            Content::Copy(ws, facts) => copy::small_ops(ops, ws, facts, out),
+            Content::Copy(spot, facts) => copy::small_ops(ops, spot, facts, out),
             _ => return Err(Error::internal("a large thing in a batch of small ones").into()),
         }
         if effective.mutability == Mutability::Immutable {
@@ -290,7 +290,7 @@ impl Storer {
                 upload::file(ctx, &out, &item.source, file, size, &mut self.progress).map(|()| size)
             }
             Content::Stream(stream) => upload::stream(ctx, &out, &item.source, stream, &mut self.progress),
-            Content::Copy(ws, facts) => copy::large(ctx, &ws, facts.uuid, &out, &mut self.progress),
+            Content::Copy(spot, _) => copy::large(ctx, &spot, &out, &mut self.progress),
             Content::Bytes(_) => Err(Error::internal("a small thing was taken for a large one").into()),
         };
         let ended = filled.and_then(|bytes| {

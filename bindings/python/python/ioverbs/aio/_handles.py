@@ -18,7 +18,7 @@ from .._values import Metadata, Value, time_ns
 from ._run import run
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from .._buffers import ReadableBuffer, WriteableBuffer
 
     from ._session import Session
     from ._workspace import Group, Workspace

@@ -10,7 +10,7 @@ pub(super) mod overlay;
 pub(super) mod plan;
 mod view;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, os::fd::AsFd};
 
 use iov_types::{Clause, Error, Extent, ExtentKind, ObjectId, ObjectVerb, Range, Result, Uuid};
 
@@ -109,16 +109,14 @@ impl Stage {
         let decided = records.iter().any(|(_, r)| r.kind == Kind::Decided);
         for (place, record) in records {
             match record.kind {
-                Kind::Write { image: false } | Kind::Append => {
-                    log::verify(std::os::fd::AsFd::as_fd(&file), &record, place + RECORD)?
-                }
+                Kind::Write { image: false } | Kind::Append => log::verify(file.as_fd(), &record, place + RECORD)?,
                 // Once publishing has begun, newer bytes are laid over older ones in the image, or it has its name.
                 Kind::Write { image: true } if !decided => {
                     let image = image.as_ref().ok_or_else(|| log::damaged("an image"))?;
-                    log::verify(std::os::fd::AsFd::as_fd(image), &record, record.range.offset)?;
+                    log::verify(image.as_fd(), &record, record.range.offset)?;
                 }
                 Kind::Plan => {
-                    log::verify(std::os::fd::AsFd::as_fd(&file), &record, place + RECORD)?;
+                    log::verify(file.as_fd(), &record, place + RECORD)?;
                     let plan = Plan::read(&file, &record, place + RECORD)?;
                     stage.skip.clone_from(&plan.skip);
                     (stage.plan, stage.froze) = (Some(plan), true);

@@ -148,6 +148,20 @@ fn b3_a_plan_can_be_carried_out_again_and_again() {
 }
 
 #[test]
+fn i1_bytes_that_rot_before_they_are_published_are_noticed() {
+    let (directory, disk) = disk();
+    let mut stage = filled(&disk);
+    let base = Base { exists: false, size: 0, version: 0, appends: None, frozen: false, admitted: false };
+    stage.prepare(&disk, &base).expect("a plan");
+    stage.decide(&disk, false).expect("the point of no return");
+    // A byte of the first write, which is in the log.
+    open(&path(&directory, stage.log())).write_all_at(b"?", 150).expect("a rotten byte");
+    let plan = stage.plan.clone().expect("the plan");
+    assert_eq!(stage.apply(&disk, &plan).err().map(|e| e.kind()), Some(Kind::Corrupt));
+    assert!(!path(&directory, FileName::Data(id(1))).exists(), "nothing shows");
+}
+
+#[test]
 fn b3_bytes_of_a_write_that_failed_do_not_show() {
     let (directory, disk) = disk();
     let mut stage = filled(&disk);

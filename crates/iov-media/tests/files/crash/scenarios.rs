@@ -415,6 +415,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         after: |files, expect| {
             let found = all(files, object(1));
             if expect.check(found == b"bytes", found.is_empty()) {
+                assert_eq!(files.stages(), [], "nothing is left that could bring it back");
                 call(files, object(1), ObjectVerb::Create).expect("a create");
                 let stat = call(files, object(1), ObjectVerb::Stat).expect("stat");
                 assert_eq!((stat.epoch, stat.version), (0, 0), "T21: nothing of the old one is left");
