@@ -434,12 +434,16 @@ static void test_t20_in_batch(void) {
 }
 
 int main(void) {
+    static const char *const indexes[] = {"t14"};
+    iov_workspace_attr attr = IOV_WORKSPACE_ATTR_INIT;
     int i;
+    attr.indexes = indexes;
+    attr.index_count = 1;
     CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
     for (i = 0; i < 3; i++) {
         sessions[i] = open_store("mem:litmus");
         if (i == 0) {
-            spaces[i] = new_workspace(sessions[i], "ws");
+            OK(iov_workspace_create(sessions[i], "ws", &attr, &spaces[i]));
         } else {
             OK(iov_workspace_load(sessions[i], "ws", &spaces[i]));
         }

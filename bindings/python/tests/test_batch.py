@@ -189,7 +189,7 @@ def test_mistakes(session: ioverbs.Session, ws: ioverbs.Workspace) -> None:
         session.batch(id=ws.uuid.__class__(int=5))
     with pytest.raises(ioverbs.Invalid, match="deadline"):
         session.batch(deadline=0)
-    with ioverbs.open("mem:another") as other, session.batch() as b:
+    with ioverbs.open(f"mem:another-{ws.uuid}") as other, session.batch() as b:
         foreign = other.workspace("w").create("c")
         with pytest.raises(ioverbs.Invalid, match="another session"):
             b.write(foreign, 0, b"x")

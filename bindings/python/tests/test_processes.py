@@ -213,8 +213,7 @@ def test_x1_a_pickled_handle_joins_an_exclusive_hold(file_url: str) -> None:
 
 def fill(job: tuple[ioverbs.Collection, int]) -> int:
     c, i = job
-    with c:
-        return c.write(i * 1000, np.full(1000, i, np.uint8))
+    return c.write(i * 1000, np.full(1000, i, np.uint8))
 
 
 def make(job: tuple[ioverbs.Workspace, int]) -> str | None:

@@ -29,8 +29,10 @@ pub const LAYERS: &[(&str, u8)] = &[
 ];
 
 /// Siblings that may see each other all the same: (who, whom, why).
-pub const SIBLINGS: &[(&str, &str, &str)] =
-    &[("iov-cli", "iov-bench", "`iov bench` is a command of the tool, its cases are a crate of their own")];
+pub const SIBLINGS: &[(&str, &str, &str)] = &[
+    ("iov-cli", "iov-bench", "`iov bench` is a command of the tool, its cases are a crate of their own"),
+    ("iov-bench", "iov-capi", "figures are measured through the C ABI, as programs use it"),
+];
 
 /// The layer of a crate, if it is in the table.
 pub fn layer(name: &str) -> Option<u8> {
