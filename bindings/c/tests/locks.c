@@ -115,6 +115,11 @@ static void test_o8_a_waiting_lock_ends_with_its_deadline(void) {
     OK(iov_lock(batch, b, &x));
     OK(iov_batch_start(batch, &r));
     FAILS(TIMEOUT, iov_wait(r, 1000000));
+    {
+        iov_status last = IOV_STATUS_INIT;
+        OK(iov_error_last(&last));
+        CHECK(last.outcome == IOV_OUTCOME_PENDING);
+    }
     OK(iov_test(r, &done));
     CHECK(done == 0);
     FAILS(BUSY, iov_request_free(r));

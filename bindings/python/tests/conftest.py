@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,23 @@ if "IOVERBS_IOVD" not in os.environ and (daemon := built_daemon()) is not None:
     os.environ["IOVERBS_IOVD"] = str(daemon)
 
 
+def end_daemon(url: str) -> None:
+    """Ends a store's daemon and waits until it has let go of the directory."""
+    try:
+        status = ioverbs.daemon_status(url)
+        if status is None or not ioverbs.daemon_shutdown(url):
+            return
+    except ioverbs.Unavailable:
+        # It was just about to end.
+        return
+    process = Path(f"/proc/{status['pid']}")
+    for _ in range(1000):
+        if not process.exists():
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"the daemon {status['pid']} goes on after its shutdown")
+
+
 @cache
 def file_stores() -> str | None:
     """Why there are no `file:` stores here; `None`: there are."""
@@ -40,7 +58,7 @@ def file_stores() -> str | None:
             ioverbs.open(url, deadline=20.0).close()
         except ioverbs.Error as e:
             return f"file: stores do not work here: {e}"
-        ioverbs.daemon_shutdown(url)
+        end_daemon(url)
     return None
 
 
@@ -57,7 +75,7 @@ def file_url(tmp_path: Path) -> Iterator[str]:
         pytest.skip(why)
     url = f"file:{tmp_path / 'store'}"
     yield url
-    ioverbs.daemon_shutdown(url)
+    end_daemon(url)
 
 
 @pytest.fixture(params=["mem", "file"])

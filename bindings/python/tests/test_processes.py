@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Script
+from conftest import Script, end_daemon
 
 import ioverbs
 
@@ -190,6 +190,8 @@ def test_pickled_handles_open_the_same(file_url: str) -> None:
             # All that came from one session shares one.
             assert both.workspace.session is ws2.session is again.workspace.session is not session
             stale = pickle.dumps(c)
+            again.close()
+            both.close()
         ws.delete(c.uuid)
         with pytest.raises(ioverbs.Stale, match="is gone"):
             pickle.loads(stale)
@@ -272,7 +274,7 @@ def test_a_store_outlives_its_daemon(file_url: str) -> None:
         c.write(0, b"hello")
     status = ioverbs.daemon_status(file_url)
     assert status is not None and status["pid"] > 0
-    assert ioverbs.daemon_shutdown(file_url)
+    end_daemon(file_url)
     assert ioverbs.daemon_status(file_url) is None and not ioverbs.daemon_shutdown(file_url)
     with pytest.raises(ConnectionError):
         ioverbs.open(file_url, start=False)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::seam;
-use iov_types::{Counters, Error, Result};
+use iov_types::{Counters, Error, Outcome, Result};
 
 use crate::{Session, Status, exec::Exec, session::lock};
 
@@ -174,7 +174,8 @@ impl Request {
             }
             let now = seam::monotonic_ns();
             if now >= until {
-                return Err(Error::timeout("the request goes on; its buffers are in use: wait again"));
+                let why = "the request goes on; its buffers are in use: wait again";
+                return Err(Error::timeout(why).with_outcome(Outcome::Pending));
             }
             // The batch's own deadline ends it, and nobody else announces that.
             let deadline = self.0.exec.try_lock().map_or(now + 1_000_000, |exec| exec.deadline_ns());

@@ -153,7 +153,8 @@ impl Exec {
             None => (0, self.status.iter().find_map(|s| s.error.clone())),
         };
         let why = first.map_or(String::new(), |e| format!("; operation {i} ({}): {e}", self.ops[i].verb()));
-        Err(Error::new(iov_types::Kind::Partial, format!("{failed} of {} operations are not ok{why}", self.ops.len())))
+        let why = format!("{failed} of {} operations are not ok{why}", self.ops.len());
+        Err(Error::new(iov_types::Kind::Partial, why).with_outcome(Outcome::Unknown))
     }
 
     pub(crate) fn cancel(&mut self) {

@@ -5,7 +5,7 @@ use std::{cell::RefCell, path::Path, sync::Arc};
 use iov_media::Options;
 use iov_store::{Backend, conformance};
 
-use crate::kit::{open_with, scratch};
+use crate::kit::{memory, open_with, scratch};
 
 /// Stages of 16 MiB, so that the bound can be reached; few objects in memory, so that they are read from disk again.
 fn options() -> Options {
@@ -34,10 +34,8 @@ fn files_pass_the_suite_with_few_descriptors() {
 
 #[test]
 fn files_pass_the_suite_in_memory() {
-    let memory = Path::new("/dev/shm");
-    if !memory.is_dir() {
-        println!("skipped: there is no /dev/shm");
-        return;
+    match memory() {
+        Some(memory) => suite(memory, &options()),
+        None => println!("skipped: there is no /dev/shm"),
     }
-    suite(memory, &options());
 }

@@ -25,6 +25,11 @@ pub(crate) fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
+/// A directory in memory, where there is one.
+pub(crate) fn memory() -> Option<&'static Path> {
+    Some(Path::new("/dev/shm")).filter(|path| path.is_dir())
+}
+
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(scratch()).expect("a directory")
 }

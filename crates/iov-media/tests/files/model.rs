@@ -11,7 +11,7 @@ use iov_store::{Backend, Heap, Memory, OpCx, Sink, Submitted, run_one};
 use iov_types::{Capability, Evidence, Extent, ExtentKind, Kind, ObjectOp, ObjectVerb, Result, limits::MAX_UNIT};
 use proptest::prelude::*;
 
-use crate::kit::scratch;
+use crate::kit::{memory, scratch};
 
 /// Files beside a heap. Files know holes only by pages; of them it is checked that no data lies in a hole, and the
 /// answer is the heap's, which is exact. Now and then the target is closed and opened again in between.
@@ -123,14 +123,14 @@ proptest! {
 
     #[test]
     fn o6_files_do_what_the_model_does(steps in testing_model::steps(120)) {
-        if let Err(difference) = compare(&steps, scratch(), 0) {
+        if let Err(difference) = compare(&steps, memory().unwrap_or(scratch()), 0) {
             prop_assert!(false, "{difference}");
         }
     }
 
     #[test]
     fn p2_files_do_what_the_model_does_across_restarts(steps in testing_model::steps(120), every in 3u64..20) {
-        if let Err(difference) = compare(&without_empty_freezes(steps), scratch(), every) {
+        if let Err(difference) = compare(&without_empty_freezes(steps), memory().unwrap_or(scratch()), every) {
             prop_assert!(false, "{difference}");
         }
     }

@@ -167,7 +167,7 @@ impl Stage {
             self.imaged.lay(range, Source::Image);
         }
         if let (Kind::Append, Some(key)) = (record.kind, record.key) {
-            self.appended.insert(key, self.view.end);
+            self.appended.insert(key, range.offset);
         }
         self.growth.change(record);
         self.view.change(place, record);
@@ -217,7 +217,8 @@ impl Stage {
                 let range = range(*offset);
                 (Kind::Write { image: range.len >= IMAGE_BYTES && !self.imaged.touches(range) }, range)
             }
-            ObjectVerb::Append => (Kind::Append, range(0)),
+            // Where it would go now: what its repetition hears, also after a restart.
+            ObjectVerb::Append => (Kind::Append, range(self.view.end)),
             ObjectVerb::Truncate { size } => (Kind::Truncate, Range { offset: *size, len: 0 }),
             ObjectVerb::Punch(range) => (Kind::Punch, *range),
             ObjectVerb::Allocate { range, keep_size } => (Kind::Allocate { keep_size: *keep_size }, *range),
@@ -235,12 +236,8 @@ impl Stage {
         let logged = if record.payload() > 0 { data } else { &[] };
         self.append_record(disk, &record, logged)?;
         fail::point("stage.2.written")?;
-        let offset = match kind {
-            Kind::Append => self.view.end,
-            _ => range.offset,
-        };
         self.note(self.log_end - RECORD - record.payload(), &record);
-        Ok(offset)
+        Ok(range.offset)
     }
 
     /// Writes a record behind the last one; on an error the log is as it was.
