@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::{
-    data::{FOOTPRINT, REQUEST},
+    data::{FOOTPRINT, REQUEST, aligned, page_of},
     worker,
 };
 
@@ -18,7 +18,8 @@ use crate::{
 pub(crate) fn data_worker(args: &[String]) -> Result<()> {
     let [dir] = args else { anyhow::bail!("a plain data worker takes a directory") };
     let dir = PathBuf::from(dir);
-    let mut buffer = vec![0x5au8; REQUEST];
+    let mut memory = aligned();
+    let buffer = page_of(&mut memory);
     let mut open: Option<(String, File)> = None;
     worker::serve(|step| {
         let (what, name) = step.split_once(' ').context("a step is a word and a name")?;
@@ -39,8 +40,8 @@ pub(crate) fn data_worker(args: &[String]) -> Result<()> {
         let from = worker::clock();
         for at in (0..FOOTPRINT).step_by(REQUEST) {
             match what {
-                "read" => file.read_exact_at(&mut buffer, at)?,
-                _ => file.write_all_at(&buffer, at)?,
+                "read" => file.read_exact_at(buffer, at)?,
+                _ => file.write_all_at(buffer, at)?,
             }
         }
         Ok(json!({"from": from, "to": worker::clock()}))

@@ -31,13 +31,21 @@ enum What {
         /// Only cases whose name contains this; may be given again
         #[arg(long)]
         only: Vec<String>,
+        /// A directory on a disk, for the case that must survive power loss
+        #[arg(long, default_value = "/var/tmp")]
+        disk: PathBuf,
     },
 }
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
-    let What::Micro { dir, runs, collections, only } = &args.what;
-    let options =
-        iov_bench::MicroOptions { dir: dir.clone(), runs: *runs, collections: *collections, only: only.clone() };
+    let What::Micro { dir, runs, collections, only, disk } = &args.what;
+    let options = iov_bench::MicroOptions {
+        dir: dir.clone(),
+        runs: *runs,
+        collections: *collections,
+        only: only.clone(),
+        disk: disk.clone(),
+    };
     let done = iov_bench::micro(options, |line| eprintln!("{line}"))
         .map_err(|e| Error::unavailable(format!("the benchmark failed: {e:#}")))?;
     if ctx.global.json {
