@@ -14,6 +14,9 @@ APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 
 CARGO_DENY := $(shell command -v cargo-deny 2>/dev/null)
 HEADER     := bindings/c/include/ioverbs.h
+# The Python package is a Cargo workspace of its own; checking its style needs no Python.
+PYTHON     := bindings/python
+PYO3       := PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR='$(abspath $(TARGET))'
 
 # For the scripts that targets run.
 export TARGET VERSION
@@ -53,14 +56,15 @@ install:
 	@test -e $(TARGET)/release/libioverbs.so.$(VERSION) || { echo 'run make build first' >&2; exit 1; }
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
-# The Python package is being finished: `make test-python` by itself, until all its tests pass.
-test: check test-rust test-c test-examples
+test: check test-rust test-c test-python test-examples
 
 # Style, lints, and the rules about dependencies where cargo-deny is there.
 check lint: need-rust
 	@scripts/need-apt.sh $(APT_TEST)
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo fmt --check --manifest-path $(PYTHON)/Cargo.toml
+	$(PYO3) cargo clippy --manifest-path $(PYTHON)/Cargo.toml --all-targets -- -D warnings
 ifneq ($(CARGO_DENY),)
 	cargo deny check bans licenses sources
 endif
@@ -68,15 +72,18 @@ endif
 test-rust: need-rust
 	cargo test --workspace
 
-# The tests in C, Python and the examples belong to parts that may be absent from a tree.
+# The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:
 	@if [ -e bindings/c/tests/run.sh ]; then bindings/c/tests/run.sh; fi
 
-test-python:
-	@if [ -e bindings/python/pyproject.toml ]; then \
-	    scripts/need-venv.sh && \
-	    VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/maturin develop --quiet --manifest-path bindings/python/Cargo.toml && \
-	    .venv/bin/python -m pytest -q bindings/python/tests; fi
+test-python: export CARGO_TARGET_DIR = $(abspath $(TARGET))
+test-python: export IOVERBS_IOVD = $(abspath $(TARGET))/debug/iovd
+test-python: need-rust
+	@scripts/need-apt.sh $(APT_BUILD)
+	@scripts/need-venv.sh
+	cargo build --package iovd
+	VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/maturin develop --quiet --manifest-path $(PYTHON)/Cargo.toml
+	.venv/bin/python -m pytest -q $(PYTHON)/tests
 
 test-examples:
 	@if [ -e examples/run.sh ]; then examples/run.sh; fi
@@ -92,7 +99,8 @@ bench: build
 
 fmt: need-rust
 	cargo fmt
+	cargo fmt --manifest-path $(PYTHON)/Cargo.toml
 
 clean:
 	cargo clean
-	rm -rf .venv dist build bindings/python/target
+	rm -rf .venv dist build $(PYTHON)/target $(PYTHON)/python/ioverbs/_ioverbs*.so

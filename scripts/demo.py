@@ -9,9 +9,9 @@ def main() -> None:
     with ioverbs.open() as session:
         ws = session.workspace("shorelines", create=False)
         total = 0
-        for entry in ws.find('format = "NetCDF"', order="iov.name", keys=("*",)):
-            with ws.open(str(entry.uuid)) as c:
-                data = c.read(0, c.stat().bytes)
+        for entry in ws.find('format = "NetCDF"', order="iov.name", keys="*"):
+            with ws[entry.uuid] as c:
+                data = c.read()
             found = hashlib.sha256(data).hexdigest()
             if found != entry.metadata["sha256"]:
                 raise SystemExit(f"{entry.name}: the bytes differ: {found} is not {entry.metadata['sha256']}")

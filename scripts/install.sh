@@ -31,8 +31,8 @@ put 755 "$release/libioverbs.so.$VERSION" "$LIBDIR/libioverbs.so.$VERSION"
 ln -sf "libioverbs.so.$VERSION" "$DESTDIR$LIBDIR/$soname"
 ln -sf "$soname" "$DESTDIR$LIBDIR/libioverbs.so"
 put 644 "$release/libioverbs_capi.a" "$LIBDIR/libioverbs.a"
-for header in bindings/c/include/ioverbs.h bindings/cpp/include/ioverbs.hpp; do
-    [ ! -e "$header" ] || put 644 "$header" "$INCLUDEDIR/${header##*/}"
+for header in bindings/c/include/*.h bindings/c/include/*.hpp bindings/c/include/ioverbs/*.hpp; do
+    put 644 "$header" "$INCLUDEDIR/${header#bindings/c/include/}"
 done
 fill bindings/c/ioverbs.pc.in "$LIBDIR/pkgconfig/ioverbs.pc"
 for file in ioverbs-config.cmake ioverbs-config-version.cmake; do

@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-#define ROUNDS 3000
+#define MAX_ROUNDS 3000
 #define LEVELS 4
 
 static const char *const levels[LEVELS] = {"sequential", "commit", "session", "eventual(1ms)"};
@@ -16,8 +16,8 @@ static iov_session *sessions[3];
 static iov_workspace *spaces[3];
 static iov_collection *a[3], *b[3];
 static pthread_barrier_t barrier;
-static int level, message;
-static uint64_t r1[ROUNDS + 1], r2[ROUNDS + 1];
+static int level, message, rounds;
+static uint64_t r1[MAX_ROUNDS + 1], r2[MAX_ROUNDS + 1];
 static char name_a[32], name_b[32];
 
 static void meet(void) {
@@ -61,7 +61,7 @@ static program programs[2];
 static void *client(void *arg) {
     int me = *(int *)arg;
     uint64_t i;
-    for (i = 1; i <= ROUNDS; i++) {
+    for (i = 1; i <= (uint64_t)rounds; i++) {
         meet();
         jitter(i, me);
         programs[me](i);
@@ -104,7 +104,7 @@ static void run(const char *test, int at, program one, program two) {
 
 /* Reports how often an outcome came; `from` is the first level that allows it, LEVELS if none does. */
 static void judge(const char *test, int at, int count, int from) {
-    printf("    > %s %-13s %d of %d%s\n", test, levels[at], count, ROUNDS, at < from ? " (forbidden)" : " (allowed)");
+    printf("    > %s %-13s %d of %d%s\n", test, levels[at], count, rounds, at < from ? " (forbidden)" : " (allowed)");
     CHECK(at >= from || count == 0);
 }
 
@@ -133,7 +133,7 @@ static void test_t1_read_your_writes(void) {
     for (at = 0; at < LEVELS; at++) {
         int wrong = 0;
         run("T1", at, t1_client, nothing);
-        for (i = 1; i <= ROUNDS; i++) {
+        for (i = 1; i <= rounds; i++) {
             wrong += r1[i] != (uint64_t)i;
         }
         judge("T1", at, wrong, LEVELS);
@@ -155,7 +155,7 @@ static void test_t2_monotonic_reads(void) {
     for (at = 0; at < LEVELS; at++) {
         int wrong = 0;
         run("T2", at, t2_writer, t2_reader);
-        for (i = 1; i <= ROUNDS; i++) {
+        for (i = 1; i <= rounds; i++) {
             wrong += r2[i] < r1[i] || (i > 1 && r1[i] < r2[i - 1]);
         }
         judge("T2", at, wrong, LEVELS);
@@ -178,7 +178,7 @@ static void test_t3_store_buffering(void) {
     for (at = 0; at < LEVELS; at++) {
         int weak = 0;
         run("T3", at, t3_one, t3_two);
-        for (i = 1; i <= ROUNDS; i++) {
+        for (i = 1; i <= rounds; i++) {
             weak += r1[i] < (uint64_t)i && r2[i] < (uint64_t)i;
         }
         judge("T3", at, weak, COMMIT);
@@ -201,7 +201,7 @@ static void test_t4_message_passing(void) {
     for (at = 0; at < LEVELS; at++) {
         int weak = 0;
         run("T4", at, t4_writer, t4_reader);
-        for (i = 1; i <= ROUNDS; i++) {
+        for (i = 1; i <= rounds; i++) {
             weak += r1[i] == (uint64_t)i && r2[i] < (uint64_t)i;
         }
         judge("T4", at, weak, COMMIT);
@@ -227,7 +227,7 @@ static void t6_writer(uint64_t i) {
 
 static int older(void) {
     int i, n = 0;
-    for (i = 1; i <= ROUNDS; i++) {
+    for (i = 1; i <= rounds; i++) {
         n += r1[i] < (uint64_t)i;
     }
     return n;
@@ -336,11 +336,11 @@ static void t13_two(uint64_t i) {
 static void test_t13_names(void) {
     int i, wrong = 0, second = 0;
     run("T13", SEQUENTIAL, t13_one, t13_two);
-    for (i = 1; i <= ROUNDS; i++) {
+    for (i = 1; i <= rounds; i++) {
         wrong += r1[i] + r2[i] != 1;
         second += r2[i] == 1;
     }
-    printf("    > T13 the second client won %d of %d\n", second, ROUNDS);
+    printf("    > T13 the second client won %d of %d\n", second, rounds);
     judge("T13", SEQUENTIAL, wrong, LEVELS);
 }
 
@@ -389,7 +389,7 @@ static void t14_reader(uint64_t i) {
 static void test_t14_search(void) {
     int i, wrong = 0;
     run("T14", SEQUENTIAL, t14_writer, t14_reader);
-    for (i = 1; i <= ROUNDS; i++) {
+    for (i = 1; i <= rounds; i++) {
         wrong += r1[i] != 1 || r2[i] != 0;
     }
     judge("T14", SEQUENTIAL, wrong, LEVELS);
@@ -424,7 +424,7 @@ static void test_t20_in_batch(void) {
         in_batch[0] = new_batch(sessions[0], 0);
         in_batch[1] = new_batch(sessions[1], 0);
         run("T20", at, t20_one, t20_two);
-        for (i = 1; i <= ROUNDS; i++) {
+        for (i = 1; i <= rounds; i++) {
             wrong += r1[i] + r2[i] != 2;
         }
         OK(iov_batch_free(in_batch[0]));
@@ -439,6 +439,7 @@ int main(void) {
     int i;
     attr.indexes = indexes;
     attr.index_count = 1;
+    rounds = repeats(800, MAX_ROUNDS);
     CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
     for (i = 0; i < 3; i++) {
         sessions[i] = open_store("mem:litmus");

@@ -4,11 +4,10 @@
  * and nothing of a batch that failed is ever seen. */
 #include "test.h"
 
-#define BATCHES 1500
-
 static iov_session *writer_session, *observer_session;
 static iov_workspace *writer_space, *observer_space;
 static int done;
+static uint64_t batches; /* a multiple of three, so that the last one fails */
 
 static void name_of(char *name, size_t size, const char *level, uint64_t i) {
     snprintf(name, size, "T15 %s %d", level, (int)i);
@@ -22,7 +21,7 @@ typedef struct {
 static void write_batches(const char *level, iov_collection *a, iov_collection *b) {
     iov_batch *batch = new_batch(writer_session, IOV_ON_ERROR_ROLLBACK);
     uint64_t i, last = 0;
-    for (i = 1; i <= BATCHES; i++) {
+    for (i = 1; i <= batches; i++) {
         iov_metadata *md = iov_metadata_new();
         int fails = i % 3 == 0;
         uint64_t value = fails ? UINT64_MAX : i;
@@ -52,14 +51,14 @@ static uint64_t bytes_of(iov_collection *c) {
     uint64_t value = 0;
     size_t got = 0;
     OK(iov_read(NULL, c, 0, &value, sizeof value, &got));
-    CHECK(got == sizeof value && value <= BATCHES);
+    CHECK(got == sizeof value && value <= batches);
     return value;
 }
 
 static uint64_t key_of(iov_collection *c) {
     iov_value v = IOV_VALUE_INIT;
     OK(iov_metadata_get(NULL, c, "k", &v));
-    CHECK(v.type == IOV_TYPE_I64 && v.i64 >= 0 && v.i64 <= BATCHES);
+    CHECK(v.type == IOV_TYPE_I64 && v.i64 >= 0 && (uint64_t)v.i64 <= batches);
     return (uint64_t)v.i64;
 }
 
@@ -126,9 +125,9 @@ static void run_at(const char *level) {
     write_batches(level, a, b);
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     CHECK(pthread_join(observer, NULL) == 0);
-    CHECK(bytes_of(a) == BATCHES - 1 && bytes_of(b) == BATCHES - 1 && key_of(b) == BATCHES - 1);
+    CHECK(bytes_of(a) == batches - 1 && bytes_of(b) == batches - 1 && key_of(b) == batches - 1);
     printf("    > T15 %-10s %d batches, %d observations, %d of them new: never an old value after a new one\n", level,
-           BATCHES, (int)seen.observations, (int)seen.moved);
+           (int)batches, (int)seen.observations, (int)seen.moved);
     OK(iov_collection_close(NULL, a));
     OK(iov_collection_close(NULL, b));
 }
@@ -152,6 +151,7 @@ static void test_b3_refused_on_eventual(void) {
 }
 
 int main(void) {
+    batches = (uint64_t)repeats(600, 1500);
     writer_session = open_store("mem:litmus");
     observer_session = open_store("mem:litmus");
     writer_space = new_workspace(writer_session, "ws");

@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [PROGRAM…]: builds the shared library and runs the C tests against it, each compiled as C11 and as C++17.
-# With names, only those programs. Sanitizers and valgrind are the business of asan.sh.
+# run.sh [PROGRAM…]: builds the shared library and runs the tests against it: the C programs, each compiled as C11 and as
+# C++17; those of cpp/, compiled as C++17 and, where the compiler can, as C++20; and install.sh, which compiles against an
+# installed tree. With names (batch, cpp/batch, install) only those. IOV_TEST_LONG=1 repeats more. Sanitizers and
+# valgrind are the business of asan.sh.
 set -eu
 cd "$(dirname "$0")/../../.."
 target=${TARGET:-${CARGO_TARGET_DIR:-target}}
@@ -9,10 +11,10 @@ version=${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 tests=bindings/c/tests
 # Stamps of what was compiled and run lie apart from what cargo makes.
 out=$target/c-tests
-mkdir -p "$out"
+mkdir -p "$out/cpp"
 
 # A debug build: its overflow checks and assertions are tests too.
-cargo build --quiet -p iov-capi
+CARGO_TARGET_DIR=$target cargo build --quiet -p iov-capi
 scripts/link-shared.sh "$target/debug/libioverbs_capi.a" "$out" "$version"
 
 # The library exports what the map lists, under its version, and nothing else.
@@ -26,21 +28,60 @@ fi
 
 warnings='-Wall -Wextra -Werror -pedantic -g -O1 -pthread'
 link="-I bindings/c/include -L $out -Wl,-rpath,$(cd "$out" && pwd) -lioverbs"
-[ $# -gt 0 ] || set -- "$tests"/*.c
-for name in "$@"; do
-    name=$(basename "$name" .c)
+
+# compile SOURCE PROGRAM COMPILER-AND-OPTIONS…
+compile() {
+    source=$1 program=$2
+    shift 2
     # shellcheck disable=SC2086 # options are lists of words
-    "${CC:-cc}" -std=c11 -D_GNU_SOURCE $warnings "$tests/$name.c" -o "$out/$name-c" $link
-    # shellcheck disable=SC2086
-    "${CXX:-c++}" -x c++ -std=c++17 $warnings "$tests/$name.c" -o "$out/$name-cpp" $link
-    for language in c cpp; do
-        echo "  $name ($language)"
-        # A program that hangs is a failure, not a long wait.
-        timeout 300 "$out/$name-$language" > "$out/$name-$language.log" 2>&1 || {
-            cat "$out/$name-$language.log" >&2
-            echo "$tests/$name.c failed as $language" >&2
-            exit 1
-        }
-        grep '^  *>' "$out/$name-$language.log" || true
-    done
+    "$@" $warnings "$source" -o "$out/$program" $link
+}
+
+# run SOURCE PROGRAM LANGUAGE
+run() {
+    echo "  ${1#"$tests/"} ($3)"
+    # A program that hangs is a failure, not a long wait.
+    timeout 300 "$out/$2" > "$out/$2.log" 2>&1 || {
+        cat "$out/$2.log" >&2
+        echo "$1 failed as $3" >&2
+        exit 1
+    }
+    grep '^  *>' "$out/$2.log" || true
+}
+
+cpp20=
+if echo 'int main() {}' | "${CXX:-c++}" -std=c++20 -x c++ -fsyntax-only - 2> /dev/null; then
+    cpp20=yes
+else
+    echo "  ${CXX:-c++} does not know C++20: ioverbs.hpp is tested as C++17 only"
+fi
+
+[ $# -gt 0 ] || set -- "$tests"/*.c "$tests"/cpp/*.cpp install
+for name in "$@"; do
+    name=${name#"$tests/"}
+    case $name in
+    install)
+        "$tests/install.sh" "$target" "$out" "$version"
+        ;;
+    cpp/*)
+        name=${name%.cpp}
+        source=$tests/$name.cpp
+        compile "$source" "$name-17" "${CXX:-c++}" -std=c++17
+        run "$source" "$name-17" C++17
+        [ -n "$cpp20" ] || continue
+        compile "$source" "$name-20" "${CXX:-c++}" -std=c++20
+        run "$source" "$name-20" C++20
+        ;;
+    *)
+        name=${name%.c}
+        source=$tests/$name.c
+        compile "$source" "$name-c" "${CC:-cc}" -std=c11 -D_GNU_SOURCE
+        compile "$source" "$name-cpp" "${CXX:-c++}" -x c++ -std=c++17
+        run "$source" "$name-c" C
+        case $name in
+        litmus*) ;; # long, and about the library alone: the language of the header makes no difference
+        *) run "$source" "$name-cpp" C++17 ;;
+        esac
+        ;;
+    esac
 done

@@ -45,6 +45,12 @@ static inline void expect_text(const char *file, int line, const char *text, con
     }
 }
 
+/* How often something is repeated: `full` times where IOV_TEST_LONG is set (`make test-long`), else fewer. */
+static inline int repeats(int quick, int full) {
+    const char *wanted = getenv("IOV_TEST_LONG");
+    return wanted == NULL || *wanted == '\0' ? quick : full;
+}
+
 /* A session on a store of memory: the same store for the same URL. */
 static inline iov_session *open_store(const char *url) {
     iov_session *s = NULL;

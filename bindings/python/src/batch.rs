@@ -33,7 +33,11 @@ impl Batch {
     #[new]
     #[pyo3(signature = (session, policy, drive, id, deadline_ns, asked))]
     fn new(
-        session: &Bound<'_, Session>, policy: Option<&str>, drive: &str, id: Option<[u8; 16]>, deadline_ns: i64,
+        session: &Bound<'_, Session>,
+        policy: Option<&str>,
+        drive: &str,
+        id: Option<[u8; 16]>,
+        deadline_ns: i64,
         asked: Option<&str>,
     ) -> PyResult<Batch> {
         let py = session.py();

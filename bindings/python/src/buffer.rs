@@ -77,7 +77,9 @@ fn explain(obj: &Bound<'_, PyAny>, why: PyErr, writable: bool) -> PyErr {
     // Any way it shows its memory tells more about what stands in the way.
     let Ok(shown) = view(obj, ffi::PyBUF_FULL_RO) else { return why };
     if writable && shown.0.readonly != 0 {
-        return PyTypeError::new_err(format!("the memory of this {kind} is read-only: reading needs one that can be filled"));
+        return PyTypeError::new_err(format!(
+            "the memory of this {kind} is read-only: reading needs one that can be filled"
+        ));
     }
     // SAFETY: the view is live; 'A' asks for contiguous in either order.
     let either = unsafe { ffi::PyBuffer_IsContiguous(&*shown.0, b'A' as _) } != 0;
@@ -107,8 +109,10 @@ impl Fresh {
         let size = isize::try_from(len)
             .map_err(|_| PyOverflowError::new_err(format!("{len} bytes are more than one bytes object can hold")))?;
         // SAFETY: with NULL the bytes are left for the caller to set; the result is a new reference or NULL.
-        let object = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) };
-        let object = object.map_err(|_| PyMemoryError::new_err(format!("no memory for {len} bytes: read less at a time")))?;
+        let object =
+            unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) };
+        let object =
+            object.map_err(|_| PyMemoryError::new_err(format!("no memory for {len} bytes: read less at a time")))?;
         let object = object.cast_into::<PyBytes>()?;
         // SAFETY: the object is live bytes.
         let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast();

@@ -56,8 +56,7 @@ pub(crate) fn name_in(obj: &Bound<'_, PyAny>) -> PyResult<Name> {
 pub(crate) fn name_out<'py>(py: Python<'py>, name: &Name) -> PyResult<Bound<'py, PyAny>> {
     match std::str::from_utf8(name.as_bytes()) {
         Ok(text) => Ok(PyString::new(py, text).into_any()),
-        Err(_) => PyBytes::new(py, name.as_bytes())
-            .call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape")),
+        Err(_) => PyBytes::new(py, name.as_bytes()).call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape")),
     }
 }
 

@@ -51,7 +51,13 @@ fn lent(chunks: &Chunks<'_>, lend: fn(&Bound<'_, PyAny>) -> PyResult<Lent>) -> P
 }
 
 fn lock_spec(
-    py: Python<'_>, offset: u64, length: u64, exclusive: bool, try_only: bool, owner: u64, lease_ns: i64,
+    py: Python<'_>,
+    offset: u64,
+    length: u64,
+    exclusive: bool,
+    try_only: bool,
+    owner: u64,
+    lease_ns: i64,
 ) -> PyResult<LockSpec> {
     if lease_ns <= 0 {
         return Err(Error::invalid("a lease is a time from now on")).or_raise(py);
@@ -68,7 +74,10 @@ impl Op {
 
     #[staticmethod]
     fn write(c: &Bound<'_, Handle>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<Op> {
-        moving(c, Lent::readable(data)?.into(), |c, holds| O::Write { c, chunks: vec![(offset, holds.lent[0].to_store())] })
+        moving(c, Lent::readable(data)?.into(), |c, holds| O::Write {
+            c,
+            chunks: vec![(offset, holds.lent[0].to_store())],
+        })
     }
 
     #[staticmethod]
@@ -88,7 +97,10 @@ impl Op {
 
     #[staticmethod]
     fn readinto(c: &Bound<'_, Handle>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<Op> {
-        moving(c, Lent::writable(buffer)?.into(), |c, holds| O::Read { c, chunks: vec![(offset, holds.lent[0].to_fill())] })
+        moving(c, Lent::writable(buffer)?.into(), |c, holds| O::Read {
+            c,
+            chunks: vec![(offset, holds.lent[0].to_fill())],
+        })
     }
 
     #[staticmethod]
@@ -129,7 +141,11 @@ impl Op {
 
     #[staticmethod]
     fn copy(
-        src: &Bound<'_, Handle>, src_offset: u64, dst: &Bound<'_, Handle>, dst_offset: u64, length: u64,
+        src: &Bound<'_, Handle>,
+        src_offset: u64,
+        dst: &Bound<'_, Handle>,
+        dst_offset: u64,
+        length: u64,
     ) -> PyResult<Op> {
         let src = src.get().data(src.py())?.clone();
         on_bytes(dst, |dst| O::Copy { src, src_offset, dst, dst_offset, len: length })
@@ -160,8 +176,11 @@ impl Op {
     #[staticmethod]
     #[pyo3(signature = (out, parent, name, pairs, asked))]
     fn create(
-        out: &Bound<'_, Handle>, parent: Option<&Bound<'_, Handle>>, name: Option<&Bound<'_, PyAny>>,
-        pairs: Option<&Bound<'_, PyAny>>, asked: Option<&str>,
+        out: &Bound<'_, Handle>,
+        parent: Option<&Bound<'_, Handle>>,
+        name: Option<&Bound<'_, PyAny>>,
+        pairs: Option<&Bound<'_, PyAny>>,
+        asked: Option<&str>,
     ) -> PyResult<Op> {
         let parent = Handle::parent(parent)?;
         let name = name.map(name_in).transpose()?;
@@ -172,7 +191,9 @@ impl Op {
     #[staticmethod]
     #[pyo3(signature = (out, parent, which, asked))]
     fn open(
-        out: &Bound<'_, Handle>, parent: Option<&Bound<'_, Handle>>, which: Option<&Bound<'_, PyAny>>,
+        out: &Bound<'_, Handle>,
+        parent: Option<&Bound<'_, Handle>>,
+        which: Option<&Bound<'_, PyAny>>,
         asked: Option<&str>,
     ) -> PyResult<Op> {
         let parent = Handle::parent(parent)?;
@@ -189,9 +210,17 @@ impl Op {
     #[allow(clippy::too_many_arguments)] // each is a field of the search
     #[pyo3(signature = (w, out, group, names, predicate, params, deep, order, limit, keys, count))]
     fn search(
-        w: &Bound<'_, Workspace>, out: &Bound<'_, Cursor>, group: Option<&Bound<'_, Handle>>, names: bool,
-        predicate: Option<String>, params: Vec<Bound<'_, PyAny>>, deep: bool, order: Option<String>, limit: u64,
-        keys: Option<&Bound<'_, PyList>>, count: bool,
+        w: &Bound<'_, Workspace>,
+        out: &Bound<'_, Cursor>,
+        group: Option<&Bound<'_, Handle>>,
+        names: bool,
+        predicate: Option<String>,
+        params: Vec<Bound<'_, PyAny>>,
+        deep: bool,
+        order: Option<String>,
+        limit: u64,
+        keys: Option<&Bound<'_, PyList>>,
+        count: bool,
     ) -> PyResult<Op> {
         let params = values(&params)?;
         ioverbs::check_predicate(predicate.as_deref(), &params).or_raise(w.py())?;
@@ -205,9 +234,7 @@ impl Op {
 
     #[staticmethod]
     #[pyo3(signature = (w, parent, which))]
-    fn delete(
-        w: &Bound<'_, Workspace>, parent: Option<&Bound<'_, Handle>>, which: &Bound<'_, PyAny>,
-    ) -> PyResult<Op> {
+    fn delete(w: &Bound<'_, Workspace>, parent: Option<&Bound<'_, Handle>>, which: &Bound<'_, PyAny>) -> PyResult<Op> {
         let (parent, which) = (Handle::parent(parent)?, which_in(which)?);
         of(w, |w| O::Delete { w, parent, which })
     }
@@ -226,7 +253,11 @@ impl Op {
     #[staticmethod]
     #[pyo3(signature = (c, mode, uid, gid, mtime_ns))]
     fn setattr(
-        c: &Bound<'_, Handle>, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, mtime_ns: Option<i64>,
+        c: &Bound<'_, Handle>,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        mtime_ns: Option<i64>,
     ) -> PyResult<Op> {
         if mode.is_some_and(|mode| mode > 0o7777) {
             return Err(Error::invalid("permission bits go up to 0o7777")).or_raise(c.py());
@@ -237,8 +268,13 @@ impl Op {
     #[staticmethod]
     #[pyo3(signature = (w, from_parent, from_name, to_parent, to_name, replace, exchange))]
     fn rename(
-        w: &Bound<'_, Workspace>, from_parent: Option<&Bound<'_, Handle>>, from_name: &Bound<'_, PyAny>,
-        to_parent: Option<&Bound<'_, Handle>>, to_name: &Bound<'_, PyAny>, replace: bool, exchange: bool,
+        w: &Bound<'_, Workspace>,
+        from_parent: Option<&Bound<'_, Handle>>,
+        from_name: &Bound<'_, PyAny>,
+        to_parent: Option<&Bound<'_, Handle>>,
+        to_name: &Bound<'_, PyAny>,
+        replace: bool,
+        exchange: bool,
     ) -> PyResult<Op> {
         let (from_parent, to_parent) = (Handle::parent(from_parent)?, Handle::parent(to_parent)?);
         let (from, to) = (name_in(from_name)?, name_in(to_name)?);
@@ -280,7 +316,13 @@ impl Op {
 
     #[staticmethod]
     fn lock(
-        c: &Bound<'_, Handle>, offset: u64, length: u64, exclusive: bool, try_only: bool, owner: u64, lease_ns: i64,
+        c: &Bound<'_, Handle>,
+        offset: u64,
+        length: u64,
+        exclusive: bool,
+        try_only: bool,
+        owner: u64,
+        lease_ns: i64,
     ) -> PyResult<Op> {
         let lock = lock_spec(c.py(), offset, length, exclusive, try_only, owner, lease_ns)?;
         let handle = c.get().usable(c.py())?.clone();

@@ -131,9 +131,7 @@ pub(crate) fn wait(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResu
 }
 
 /// Runs one operation in this thread until it has completed. `holds` comes back for what a read filled.
-pub(crate) fn blocking(
-    py: Python<'_>, session: &Session, op: ioverbs::Op, holds: Holds,
-) -> PyResult<(Status, Holds)> {
+pub(crate) fn blocking(py: Python<'_>, session: &Session, op: ioverbs::Op, holds: Holds) -> PyResult<(Status, Holds)> {
     unpark();
     let started = py.detach(|| {
         let mut batch = Batch::new(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() })?;

@@ -38,8 +38,14 @@ impl Session {
     #[allow(clippy::too_many_arguments)] // each is a field of the attributes
     #[pyo3(signature = (url, readonly, nodirect, nocache, nostart, deadline_ns, program))]
     fn new(
-        py: Python<'_>, url: Option<&str>, readonly: bool, nodirect: bool, nocache: bool, nostart: bool,
-        deadline_ns: i64, program: Option<String>,
+        py: Python<'_>,
+        url: Option<&str>,
+        readonly: bool,
+        nodirect: bool,
+        nocache: bool,
+        nostart: bool,
+        deadline_ns: i64,
+        program: Option<String>,
     ) -> PyResult<Session> {
         let attr = SessionAttr { readonly, nodirect, nocache, nostart, deadline_ns, cache_bytes: 0, program };
         let session = py.detach(|| ioverbs::open(url, attr)).or_raise(py)?;
@@ -102,8 +108,13 @@ impl Session {
 
     #[pyo3(signature = (predicate, params, order, limit, keys))]
     fn search_workspaces(
-        &self, py: Python<'_>, predicate: Option<String>, params: Vec<Bound<'_, PyAny>>, order: Option<String>,
-        limit: u64, keys: Option<&Bound<'_, PyList>>,
+        &self,
+        py: Python<'_>,
+        predicate: Option<String>,
+        params: Vec<Bound<'_, PyAny>>,
+        order: Option<String>,
+        limit: u64,
+        keys: Option<&Bound<'_, PyList>>,
     ) -> PyResult<Cursor> {
         let params = values(&params)?;
         ioverbs::check_predicate(predicate.as_deref(), &params).or_raise(py)?;
@@ -126,7 +137,10 @@ impl Session {
     /// What a create would get, as keywords and as text.
     #[pyo3(signature = (workspace, asked))]
     fn check_controls<'py>(
-        &self, py: Python<'py>, workspace: Option<&Bound<'py, Workspace>>, asked: &str,
+        &self,
+        py: Python<'py>,
+        workspace: Option<&Bound<'py, Workspace>>,
+        asked: &str,
     ) -> PyResult<(Bound<'py, PyDict>, String)> {
         self.check(py)?;
         let workspace = workspace.map(|w| w.get().usable(py)).transpose()?;

@@ -104,7 +104,8 @@ pub(crate) fn metadata(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Metadata> {
 
 /// Pairs as a dict.
 pub(crate) fn pairs_out<'py, 'a>(
-    py: Python<'py>, pairs: impl Iterator<Item = (&'a str, &'a Value)>,
+    py: Python<'py>,
+    pairs: impl Iterator<Item = (&'a str, &'a Value)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for (key, v) in pairs {

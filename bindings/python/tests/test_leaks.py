@@ -58,8 +58,8 @@ def test_collections(ws: ioverbs.Workspace) -> None:
             c.controls  # noqa: B018
         ws.delete("c")
 
-    # 500 times 64 KiB would be 32 MiB. The catalog of mem: remembers deletes for a while: allow for it.
-    check(action, 500, 4 << 20, GRANTS)
+    # 300 times 64 KiB would be 19 MiB. The catalog of mem: remembers deletes for a while: allow for it.
+    check(action, 300, 4 << 20, GRANTS)
 
 
 def test_reads_and_errors(c: ioverbs.Collection) -> None:

@@ -195,8 +195,12 @@ def test_pickled_handles_open_the_same(file_url: str) -> None:
         ws.delete(c.uuid)
         with pytest.raises(ioverbs.Stale, match="is gone"):
             pickle.loads(stale)
-        pending = session.batch().create(ws, "never")
+        batch = session.batch()
+        pending = batch.create(ws, "never")
         with pytest.raises(ioverbs.Busy, match="pending"):
+            pickle.dumps(pending)
+        del batch
+        with pytest.raises(ioverbs.Cancelled, match="without being started"):
             pickle.dumps(pending)
 
 

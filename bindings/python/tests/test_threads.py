@@ -64,30 +64,41 @@ def test_a_waiting_call_lets_others_run(ws: ioverbs.Workspace) -> None:
         time.sleep(0.2)
         order.append("given back")
         lock.release()
-        thread.join(10)
+        thread.join(60)
         assert order == ["waits", "given back", "has it"]
 
 
 def test_moving_bytes_lets_others_run(ws: ioverbs.Workspace) -> None:
-    """This thread ticks while another's copy runs. With the interpreter's lock held it could not, inside of one."""
+    """This thread ticks while another's copy runs. With the interpreter's lock held it could not, inside of one: the
+    lock is not taken from a thread that does not give it up."""
+    before = sys.getswitchinterval()
     with ws.create("c") as c:
         data = np.ones(64 << 20, np.uint8)
-        c.write(0, data)
-        events: list[str] = []
+        room = np.empty_like(data)
+        ticks = 0
+        seen: list[str] = []
 
         def move() -> None:
-            for _ in range(6):
-                events.append("start")
-                c.write(0, data)
-                events.append("end")
+            copies = {"write": lambda: c.write(0, data), "read": lambda: c.readinto(0, room)}
+            end = time.monotonic() + 60
+            while copies and time.monotonic() < end:
+                for name, copy in list(copies.items()):
+                    start = ticks
+                    copy()
+                    if ticks > start:
+                        seen.append(name)
+                        del copies[name]
 
         thread = threading.Thread(target=move)
-        thread.start()
-        while thread.is_alive():
-            events.append("tick")
-            time.sleep(0.0005)
-        inside = sum(a == "start" and b == "tick" for a, b in zip(events, events[1:]))
-        assert inside >= 3, f"{inside} of 6 copies"
+        sys.setswitchinterval(1000)
+        try:
+            thread.start()
+            while thread.is_alive():
+                ticks += 1
+                time.sleep(0.0005)
+        finally:
+            sys.setswitchinterval(before)
+        assert sorted(seen) == ["read", "write"]
 
 
 INTERRUPTED = """
@@ -101,7 +112,7 @@ start = time.monotonic()
 try:
     c.lock()
 except KeyboardInterrupt:
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
     lock.release()
     assert c.write(0, b"still good") == 10
     c.close()
@@ -132,5 +143,5 @@ def test_o8_nothing_outlives_its_deadline(url: str) -> None:
             start = time.monotonic()
             with pytest.raises(TimeoutError) as e:
                 c.lock()
-            assert 0.3 < time.monotonic() - start < 10
+            assert 0.3 < time.monotonic() - start < 30
             assert e.value.outcome in ("unknown", "not applied")  # type: ignore[attr-defined]

@@ -131,6 +131,7 @@ fn prepare(
     staged: &[Staged],
 ) -> std::result::Result<Prepared, Refused> {
     check_staged(x, staged)?;
+    x.staged = staged.iter().map(|s| s.collection).collect();
     let mut replies = x.run(ops, true);
     if replies.last().is_some_and(Result::is_err) {
         return Err(Refused::ByOperation(replies));
@@ -194,6 +195,9 @@ fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
             return Err(missing(s.collection).with_clause(Clause::O10));
         }
         x.may_change(s.workspace, s.collection, &record.names)?;
+        if record.inline {
+            return Err(Error::invalid("nothing of it is staged at a target: its bytes are in the record"));
+        }
         if record.state == State::Sealed {
             return Err(Error::immutable("the collection is sealed: what is staged for it cannot be published")
                 .with_clause(Clause::M2));
@@ -218,7 +222,8 @@ fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch:
     }
 }
 
-fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord>> {
+/// What is remembered of a batch.
+pub(crate) fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord>> {
     let found = service.core.store().get(&[&keys::batch(batch)])?.pop().flatten();
     found.map(|record| BatchRecord::decode(&record.value)).transpose()
 }
@@ -335,14 +340,20 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
     for reply in replies {
         let CatalogReply::Opened(opened) = reply else { continue };
         let key = if opened.uuid.is_nil() { opened.ws } else { opened.uuid };
-        let exists = opened.uuid.is_nil() || x.get(&keys::record(opened.ws, opened.uuid)).is_ok_and(|r| r.is_some());
+        let record = x.any_record(opened.ws, opened.uuid).ok();
+        let exists = opened.uuid.is_nil() || record.is_some();
+        let inline = record.is_some_and(|r| r.inline);
         let entry = x.entry(key);
+        let fresh = entry.is_none();
         if !exists || entry.as_ref().is_some_and(|e| e.slot(cx.caller.session).is_some()) {
             continue;
         }
         let group = opened.kind == iov_types::EntryKind::Group;
         let mut entry = entry.unwrap_or_else(|| Entry::new(opened.ws, group));
         entry.add(cx.caller.session, holder, opened.writable && !group, opened.epoch);
+        if fresh {
+            entry.inline = inline;
+        }
         x.set_entry(key, entry);
     }
     x.committed();

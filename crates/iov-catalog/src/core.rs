@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 use iov_store::{CatalogCapability, MetadataStore, seam};
@@ -99,6 +99,8 @@ pub(crate) struct Core {
     cursors: Mutex<Cursors>,
     locks: Mutex<LockTable>,
     writer: Mutex<Writer>,
+    /// Until when sessions of the incarnation before may come back, on the monotonic clock; 0 = none may.
+    pub(crate) grace_ns: AtomicI64,
     pub(crate) counts: Counts,
     #[cfg(test)]
     pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
@@ -118,6 +120,7 @@ impl Core {
             max_ops: iov_types::limits::BATCH_OPS,
             single_user: options.single_user,
             inline_bytes: options.inline_bytes,
+            lease_ns: options.lease_ns,
         };
         Core {
             store,
@@ -132,6 +135,7 @@ impl Core {
             cursors: Mutex::default(),
             locks: Mutex::default(),
             writer: Mutex::default(),
+            grace_ns: AtomicI64::new(0),
             counts: Counts::default(),
             #[cfg(test)]
             ahead_ns: Default::default(),
@@ -210,6 +214,12 @@ impl Core {
     /// Whether the incarnation that a record names ended without recording what was open.
     pub(crate) fn has_crashed(&self, incarnation: u64) -> bool {
         !self.crashed.is_empty() && self.crashed.contains(&incarnation)
+    }
+
+    /// Whether sessions of the incarnation before may still come back: until then nobody takes over what they hold.
+    pub(crate) fn in_grace(&self) -> bool {
+        let until = self.grace_ns.load(Ordering::Relaxed);
+        until != 0 && self.monotonic_ns() < until
     }
 
     pub(crate) fn now_ns(&self) -> i64 {

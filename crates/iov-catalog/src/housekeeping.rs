@@ -29,6 +29,11 @@ impl Service {
         self.core.locks().expire(now_monotonic_ns);
         self.deliver();
         self.core.cursors().expire(now_monotonic_ns);
+        let grace = self.core.grace_ns.load(std::sync::atomic::Ordering::Relaxed);
+        if grace != 0 && grace <= now_monotonic_ns {
+            // What fails is tried again when the store is next opened.
+            let _ = self.end_grace();
+        }
         if !self.sweep_is_due(now_monotonic_ns) {
             return;
         }

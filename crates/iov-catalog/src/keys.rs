@@ -59,11 +59,30 @@ pub(crate) fn abandoned(since_ns: i64, uuid: Uuid) -> Vec<u8> {
     key
 }
 
+/// An unsealed collection that somebody may be writing: behind all that are abandoned.
+pub(crate) fn in_staging(uuid: Uuid) -> Vec<u8> {
+    abandoned(i64::MAX, uuid)
+}
+
+/// What the keys of all those begin with.
+pub(crate) fn all_in_staging() -> Vec<u8> {
+    let mut key = in_staging(Uuid::NIL);
+    key.truncate(9);
+    key
+}
+
 /// The record of a collection or group.
 pub(crate) fn record(ws: Uuid, uuid: Uuid) -> RecordKey {
     let mut key = [b'R'; 33];
     key[1..17].copy_from_slice(&ws.0);
     key[17..].copy_from_slice(&uuid.0);
+    key
+}
+
+/// The bytes of a collection that live beside its record.
+pub(crate) fn bytes(ws: Uuid, uuid: Uuid) -> RecordKey {
+    let mut key = record(ws, uuid);
+    key[0] = b'C';
     key
 }
 

@@ -19,6 +19,7 @@ pub mod predicate;
 mod promise;
 mod record;
 mod recovery;
+mod resume;
 pub mod search;
 mod service;
 mod sources;

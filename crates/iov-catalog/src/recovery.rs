@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use iov_store::{KeyRange, MetadataStore, Txn, seam};
-use iov_types::{Error, Result, Uuid};
+use iov_types::{Error, Result, State, Uuid};
 use iov_wire::Wire;
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     exec::Mode,
     keys,
     record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
+    service::Writer,
 };
 
 /// Keys read at a time.
@@ -73,14 +74,54 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
         Ok(())
     })?;
     batch::finish(service, &mut writer, &cx);
+    note_abandoned(service, &mut writer)?;
+    if service.core.in_grace() {
+        // Those who have it open may come back (O10).
+        return Ok(());
+    }
+    remove_deleted(service, &mut writer)
+}
 
+/// Unsealed collections that somebody was writing when the catalog crashed: whoever lives takes them up again (M2).
+fn note_abandoned(service: &Service, writer: &mut Writer) -> Result<()> {
+    let mut found = Vec::new();
+    for_each(service, &keys::all_in_staging(), |key, value| {
+        found.push((RemovedRecord::decode(value)?.ws, keys::uuid_at(key, 9)?));
+        Ok(())
+    })?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let cx = service.own_cx(Uuid::NIL);
+    let mut x = service.start(writer, &cx, Uuid::NIL, Mode::Each);
+    for (ws, uuid) in found {
+        let record = x.get(&keys::record(ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
+        match record {
+            Some(mut record) if record.state == State::Staging && !record.deleted && record.abandoned_ns == 0 => {
+                x.abandon(ws, uuid, &mut record);
+                x.put_record(ws, uuid, &mut record);
+            }
+            _ => x.delete(keys::in_staging(uuid)),
+        }
+    }
+    let committed = service.commit(writer, &mut x, false);
+    service.recycle(writer, x);
+    committed
+}
+
+/// Removes what was deleted and nobody has open.
+pub(crate) fn remove_deleted(service: &Service, writer: &mut Writer) -> Result<()> {
+    let cx = service.own_cx(Uuid::NIL);
     let mut removed = Vec::new();
     for_each(service, keys::REMOVED, |key, value| {
         removed.push((RemovedRecord::decode(value)?.ws, keys::uuid_at(key, 1)?));
         Ok(())
     })?;
-    let mut x = service.start(&mut writer, &cx, Uuid::NIL, Mode::Each);
+    let mut x = service.start(writer, &cx, Uuid::NIL, Mode::Each);
     for (ws, uuid) in removed {
+        if x.entry(uuid).is_some_and(|e| !e.is_unused()) {
+            continue;
+        }
         let found = x.get(&keys::record(ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
         match (found, x.workspace_of_handle(ws)) {
             (Some(record), _) if !record.deleted => x.delete(keys::removed(uuid)),
@@ -88,11 +129,11 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
             _ => x.after.remove.push(uuid),
         }
     }
-    let committed = service.commit(&mut writer, &mut x, false);
+    let committed = service.commit(writer, &mut x, false);
     let after = std::mem::take(&mut x.after);
-    service.recycle(&mut writer, x);
+    service.recycle(writer, x);
     committed?;
-    service.follow_up(&mut writer, &cx, after, &mut []);
+    service.follow_up(writer, &cx, after, &mut []);
     Ok(())
 }
 

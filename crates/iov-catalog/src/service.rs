@@ -1,6 +1,9 @@
 //! The catalog: the one owner of its facts. Writers take turns, readers pass them by.
 
-use std::sync::{Arc, atomic::AtomicI64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use bytes::Bytes;
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Txn};
@@ -47,10 +50,24 @@ pub struct Service {
 impl Service {
     /// Opens a catalog and finishes what a crash left half done. A newer format is refused.
     pub fn open(store: Arc<dyn MetadataStore>, targets: Arc<dyn Backend>, options: Options) -> Result<Service> {
+        Service::open_after(store, targets, options, 0)
+    }
+
+    /// The same where sessions of the incarnation before live: for `grace_ns` they may come back with what they have
+    /// open, see [`Service::resume`], and nobody takes it over.
+    pub fn open_after(
+        store: Arc<dyn MetadataStore>,
+        targets: Arc<dyn Backend>,
+        options: Options,
+        grace_ns: i64,
+    ) -> Result<Service> {
         let found = recovery::enter(&*store, &options)?;
         let core = Arc::new(Core::new(store, Targets::new(targets), options, found));
         core.shared_mut().workspaces = Workspaces::load(core.store())?;
         let swept_ns = AtomicI64::new(core.monotonic_ns());
+        if grace_ns > 0 {
+            core.grace_ns.store(core.monotonic_ns().saturating_add(grace_ns), Relaxed);
+        }
         let service = Service { core, swept_ns };
         recovery::recover(&service)?;
         Ok(service)
@@ -70,6 +87,17 @@ impl Service {
     pub(crate) fn own_cx(&self, session: Uuid) -> OpCx {
         let caller = Caller { uid: self.core.uid(), gid: 0, groups: Vec::new(), session, holder: session };
         OpCx::new(caller, iov_types::limits::DEFAULT_DEADLINE_NS)
+    }
+
+    /// Has the bytes of a collection at a target before anything is asked of that: those that live beside their record
+    /// are moved out. What a session has not open here, no record speaks for.
+    pub fn at_target(&self, cx: &OpCx, uuid: Uuid) -> Result<()> {
+        let ws = match self.core.shared().opens.get(uuid) {
+            Some(entry) if entry.inline => entry.ws,
+            _ => return Ok(()),
+        };
+        let holder = self.admit(cx, 1)?;
+        self.write(cx, holder, vec![CatalogOp::MoveOut { ws, uuid }], true)?.into_iter().try_for_each(|r| r.map(drop))
     }
 
     /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.
@@ -333,6 +361,7 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::WorkspaceSearch { .. }
             | CatalogOp::WorkspaceStat { .. }
             | CatalogOp::Stat { .. }
+            | CatalogOp::Read { .. }
             | CatalogOp::Search { .. }
             | CatalogOp::SearchNext { .. }
             | CatalogOp::SearchClose { .. }

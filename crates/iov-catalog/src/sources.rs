@@ -40,7 +40,7 @@ impl Collections {
     pub(crate) fn new(x: &Exec<'_>, at: usize) -> Collections {
         let ws = x.workspaces[at].uuid;
         let shared = x.shared();
-        let written = shared.opens.iter().filter(|(_, e)| e.written && e.ws == ws).map(|(uuid, _)| uuid);
+        let written = shared.opens.iter().filter(|(_, e)| e.may_be_ahead() && e.ws == ws).map(|(uuid, _)| uuid);
         Collections {
             core: x.core.clone(),
             cx: x.cx.clone(),
@@ -59,9 +59,9 @@ impl Collections {
         let fresh = record.kind == EntryKind::Collection
             && record.state != State::Sealed
             && record.effective.consistency == Consistency::Sequential
-            && (self.core.has_crashed(record.opened_in)
+            && ((!record.inline && self.core.has_crashed(record.opened_in))
                 || self.behind.contains(&uuid)
-                || self.core.shared().opens.get(uuid).is_some_and(|e| e.written));
+                || self.core.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()));
         if !fresh {
             return Ok(recorded);
         }

@@ -51,6 +51,21 @@ impl Targets {
         run_all(&*self.backend, &cx, ops).into_iter().map(|(evidence, _)| evidence).collect()
     }
 
+    /// The same with bytes; all of them must succeed. The evidence of the last.
+    pub(crate) fn run_with(&self, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>) -> Result<Evidence> {
+        self.asked.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        let latest = seam::monotonic_ns().saturating_add(limits::DEFAULT_DEADLINE_NS);
+        let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), ..cx.clone() };
+        let mut last = Err(Error::internal("nothing was asked of the target"));
+        for op in ops {
+            // One after the other: each needs the one before.
+            for (evidence, _) in run_all(&*self.backend, &cx, vec![op]) {
+                last = Ok(evidence?);
+            }
+        }
+        last
+    }
+
     fn last(&self, cx: &OpCx, ops: Vec<ObjectOp>) -> Result<Evidence> {
         let mut last = Err(Error::internal("nothing was asked of the target"));
         for evidence in self.run(cx, ops) {

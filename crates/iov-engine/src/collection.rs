@@ -33,6 +33,10 @@ pub(crate) struct CollectionInner {
     unsynced: AtomicBool,
     /// The stage that collects the changes of `atomicity=publication` until commit or close.
     stage: Mutex<Option<Uuid>>,
+    /// A publication has failed, and may have taken effect all the same.
+    undecided: AtomicBool,
+    /// Its bytes live in the record, as far as the handle knows; once they have moved to a target they stay there.
+    inline: AtomicBool,
     /// Why persistence failed once: it stays failed (P8).
     broken: OnceLock<Error>,
     closed: AtomicBool,
@@ -54,6 +58,8 @@ impl Collection {
             dirty: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
             stage: Mutex::default(),
+            undecided: AtomicBool::new(false),
+            inline: AtomicBool::new(false),
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
             returned: AtomicBool::new(false),
@@ -169,6 +175,9 @@ impl Collection {
                 .map_err(|refusal| refusal.error)?;
             Ok(Ready { opened, contract: Arc::new(contract) })
         });
+        if let Ok(ready) = &ready {
+            self.0.inline.store(ready.opened.inline && !ready.contract.staged, Ordering::Relaxed);
+        }
         let result = ready.as_ref().map(drop).map_err(Clone::clone);
         // A handle is the result of one operation; a second answer would be a defect and changes nothing.
         let _ = self.0.ready.set(ready);
@@ -208,6 +217,12 @@ impl Collection {
         lock(&self.0.stage).take()
     }
 
+    /// Its publication has failed, so that it can be tried again. A newer stage keeps its place.
+    pub(crate) fn put_stage_back(&self, stage: Uuid) {
+        self.0.undecided.store(true, Ordering::Relaxed);
+        lock(&self.0.stage).get_or_insert(stage);
+    }
+
     pub(crate) fn has_stage(&self) -> bool {
         lock(&self.0.stage).is_some()
     }
@@ -243,6 +258,16 @@ impl Collection {
         self.is_dirty().then(Published::default)
     }
 
+    /// Whether its bytes live in the record.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.0.inline.load(Ordering::Relaxed)
+    }
+
+    /// The catalog says that they are at a target.
+    pub(crate) fn mark_moved(&self) {
+        self.0.inline.store(false, Ordering::Relaxed);
+    }
+
     /// The catalog is being told; what changes from now on, it has to be told again.
     pub(crate) fn mark_published(&self) {
         self.0.dirty.store(false, Ordering::Relaxed);
@@ -268,7 +293,8 @@ impl Drop for CollectionInner {
             return;
         }
         let cx: OpCx = session.cx(1_000_000_000);
-        if let Some(stage) = lock(&self.stage).take() {
+        // What may be committed is not dropped here: the store does that with the session, if it is not.
+        if let Some(stage) = lock(&self.stage).take().filter(|_| !self.undecided.load(Ordering::Relaxed)) {
             let object = ObjectId { collection: ready.opened.uuid, slot: 0 };
             let op = ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
             // Nobody is there to hear of a failure; the target drops stages of dead sessions by itself.

@@ -277,7 +277,8 @@ impl SessionInner {
                 catalog: self.sides.catalog.clone(),
                 caller: lock(&self.caller).clone(),
                 counters: self.counters.clone(),
-                every_ns: limits::LEASE_NS / 3,
+                // Two renewals may be lost before the lease is.
+                every_ns: self.sides.catalog.capability().lease_ns / 3,
             });
         }
     }

@@ -41,12 +41,18 @@ pub(crate) struct Connection {
     rounds: Mutex<u64>,
     dispatched: Condvar,
     next: AtomicU64,
+    /// The request that is being sent: its memory is in use until that has ended, whatever happens meanwhile; 0 = none.
+    sending: AtomicU64,
     broken: AtomicBool,
     version: u16,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn broken() -> Error {
+    Error::unavailable("the connection to the store's daemon is broken")
 }
 
 impl Connection {
@@ -78,6 +84,7 @@ impl Connection {
             rounds: Mutex::default(),
             dispatched: Condvar::new(),
             next: AtomicU64::new(1),
+            sending: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             version: welcome.version,
         };
@@ -89,7 +96,7 @@ impl Connection {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
+        self.broken.load(Ordering::SeqCst)
     }
 
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent.
@@ -104,23 +111,24 @@ impl Connection {
             drop(out);
             return done(Err(e));
         }
+        self.sending.store(request, Ordering::SeqCst);
         lock(&self.waiting).insert(request, done);
         let mut parts: Vec<&[u8]> = vec![&out];
         parts.extend(payload);
-        let sent = if self.is_broken() {
-            Err(Error::unavailable("the connection to the store's daemon is broken"))
-        } else {
-            socket::send(&self.fd, &parts, &[], || self.drive(0))
-        };
+        let sent = if self.is_broken() { Err(broken()) } else { socket::send(&self.fd, &parts, &[], || self.drive(0)) };
         drop(parts);
+        self.sending.store(0, Ordering::SeqCst);
         drop(out);
-        if let Err(e) = sent {
-            let done = lock(&self.waiting).remove(&request);
-            self.fail(&e);
-            if let Some(done) = done {
-                // Part of it may have arrived, but a frame that is not whole has no effect.
-                done(Err(e));
-            }
+        // Part of it may have arrived, but a frame that is not whole has no effect.
+        let failed = match sent {
+            Err(e) => e,
+            Ok(()) if self.is_broken() => broken().with_outcome(Outcome::Unknown),
+            Ok(()) => return,
+        };
+        let done = lock(&self.waiting).remove(&request);
+        self.fail(&failed);
+        if let Some(done) = done {
+            done(Err(failed));
         }
     }
 
@@ -216,8 +224,15 @@ impl Connection {
 
     /// The connection is of no more use: everybody who waits hears of it.
     pub(crate) fn fail(&self, error: &Error) {
-        self.broken.store(true, Ordering::Release);
-        let waiting: Vec<_> = lock(&self.waiting).drain().collect();
+        self.broken.store(true, Ordering::SeqCst);
+        let mut waiting: Vec<(u64, OnReply)> = {
+            let mut all = lock(&self.waiting);
+            let sending = self.sending.load(Ordering::SeqCst);
+            // Whoever is sending finds the connection broken.
+            all.extract_if(|request, _| *request != sending).collect()
+        };
+        // In the order in which they were sent: some are sent again.
+        waiting.sort_unstable_by_key(|(request, _)| *request);
         for (_, done) in waiting {
             done(Err(error.clone().with_outcome(Outcome::Unknown)));
         }

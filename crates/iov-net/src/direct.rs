@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::{
     conn::Reply,
-    link::{Link, Up},
+    link::{ATTEMPTS, Link, Up},
     remote::RemoteBackend,
 };
 
@@ -139,9 +139,21 @@ impl DirectBackend {
         }
     }
 
+    /// Asks for a grant, again where the connection broke: that has no effect but the grant.
     fn ask(&self, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
-        let up = self.link.up(cx)?;
-        let page = self.page(&up)?;
+        for _ in 1..ATTEMPTS {
+            let up = self.link.up(cx)?;
+            self.link.book().check(op.object.collection, op.demand.stage)?;
+            match self.ask_over(&up, cx, op, access) {
+                Err(e) if e.kind() == Kind::Unavailable && up.connection.is_broken() && cx.left_ns() > 0 => {}
+                done => return done,
+            }
+        }
+        self.ask_over(&self.link.up(cx)?, cx, op, access)
+    }
+
+    fn ask_over(&self, up: &Arc<Up>, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
+        let page = self.page(up)?;
         let range = Range { offset: 0, len: i64::MAX as u64 };
         let request =
             GrantRequest { context: Link::context(cx), object: op.object, range, access, epoch: op.demand.epoch };
@@ -185,7 +197,7 @@ impl DirectBackend {
                     access: granted.access,
                     epoch: granted.epoch,
                     range: granted.range,
-                    up: Arc::downgrade(&up),
+                    up: Arc::downgrade(up),
                     used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
                 }))
             }

@@ -30,9 +30,20 @@ pub struct Frames {
     buf: Vec<u8>,
     at: usize,
     fds: VecDeque<OwnedFd>,
+    takes_none: bool,
 }
 
+/// Most bytes the buffer grows at a time: what a peer announces takes memory only as it arrives.
+const GROWTH: usize = 1 << 20;
+/// Most descriptors that wait for their frame.
+const WAITING_FDS: usize = 1024;
+
 impl Frames {
+    /// Of a peer that has no descriptors to send: they are closed as they come.
+    pub fn without_descriptors() -> Frames {
+        Frames { takes_none: true, ..Frames::default() }
+    }
+
     /// The descriptor that came with the frame just taken. The kernel may deliver it together with frames before, so that
     /// only whoever reads a frame that has one knows when it is due.
     pub fn take_fd(&mut self) -> Result<OwnedFd> {
@@ -51,9 +62,14 @@ impl Frames {
                 self.at = 0;
             }
             let old = self.buf.len();
-            self.buf.resize(old + READ_AHEAD.max(want - self.have()), 0);
+            self.buf.resize(old + (want - self.have()).clamp(READ_AHEAD, GROWTH), 0);
             let got = socket::receive(&fd, &mut self.buf[old..], &mut self.fds, wait);
             self.buf.truncate(old + *got.as_ref().unwrap_or(&None).as_ref().unwrap_or(&0));
+            if self.takes_none {
+                self.fds.clear();
+            } else if self.fds.len() > WAITING_FDS {
+                return Err(Error::corrupt("the peer sent more descriptors than it announced"));
+            }
             match got? {
                 None => return Ok(false),
                 Some(0) if self.have() == 0 => return Err(Error::unavailable("the peer has closed the connection")),

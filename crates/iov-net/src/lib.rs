@@ -2,6 +2,7 @@
 //! access by granted descriptors, and the start of a daemon on demand.
 #![forbid(unsafe_code)]
 
+mod book;
 mod conn;
 mod direct;
 pub mod frames;

@@ -6,14 +6,15 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, OpCx, seam};
-use iov_types::{Capability, Counters, Error, Result, Uuid};
+use iov_types::{Capability, Counters, Error, Kind, Result, Uuid, limits};
 use iov_wire::{
     Body, MAX_VERSION, MIN_VERSION,
-    messages::{Context, Hello, Shutdown, StatusAnswer, StatusRequest},
+    messages::{Context, Hello, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
 };
 use rustix::io::Errno;
 
 use crate::{
+    book::Book,
     conn::{Connection, Reply},
     frames::Frame,
     socket,
@@ -22,6 +23,11 @@ use crate::{
 
 /// The name of a store's socket in its directory.
 pub const SOCKET: &str = "socket";
+
+/// Opens presented in one frame.
+const PRESENTED: usize = 1 << 16;
+/// How often a request is sent again over a new connection: one that kills its daemon must not do so for ever.
+pub(crate) const ATTEMPTS: u32 = 5;
 
 /// What is needed to reach the daemon of a `file:` store.
 pub struct Address {
@@ -47,6 +53,7 @@ pub struct Link {
     up: Mutex<Option<Arc<Up>>>,
     capability: CatalogCapability,
     counters: Arc<Counters>,
+    book: Book,
     generation: u64,
 }
 
@@ -65,6 +72,7 @@ impl Link {
             up: Mutex::new(Some(Arc::new(up))),
             capability,
             counters,
+            book: Book::default(),
             generation: seam::fork_generation(),
         }))
     }
@@ -97,16 +105,48 @@ impl Link {
         {
             return Ok(up.clone());
         }
-        if up.take().is_some() {
-            Counters::sub(&self.counters.connections, 1);
-        }
-        let (new, capability) = connect(&self.address, cx.deadline_ns)?;
+        let (new, capability) = loop {
+            let (new, capability) = connect(&self.address, cx.deadline_ns)?;
+            match self.resume(cx, &new) {
+                // It ended before it could answer: there will be another one.
+                Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {}
+                done => break done.map(|()| (new, capability))?,
+            }
+        };
         if capability.targets.durability != self.capability.targets.durability {
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
-        Counters::add(&self.counters.connections, 1);
+        if up.is_none() {
+            Counters::add(&self.counters.connections, 1);
+        }
         Counters::add(&self.counters.retries, 1);
         Ok(up.insert(Arc::new(new)).clone())
+    }
+
+    /// Tells a daemon that may not know the session what it has open and staged.
+    fn resume(&self, cx: &OpCx, up: &Up) -> Result<()> {
+        let (opens, stages) = self.book.to_present();
+        if opens.is_empty() && stages.is_empty() {
+            return Ok(());
+        }
+        let mut stages = Some(stages);
+        for opens in opens.chunks(PRESENTED).chain((opens.is_empty()).then_some(&[][..])) {
+            let stages = stages.take().unwrap_or_default();
+            let request = Resume { context: Link::context(cx), opens: opens.to_vec(), stages };
+            let answer = match call(up, cx, &request) {
+                Ok(frame) => frame.header.body::<ResumeAnswer>(&frame.body)?,
+                // Of an older release: everything that was open is stale.
+                Err(e) if e.kind() == Kind::Version => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            self.book.resumed(opens, answer);
+        }
+        Ok(())
+    }
+
+    /// What the session has open.
+    pub(crate) fn book(&self) -> &Book {
+        &self.book
     }
 
     /// The present connection if there is one that works.
@@ -114,25 +154,20 @@ impl Link {
         lock(&self.up).clone().filter(|up| !up.connection.is_broken())
     }
 
+    /// Lets go of the connection: the session has ended. A daemon hears of that by the end of the connection; one that
+    /// is still to come by the page that it finds without its mark, so that it does not wait for the session.
+    pub(crate) fn end(&self) {
+        let up = lock(&self.up).take();
+        if let Some(up) = up {
+            Counters::sub(&self.counters.connections, 1);
+            // A page that cannot be marked is over when this process ends.
+            let _ = rustix::io::pwrite(&up.page, &[0; 8], 0);
+        }
+    }
+
     /// Asks the daemon something and waits for the answer.
     fn call<B: Body>(&self, cx: &OpCx, body: &B) -> Result<Frame> {
-        let up = self.up(cx)?;
-        let slot = Arc::new(Mutex::new(None));
-        let to = slot.clone();
-        up.connection.request(body, &[], cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
-        loop {
-            match lock(&slot).take() {
-                Some(Ok(Reply::Frame(frame))) => return Ok(frame),
-                Some(Ok(Reply::Granted(..))) => return Err(Error::corrupt("the daemon sent a grant nobody asked for")),
-                Some(Err(e)) => return Err(e),
-                None => {}
-            }
-            let left = cx.left_ns();
-            if left == 0 {
-                return Err(Error::timeout("the daemon did not answer in time"));
-            }
-            up.connection.drive(left.min(50_000_000));
-        }
+        call(&*self.up(cx)?, cx, body)
     }
 
     /// How the daemon is.
@@ -155,6 +190,33 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        if !self.in_child() {
+            self.end();
+        }
+    }
+}
+
+fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
+    let slot = Arc::new(Mutex::new(None));
+    let to = slot.clone();
+    up.connection.request(body, &[], cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
+    loop {
+        match lock(&slot).take() {
+            Some(Ok(Reply::Frame(frame))) => return Ok(frame),
+            Some(Ok(Reply::Granted(..))) => return Err(Error::corrupt("the daemon sent a grant nobody asked for")),
+            Some(Err(e)) => return Err(e),
+            None => {}
+        }
+        let left = cx.left_ns();
+        if left == 0 {
+            return Err(Error::timeout("the daemon did not answer in time"));
+        }
+        up.connection.drive(left.min(50_000_000));
+    }
+}
+
 fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
     let mut started = false;
     let mut pause = 1_000_000;
@@ -163,7 +225,9 @@ fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
         match socket::connect(address.dir.as_fd(), SOCKET)? {
             Ok(fd) => match greet(address, fd, left.min(10_000_000_000)) {
                 // A daemon that is just ending closes without a word: its successor will answer.
-                Err(e) if e.kind() == iov_types::Kind::Unavailable && left > 0 => {}
+                Err(e) if e.kind() == Kind::Unavailable && left > 0 => {}
+                // It has not noticed yet that the connection we had is gone.
+                Err(e) if e.kind() == Kind::Exists && left > 0 => {}
                 done => return done,
             },
             Err(Errno::NOENT | Errno::CONNREFUSED) => match &address.starter {
@@ -213,6 +277,10 @@ fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, Catalog
         max_ops: welcome.capability.max_ops as usize,
         single_user: welcome.capability.single_user,
         inline_bytes: welcome.capability.inline_bytes,
+        lease_ns: match welcome.lease_ns {
+            0 => limits::LEASE_NS,
+            ns => ns.min(i64::MAX as u64) as i64,
+        },
     };
     Ok((Up { connection, page }, capability))
 }

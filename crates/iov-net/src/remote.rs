@@ -1,11 +1,11 @@
 //! A catalog and a target with a wire in front: the same traits.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Evidence, ObjectVerb, Result,
-    catalog::{CatalogOp, Submission},
+    Capability, Counters, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Result,
+    catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
     Verb,
@@ -13,26 +13,54 @@ use iov_wire::{
     messages::{CatalogAnswer, CatalogRequest, ObjectAnswer, ObjectCall, ObjectRequest},
 };
 
-use crate::{conn::Reply, link::Link};
+use crate::{
+    book::Entry,
+    conn::Reply,
+    link::{ATTEMPTS, Link, Up},
+};
 
 /// The catalog on the other side of a link.
 pub struct RemoteCatalog(pub Arc<Link>);
 
-/// Whether a submission changes nothing, so that it may be asked again after a break.
-fn only_reads(ops: &[CatalogOp]) -> bool {
-    ops.iter().all(|op| {
-        matches!(
-            op,
-            CatalogOp::Stat { .. }
-                | CatalogOp::MetaGet { .. }
-                | CatalogOp::MetaList { .. }
-                | CatalogOp::WorkspaceLoad { .. }
-                | CatalogOp::WorkspaceStat { .. }
-                | CatalogOp::WorkspaceSearch { .. }
-                | CatalogOp::Search { .. }
-                | CatalogOp::LockQuery { .. }
-        )
-    })
+/// Whether a submission may be asked again although nobody knows whether it took effect.
+fn is_repeatable(ops: &[Result<CatalogOp>], how: &Submission) -> bool {
+    match how {
+        Submission::DryRun => true,
+        // The catalog remembers it (B3).
+        Submission::All { remember, .. } => *remember,
+        Submission::Each | Submission::UntilFailure => ops.iter().flatten().all(|op| {
+            matches!(
+                op,
+                CatalogOp::Stat { .. }
+                    | CatalogOp::MetaGet { .. }
+                    | CatalogOp::MetaList { .. }
+                    | CatalogOp::WorkspaceLoad { .. }
+                    | CatalogOp::WorkspaceStat { .. }
+                    | CatalogOp::WorkspaceSearch { .. }
+                    | CatalogOp::WorkspacePersist { .. }
+                    | CatalogOp::Search { .. }
+                    | CatalogOp::LockQuery { .. }
+                    | CatalogOp::Read { .. }
+                    | CatalogOp::MoveOut { .. }
+                    | CatalogOp::TokenExport
+                    | CatalogOp::Renew
+                    // Its second time is the same owner's.
+                    | CatalogOp::Lock { .. }
+                    | CatalogOp::Unlock { .. }
+                    // What was opened over a connection ends with it, and closing, publishing and sealing twice is as once.
+                    | CatalogOp::Open { .. }
+                    | CatalogOp::Close { .. }
+                    | CatalogOp::Publish { .. }
+                    | CatalogOp::Seal { .. }
+            )
+        }),
+    }
+}
+
+/// Whether a request that failed so is to be sent over a new connection: nothing of it arrived, or it may arrive twice.
+fn again(e: &Error, up: &Weak<Up>, cx: &OpCx, repeatable: bool, attempt: u32) -> bool {
+    let broke = e.kind() == Kind::Unavailable && up.upgrade().is_none_or(|up| up.connection.is_broken());
+    broke && (repeatable || e.outcome() == Outcome::NotApplied) && attempt < ATTEMPTS && cx.left_ns() > 0
 }
 
 fn catalog_answer(reply: Result<Reply>) -> Answer {
@@ -44,31 +72,58 @@ fn catalog_answer(reply: Result<Reply>) -> Answer {
     }
 }
 
-impl RemoteCatalog {
-    fn send(link: Arc<Link>, cx: OpCx, request: CatalogRequest, again: bool, done: OnAnswer) {
-        if link.in_child() {
-            return done(Err(Error::forked("the connection belongs to the parent process")));
+/// A submission under way.
+struct Asked {
+    link: Arc<Link>,
+    cx: OpCx,
+    request: Arc<CatalogRequest>,
+    entry: Entry,
+    repeatable: bool,
+    attempt: u32,
+    done: OnAnswer,
+}
+
+impl Asked {
+    fn send(self) {
+        if self.link.in_child() {
+            return (self.done)(Err(Error::forked("the connection belongs to the parent process")));
         }
-        let up = match link.up(&cx) {
+        let up = match self.link.up(&self.cx) {
             Ok(up) => up,
-            Err(e) => return done(Err(e)),
+            Err(e) => return self.finish(Err(e)),
         };
-        let counters = link.counters();
-        Counters::add(&counters.round_trips, 1);
-        let left = cx.left_ns();
-        if !again {
-            return up.connection.request(&request, &[], left, Box::new(|reply| done(catalog_answer(reply))));
+        if let Err(e) = self.check_staged() {
+            return self.finish(Err(e));
         }
-        let copy = CatalogRequest { context: request.context, how: request.how.clone(), ops: request.ops.clone() };
-        let (link, cx) = (link.clone(), cx.clone());
-        let retry = move |reply: Result<Reply>| match reply {
-            Err(e) if e.kind() == iov_types::Kind::Unavailable && cx.left_ns() > 0 => {
-                Counters::add(&link.counters().retries, 1);
-                RemoteCatalog::send(link, cx, copy, false, done);
+        Counters::add(&self.link.counters().round_trips, 1);
+        let (request, left, connection) = (self.request.clone(), self.cx.left_ns(), Arc::downgrade(&up));
+        let ended = self.entry.ends().then(|| self.link.clone());
+        up.connection.request(&*request, &[], left, Box::new(move |reply| self.replied(reply, &connection)));
+        if let Some(link) = ended {
+            // Whoever waits for an answer holds the link, and the link the connection with those who wait.
+            link.end();
+        }
+    }
+
+    /// What was staged must be whole, or nothing is published.
+    fn check_staged(&self) -> Result<()> {
+        let Submission::All { batch, staged, .. } = &self.request.how else { return Ok(()) };
+        staged.iter().try_for_each(|s| self.link.book().check(s.collection, Some(*batch)))
+    }
+
+    fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {
+        match reply {
+            Err(e) if !self.entry.ends() && again(&e, connection, &self.cx, self.repeatable, self.attempt) => {
+                Counters::add(&self.link.counters().retries, 1);
+                Asked { attempt: self.attempt + 1, ..self }.send();
             }
-            reply => done(catalog_answer(reply)),
-        };
-        up.connection.request(&request, &[], left, Box::new(retry));
+            reply => self.finish(catalog_answer(reply)),
+        }
+    }
+
+    fn finish(self, mut answer: Answer) {
+        self.link.book().answered(&self.entry, &mut answer);
+        (self.done)(answer);
     }
 }
 
@@ -78,10 +133,17 @@ impl Catalog for RemoteCatalog {
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
-        let again = only_reads(&ops);
-        let ops = ops.into_iter().map(Ok).collect();
-        let request = CatalogRequest { context: Link::context(cx), how, ops };
-        RemoteCatalog::send(self.0.clone(), cx.clone(), request, again, done);
+        let entry = Entry::of(ops.iter(), &how);
+        if entry.ends() && self.0.current().is_none() {
+            // The session has ended with its connection; a daemon is not started to be told so.
+            self.0.end();
+            return done(Ok(ops.iter().map(|_| Ok(CatalogReply::Done)).collect()));
+        }
+        let ops: Vec<_> = ops.into_iter().map(Ok).collect();
+        let repeatable = is_repeatable(&ops, &how);
+        let request = Arc::new(CatalogRequest { context: Link::context(cx), how, ops });
+        let link = self.0.clone();
+        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, done }.send();
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {
@@ -102,18 +164,95 @@ pub struct RemoteBackend(pub Arc<Link>);
 const CALLS: usize = 4096;
 const BYTES: usize = PAYLOAD_BYTES / 4;
 
+/// Operations under way in one frame.
 struct Part {
     ops: Vec<(usize, Submitted)>,
     sink: Arc<dyn Sink>,
     link: Arc<Link>,
+    cx: OpCx,
+    attempt: u32,
+}
+
+/// Whether an operation may be carried out again although nobody knows whether it was: where nobody else can have come
+/// in between, because its writer is alone (X1) or its stage is not public yet, the second time changes nothing.
+fn has_no_witness(op: &ObjectOp) -> bool {
+    let alone = op.demand.epoch != 0 || op.demand.stage.is_some();
+    match op.verb {
+        ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::Sync => true,
+        ObjectVerb::Discard { .. } => true,
+        ObjectVerb::Append => op.demand.batch.is_some(),
+        ObjectVerb::Write { .. } | ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_) | ObjectVerb::Allocate { .. } => {
+            alone
+        }
+        _ => false,
+    }
 }
 
 impl Part {
+    /// Those whose handle or stage did not come through the end of a daemon are answered at once.
+    fn check(&mut self) {
+        let (book, sink) = (self.link.book(), &self.sink);
+        self.ops.retain(|(index, (op, _))| match book.check(op.object.collection, op.demand.stage) {
+            Ok(()) => true,
+            Err(e) => {
+                sink.complete(*index, Err(e));
+                false
+            }
+        });
+    }
+
+    fn send(mut self) {
+        let up = match self.link.up(&self.cx) {
+            Ok(up) => up,
+            Err(e) => return self.ops.iter().for_each(|(index, _)| self.sink.complete(*index, Err(e.clone()))),
+        };
+        self.check();
+        if self.ops.is_empty() {
+            return;
+        }
+        let counters = self.link.counters();
+        let mut loans = Vec::new();
+        let mut calls = Vec::with_capacity(self.ops.len());
+        for (_, (op, memory)) in &self.ops {
+            if matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Append) {
+                loans.push(memory.part(0, memory.len()));
+                Counters::add(&counters.bytes_unix, memory.len() as u64);
+            }
+            calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum: None });
+        }
+        Counters::add(&counters.round_trips, 1);
+        let request = ObjectRequest { context: Link::context(&self.cx), calls };
+        let payload: Vec<&[u8]> = loans.iter().map(|m| m.bytes()).collect();
+        let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
+        // The operations, and with them the caller's memory, are held until the answer: as long as the sending takes.
+        up.connection.request(&request, &payload, left, Box::new(move |reply| self.replied(reply, &connection)));
+    }
+
+    fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {
+        match reply {
+            Err(e)
+                if again(
+                    &e,
+                    connection,
+                    &self.cx,
+                    self.ops.iter().all(|(_, (op, _))| has_no_witness(op)),
+                    self.attempt,
+                ) =>
+            {
+                Counters::add(&self.link.counters().retries, 1);
+                Part { attempt: self.attempt + 1, ..self }.send();
+            }
+            reply => self.finish(reply),
+        }
+    }
+
     /// Gives each operation its evidence and its bytes.
     fn finish(self, reply: Result<Reply>) {
-        let Part { mut ops, sink, link } = self;
+        let Part { mut ops, sink, link, .. } = self;
         let mut results: Vec<Option<Result<Evidence>>> = ops.iter().map(|_| None).collect();
         let failed = self::unpack(reply, &mut ops, &mut results, &link).err();
+        let ok = |result: &Option<Result<Evidence>>| matches!(result, Some(Ok(_)));
+        link.book().done(ops.iter().zip(&results).map(|((_, (op, _)), result)| (op, ok(result))));
         for ((index, _), result) in ops.into_iter().zip(results) {
             let missing = || {
                 Err(failed.clone().unwrap_or_else(|| {
@@ -222,26 +361,7 @@ impl RemoteBackend {
         if ops.is_empty() {
             return;
         }
-        let counters = self.0.counters();
-        let mut loans = Vec::new();
-        let mut calls = Vec::with_capacity(ops.len());
-        for (_, (op, memory)) in &ops {
-            if matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Append) {
-                loans.push(memory.part(0, memory.len()));
-                Counters::add(&counters.bytes_unix, memory.len() as u64);
-            }
-            calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum: None });
-        }
-        let request = ObjectRequest { context: Link::context(cx), calls };
-        let up = match self.0.up(cx) {
-            Ok(up) => up,
-            Err(e) => return ops.iter().for_each(|(index, _)| sink.complete(*index, Err(e.clone()))),
-        };
-        Counters::add(&counters.round_trips, 1);
-        let payload: Vec<&[u8]> = loans.iter().map(|m| m.bytes()).collect();
-        let part = Part { ops, sink: sink.clone(), link: self.0.clone() };
-        // The operations, and with them the caller's memory, are held until the answer: as long as the sending takes.
-        up.connection.request(&request, &payload, cx.left_ns(), Box::new(move |reply| part.finish(reply)));
+        Part { ops, sink: sink.clone(), link: self.0.clone(), cx: cx.clone(), attempt: 0 }.send();
     }
 }
 

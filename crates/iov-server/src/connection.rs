@@ -23,6 +23,8 @@ use crate::{Server, peer::Peer, verbs};
 pub(crate) struct Connection {
     fd: OwnedFd,
     writing: Mutex<Vec<u8>>,
+    /// How long a peer may take nothing of an answer before it is given up.
+    patience_ns: i64,
 }
 
 /// The session behind a connection, once it has said hello.
@@ -47,8 +49,14 @@ impl Client {
 }
 
 impl Connection {
-    pub(crate) fn new(fd: OwnedFd) -> Connection {
-        Connection { fd, writing: Mutex::default() }
+    pub(crate) fn new(fd: OwnedFd, patience_ns: i64) -> Connection {
+        Connection { fd, writing: Mutex::default(), patience_ns }
+    }
+
+    /// Takes no more requests: those that have arrived are still answered.
+    pub(crate) fn drain(&self) {
+        // It may be gone already.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Read);
     }
 
     /// Ends it from another thread.
@@ -74,13 +82,23 @@ impl Connection {
             out.clear();
             let fault = Fault { error };
             if frame::append(Header { payload_len: 0, ..header }, &fault, &mut out).is_ok() {
-                let _ = socket::send(&self.fd, &[&out], &[], || {});
+                self.send(&[&out], &[]);
             }
             return;
         }
         let mut parts: Vec<&[u8]> = vec![&out];
         parts.extend(payload);
-        let _ = socket::send(&self.fd, &parts, fds, || {});
+        self.send(&parts, fds);
+    }
+
+    fn send(&self, parts: &[&[u8]], fds: &[BorrowedFd<'_>]) {
+        let until = seam::monotonic_ns().saturating_add(self.patience_ns);
+        let _ = socket::send(&self.fd, parts, fds, || {
+            // It must not keep this thread for ever, nor whoever else has an answer for it.
+            if seam::monotonic_ns() > until {
+                self.shut();
+            }
+        });
     }
 
     pub(crate) fn fault(&self, version: u16, request: u64, error: Error) {
@@ -94,7 +112,7 @@ impl Connection {
 
     /// Serves until the peer goes, or breaks the protocol.
     pub(crate) fn serve(self: &Arc<Self>, server: &Arc<Server>) {
-        let mut frames = Frames::default();
+        let mut frames = Frames::without_descriptors();
         let client = match self.greet(server, &mut frames) {
             Ok(client) => Arc::new(client),
             Err(e) => return self.refuse(&e),
@@ -146,6 +164,7 @@ impl Connection {
             Verb::GiveBack => verbs::give_back::run(server, client, &frame)?,
             Verb::Renew => verbs::renew::run(self, server, client, &frame)?,
             Verb::Status => verbs::status::run(self, server, client, &frame)?,
+            Verb::Resume => verbs::resume::run(self, server, client, &frame)?,
             Verb::Shutdown => verbs::shutdown::run(self, server, client, &frame)?,
             Verb::Goodbye => return Ok(false),
             verb => {

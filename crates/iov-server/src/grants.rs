@@ -1,4 +1,4 @@
-//! What the server needs of a target that can pass descriptors.
+//! What the server needs of a target that can pass descriptors and hold stages, besides what it does for everybody.
 
 use std::os::fd::OwnedFd;
 
@@ -36,6 +36,18 @@ pub trait GrantBook: Send + Sync {
 
     /// Removes what ended processes have left; called now and then.
     fn sweep(&self);
+
+    /// Whether a process that an earlier daemon served lives and has not come back.
+    fn awaits_clients(&self) -> bool;
+
+    /// Every stage there is.
+    fn stages(&self) -> Vec<Uuid>;
+
+    /// Whether a stage holds anything.
+    fn has_stage(&self, stage: Uuid) -> bool;
+
+    /// Drops a stage whose session is gone, unless its batch is being committed.
+    fn abandon_stage(&self, stage: Uuid);
 }
 
 impl GrantBook for Files {
@@ -66,5 +78,22 @@ impl GrantBook for Files {
 
     fn sweep(&self) {
         let _ = self.sweep_sessions();
+    }
+
+    fn awaits_clients(&self) -> bool {
+        Files::awaits_clients(self)
+    }
+
+    fn stages(&self) -> Vec<Uuid> {
+        Files::stages(self).into_iter().map(|(stage, _)| stage).collect()
+    }
+
+    fn has_stage(&self, stage: Uuid) -> bool {
+        Files::has_stage(self, stage)
+    }
+
+    fn abandon_stage(&self, stage: Uuid) {
+        // What cannot be dropped now goes at the next start.
+        let _ = Files::abandon_stage(self, stage);
     }
 }

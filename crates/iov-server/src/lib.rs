@@ -8,6 +8,7 @@ mod connection;
 mod grants;
 mod peer;
 mod server;
+mod stages;
 mod verbs;
 
 pub use grants::{GrantBook, Granted};

@@ -13,7 +13,7 @@ use iov_catalog::Service;
 use iov_store::{Backend, Catalog, seam};
 use iov_types::{Error, Result, Uuid};
 
-use crate::{GrantBook, connection::Connection};
+use crate::{GrantBook, connection::Connection, stages::Stages};
 
 /// How a store is served.
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ pub struct Server {
     pub(crate) catalog: Arc<Service>,
     pub(crate) target: Arc<dyn Backend>,
     pub(crate) grants: Arc<dyn GrantBook>,
+    pub(crate) stages: Stages,
     pub(crate) started_ns: i64,
     pub(crate) requests: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
@@ -63,10 +64,13 @@ impl Server {
         target: Arc<dyn Backend>,
         grants: Arc<dyn GrantBook>,
     ) -> Arc<Server> {
+        let unfinished = catalog.unfinished();
+        let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
         Arc::new(Server {
             options,
             catalog,
             target,
+            stages: Stages::with_earlier(earlier),
             grants,
             started_ns: seam::monotonic_ns(),
             requests: AtomicU64::new(0),
@@ -82,6 +86,7 @@ impl Server {
     /// Serves connections until it is told to end, `asked` says so, or it has been idle for long enough.
     pub fn run(self: &Arc<Self>, listener: &OwnedFd, asked: &dyn Fn() -> bool) -> Result<()> {
         let mut swept = seam::monotonic_ns();
+        let mut awaits = true;
         while !self.is_stopping() && !asked() {
             if iov_net::socket::wait_readable(listener, TICK_NS) {
                 match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
@@ -92,6 +97,12 @@ impl Server {
                 }
             }
             self.catalog.tick(seam::monotonic_ns());
+            if awaits && !self.grants.awaits_clients() {
+                awaits = false;
+                self.stages.end_earlier(&*self.grants);
+                // What fails is tried again at the next start.
+                let _ = self.catalog.end_grace();
+            }
             if seam::monotonic_ns() - swept > SWEEP_NS {
                 swept = seam::monotonic_ns();
                 self.grants.sweep();
@@ -104,8 +115,8 @@ impl Server {
             }
         }
         self.stop();
-        // Their threads finish the request they are at; nothing acknowledged depends on it.
-        for _ in 0..100 {
+        // Their threads finish the requests that have arrived; nothing acknowledged depends on it.
+        for _ in 0..500 {
             if self.is_idle() {
                 break;
             }
@@ -118,7 +129,7 @@ impl Server {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for connection in lock(&self.connections).values() {
-            connection.shut();
+            connection.drain();
         }
     }
 
@@ -128,7 +139,7 @@ impl Server {
 
     fn accept(self: &Arc<Self>, fd: OwnedFd) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(fd));
+        let connection = Arc::new(Connection::new(fd, self.lease_ns() as i64));
         if lock(&self.connections).len() >= self.options.connections {
             let most = self.options.connections;
             return connection
@@ -150,7 +161,12 @@ impl Server {
         *lock(&self.sessions).entry(session).or_default() += 1;
     }
 
-    /// Ends the session with its last connection: opens, holds, locks, cursors, grants.
+    /// How long a session that does not renew keeps what it holds, in nanoseconds.
+    pub(crate) fn lease_ns(&self) -> u64 {
+        self.catalog.capability().lease_ns.max(0) as u64
+    }
+
+    /// Ends the session with its last connection: opens, holds, locks, cursors, grants, stages.
     pub(crate) fn session_ends(&self, session: Uuid) {
         let mut sessions = lock(&self.sessions);
         let Some(n) = sessions.get_mut(&session) else { return };
@@ -158,6 +174,11 @@ impl Server {
         if *n == 0 {
             sessions.remove(&session);
             drop(sessions);
+            if self.is_stopping() && (self.catalog.has_open(session) || self.stages.has_any(session)) {
+                // It is not the session that ends but the daemon: it will come back to the next one.
+                return;
+            }
+            self.stages.end_session(session, &*self.grants);
             self.grants.end_session(session);
             self.catalog.end_session(session);
         }

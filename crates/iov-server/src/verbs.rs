@@ -6,5 +6,6 @@ pub(crate) mod grant;
 pub(crate) mod hello;
 pub(crate) mod object;
 pub(crate) mod renew;
+pub(crate) mod resume;
 pub(crate) mod shutdown;
 pub(crate) mod status;

@@ -27,6 +27,9 @@ pub struct CatalogCapability {
     pub single_user: bool,
     /// Collections up to this many bytes live in their record; 0 = none do.
     pub inline_bytes: u64,
+    /// How long exclusive holds and locks outlive a session that does not renew them, in nanoseconds (X1, O11);
+    /// `i64::MAX` where a session cannot be lost sight of.
+    pub lease_ns: i64,
 }
 
 /// The typed metadata side. Invariants and permissions are checked behind it, never by clients (A1).

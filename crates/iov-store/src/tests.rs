@@ -150,7 +150,7 @@ impl Catalog for Slow {
 #[test]
 fn o8_asking_a_catalog_ends_with_the_answer_or_the_deadline() {
     let targets = heap().capability().clone();
-    let capability = CatalogCapability { targets, max_ops: 1, single_user: true, inline_bytes: 0 };
+    let capability = CatalogCapability { targets, max_ops: 1, single_user: true, inline_bytes: 0, lease_ns: i64::MAX };
     let slow = |answers| Slow { capability: capability.clone(), answers, kept: Mutex::default() };
     assert_eq!(ask(&slow(true), &cx(20_000_000_000), vec![], Submission::Each), Ok(vec![]));
     let deaf = slow(false);

@@ -154,6 +154,13 @@ pub enum CatalogOp {
     MetaList { ws: Uuid, uuid: Uuid },
     /// What search is to see of the bytes (C7), after a commit or persist.
     Publish { ws: Uuid, uuid: Uuid, published: Published },
+    /// Reads bytes that live in the record; short at the end.
+    Read { ws: Uuid, uuid: Uuid, offset: u64, len: u64 },
+    /// Writes bytes that live in the record. Where they grow beyond what a record takes they move out first, and the
+    /// answer is `Moved`: nothing was written.
+    Write { ws: Uuid, uuid: Uuid, offset: u64, data: Vec<u8> },
+    /// Moves bytes out of the record, to a target.
+    MoveOut { ws: Uuid, uuid: Uuid },
     /// Seals (M2): the record first, so that nobody can open it for writing any more; the target follows.
     Seal { ws: Uuid, uuid: Uuid, published: Published },
     /// Takes an advisory lock; waits unless `try_only`.
@@ -202,6 +209,26 @@ pub struct Opened {
     pub epoch: u64,
     /// Whether the caller may change it.
     pub writable: bool,
+    /// Its bytes live in the record, for now: they are read and written with [`CatalogOp::Read`] and
+    /// [`CatalogOp::Write`], until one of these answers [`CatalogReply::Moved`].
+    pub inline: bool,
+}
+
+/// What a session has open of one object, as it tells a server that does not know it any more (X1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Presented {
+    /// Workspace.
+    pub ws: Uuid,
+    /// Identity; nil = the root.
+    pub uuid: Uuid,
+    /// Collection or group.
+    pub kind: EntryKind,
+    /// Handles.
+    pub handles: u32,
+    /// Handles that may write.
+    pub writers: u32,
+    /// The epoch under which it writes; 0 = it holds nothing.
+    pub epoch: u64,
 }
 
 /// A workspace as a handle needs it.
@@ -266,4 +293,8 @@ pub enum CatalogReply {
     Lock(LockSpec),
     /// A token (export), or the holder (join).
     Token(Vec<u8>),
+    /// Bytes of a record.
+    Bytes(Vec<u8>),
+    /// The bytes are at a target: ask there.
+    Moved,
 }

@@ -3,7 +3,7 @@
 use crate::Wire;
 use crate::messages::{
     CatalogAnswer, CatalogRequest, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, ObjectAnswer,
-    ObjectRequest, Recall, Renew, Shutdown, StatusAnswer, StatusRequest, Welcome,
+    ObjectRequest, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, Welcome,
 };
 
 /// Who sends a frame.
@@ -81,6 +81,8 @@ verbs! {
     Status = 14, Client, StatusRequest, "Asks a daemon how it is.";
     StatusAnswer = 15, Server, StatusAnswer, "How it is.";
     Shutdown = 16, Client, Shutdown, "Asks a daemon to end.";
+    Resume = 17, Client, Resume, "A session comes back, with what it has open.";
+    ResumeAnswer = 18, Server, ResumeAnswer, "What has become of that.";
 }
 
 impl Verb {

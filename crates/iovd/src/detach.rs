@@ -21,6 +21,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         .arg(&args.dir)
         .arg("--ready")
         .args(["--idle", &args.idle.to_string(), "--lease-ms", &args.lease_ms.to_string()])
+        .args(["--inline-bytes", &args.inline_bytes.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// How long exclusive holds and locks outlive a holder that does not renew them, in milliseconds.
     #[arg(long, env = "IOVD_LEASE_MS", default_value_t = 30_000)]
     lease_ms: u64,
+    /// Collections up to this many bytes live in their record; 0 = none do
+    #[arg(long, env = "IOVD_INLINE_BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(..=65536))]
+    inline_bytes: u64,
 
     /// Says on standard error that it is ready; used by --detach.
     #[arg(long, hide = true)]

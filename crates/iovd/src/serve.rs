@@ -15,7 +15,7 @@ use iov_media::Files;
 use iov_meta_local::LocalStore;
 use iov_server::Server;
 use iov_store::{Backend, seam};
-use iov_types::{Clause, Error, Result};
+use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
 
 use crate::{
@@ -72,6 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Error::from)?;
     }
+    let connections = make_room();
     let incarnation = seam::now_ns() as u64;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let files = Arc::new(Files::open(dir.try_clone().map_err(Error::from)?, iov_media::Options::default())?);
@@ -79,33 +80,65 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let options = iov_catalog::Options {
         single_user: true,
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
-        inline_bytes: 0,
+        inline_bytes: args.inline_bytes,
         store_uuid: seam::new_uuid(),
         uid: rustix::process::geteuid().as_raw(),
     };
-    let catalog = Arc::new(Service::open(store.clone(), target.clone(), options)?);
+    // Clients of an earlier daemon that live come back with what they hold.
+    let grace_ns = if files.awaits_clients() { options.lease_ns } else { 0 };
+    let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
+    let troubles = settle_stages(&files, &catalog);
     let options = iov_server::Options {
         store: catalog.store_uuid(),
         incarnation,
         owner: rustix::process::geteuid().as_raw(),
         idle_ns: args.idle().as_nanos().min(i64::MAX as u128) as i64,
-        connections: 8192,
+        connections,
     };
     let listener = iov_server::listen(dir.as_fd())?;
-    let server = Server::new(options, catalog, target, files);
+    let server = Server::new(options, catalog.clone(), target, files);
     ready(args)?;
     if args.ready {
         log::to_file(dir.as_fd())?;
     }
+    troubles.iter().for_each(|trouble| log::line(trouble));
     log::line(&format!("serving {} as process {}", args.dir.display(), std::process::id()));
     server.run(&listener, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
     drop(listener);
     drop(server);
+    if !catalog.has_open(Uuid::NIL) {
+        // With clients that have something open it is like a crash: they come back to the next daemon.
+        catalog.close()?;
+    }
+    drop(catalog);
     drop(store);
     log::line("ended in order");
     hold.release()?;
     Ok(0)
+}
+
+/// Takes as many descriptors as the system gives, and tells how many connections they are enough for.
+fn make_room() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // A limit that cannot be raised is lived with.
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let limit = if raised { maximum } else { current };
+    let limit = limit.unwrap_or(u64::MAX).min(1 << 20) as usize;
+    // Each has a socket, a process to watch, and a file now and then; half is for the store.
+    (limit / 2 / CONNECTION_DESCRIPTORS).clamp(4, 8192)
+}
+
+/// Descriptors that a connection takes.
+const CONNECTION_DESCRIPTORS: usize = 3;
+
+/// What was staged for batches that never reached their point P: dropped, unless whoever staged it may go on.
+/// The sentences are for the log.
+fn settle_stages(files: &Files, catalog: &Service) -> Vec<String> {
+    let keep = catalog.unfinished();
+    let settled = if files.awaits_clients() { files.thaw_stages(&keep) } else { files.drop_stages(&keep) };
+    files.troubles().iter().chain(settled.err().iter()).map(|e| format!("recovery: {e}")).collect()
 }
 
 fn ready(args: &Args) -> Result<()> {

@@ -25,6 +25,7 @@ pub const LAYERS: &[(&str, u8)] = &[
     ("iov-cli", 6),
     ("iov-bench", 6),
     ("iov-manpages", 6),
+    ("iov-litmus", 6),
     ("testing-*", 6),
 ];
 

@@ -14,6 +14,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ("ioverbs", "lending the caller's memory to the engine"),
     ("iov-capi", "the C ABI"),
     ("iov-python", "the buffer protocol"),
+    ("iov-litmus", "a fork, which T23 is about"),
     ("iov-bench", "raw copies and mappings as the ceilings to measure against"),
 ];
 

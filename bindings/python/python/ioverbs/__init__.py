@@ -14,7 +14,7 @@ is promised about them.
 ['run_1']
 b'hello'
 
-``docs/guide/python.md`` is the guide. :mod:`ioverbs.aio` has the same with ``await``.
+``bindings/python/README.md`` is the guide. :mod:`ioverbs.aio` has the same with ``await``.
 """
 
 from uuid import UUID as _UUID

@@ -97,6 +97,9 @@ impl Ahead {
                 by(*ws, *parent, which)
             }
             CatalogOp::Stat { ws, uuid }
+            | CatalogOp::Read { ws, uuid, .. }
+            | CatalogOp::Write { ws, uuid, .. }
+            | CatalogOp::MoveOut { ws, uuid }
             | CatalogOp::MetaGet { ws, uuid, .. }
             | CatalogOp::MetaList { ws, uuid }
             | CatalogOp::MetaPut { ws, uuid, .. }
@@ -131,14 +134,14 @@ impl Exec<'_> {
             let first = ahead.items.len() as u32;
             if let (Mode::Read, CatalogOp::Stat { ws, uuid }) = (self.mode, op)
                 && let Some(facts) = shared.hot.get(*ws, *uuid)
-                && !shared.opens.get(*uuid).is_some_and(|e| e.written)
+                && !shared.opens.get(*uuid).is_some_and(|e| e.may_be_ahead())
             {
                 ahead.hot.push(facts);
                 ahead.ops.push(Op { first, items: 0, written: false, hot: ahead.hot.len() as u32 });
                 continue;
             }
             let object = ahead.note(op);
-            let written = object.is_some_and(|uuid| shared.opens.get(uuid).is_some_and(|e| e.written));
+            let written = object.is_some_and(|uuid| shared.opens.get(uuid).is_some_and(|e| e.may_be_ahead()));
             ahead.ops.push(Op { first, items: ahead.items.len() as u32 - first, written, hot: 0 });
         }
         drop(shared);
@@ -161,8 +164,9 @@ impl Exec<'_> {
 
     /// Notes facts that a reader has read and that hold for everybody, to be kept in memory.
     pub(crate) fn learn(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts) {
-        let settled =
-            !facts.deleted && facts.abandoned_ns == 0 && !self.may_be_behind(uuid, facts.state, facts.opened_in);
+        let settled = !facts.deleted
+            && facts.abandoned_ns == 0
+            && (facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in));
         if self.mode == Mode::Read && settled {
             self.learned.push(HotFacts::new(ws, uuid, facts));
         }

@@ -40,19 +40,33 @@ impl Exec<'_> {
         }
     }
 
+    /// What is known of the bytes of a collection: from its target, or of those beside the record from that.
+    pub(crate) fn stat_bytes(&mut self, uuid: Uuid, record: &Record) -> Result<Evidence> {
+        if !record.inline {
+            return self.target_stat(uuid);
+        }
+        Ok(Evidence {
+            size: record.size,
+            allocated: record.allocated,
+            mtime_ns: record.mtime_base_ns,
+            version: record.version,
+            ..Evidence::default()
+        })
+    }
+
     /// Whether the record may be behind the target: somebody has it open for writing, or had when the catalog crashed.
     pub(crate) fn may_be_behind(&self, uuid: Uuid, state: State, opened_in: u64) -> bool {
         state != State::Sealed
             && (self.ahead.was_written(self.op)
                 || self.core.has_crashed(opened_in)
-                || self.shared().opens.get(uuid).is_some_and(|e| e.written))
+                || self.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()))
     }
 
     /// The facts about the bytes as of now.
     pub(crate) fn live(&mut self, uuid: Uuid, facts: &Facts) -> Result<Live> {
         let recorded =
             Live { size: facts.size, allocated: facts.allocated, mtime_ns: facts.mtime_ns, version: facts.version };
-        if !self.may_be_behind(uuid, facts.state, facts.opened_in) {
+        if facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in) {
             return Ok(recorded);
         }
         let found = self.target_stat(uuid)?;

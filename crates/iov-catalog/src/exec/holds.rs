@@ -25,13 +25,13 @@ pub(crate) fn fenced() -> Error {
         .with_clause(Clause::X1)
 }
 
-fn busy(what: &str) -> Error {
+pub(crate) fn busy(what: &str) -> Error {
     Error::busy(format!("{what} is held exclusively: wait until it is closed or its holder's lease ends"))
         .with_clause(Clause::X1)
 }
 
 impl Exec<'_> {
-    fn is_mine(&self, holder: Uuid) -> bool {
+    pub(crate) fn is_mine(&self, holder: Uuid) -> bool {
         holder == self.holder || holder == self.cx.caller.session
     }
 
@@ -39,7 +39,7 @@ impl Exec<'_> {
         self.core.sessions().is_live(holder, self.monotonic_ns)
     }
 
-    fn is_other(&self, slot: &Slot) -> bool {
+    pub(crate) fn is_other(&self, slot: &Slot) -> bool {
         !slot.fenced && slot.session != self.cx.caller.session && !self.is_mine(slot.holder)
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod groups;
 pub(crate) mod holds;
 mod opens;
 pub(crate) mod records;
+mod staging;
 mod workspaces;
 
 use groups::Parent;
@@ -88,6 +89,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) mode: Mode,
     /// The batch: its operations see what it has staged (O9).
     pub(crate) stage: Option<Uuid>,
+    /// Collections of which the batch has staged changes at targets, sorted.
+    pub(crate) staged: Vec<Uuid>,
     pub(crate) now_ns: i64,
     pub(crate) monotonic_ns: i64,
     pub(crate) after: After,
@@ -119,6 +122,7 @@ impl<'a> Exec<'a> {
             holder,
             mode,
             stage: None,
+            staged: Vec::new(),
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),
             after: After::default(),
@@ -169,11 +173,16 @@ impl<'a> Exec<'a> {
 
     /// Runs one operation; a failure leaves nothing of it behind, unless it says that it took effect.
     pub(crate) fn one(&mut self, op: CatalogOp) -> Result<CatalogReply> {
+        self.attempt(|x| x.dispatch(op))
+    }
+
+    /// The same for any work.
+    pub(crate) fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let marks = (self.pending.mark(), self.undo.len());
         let after =
             (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
         self.keep = false;
-        let reply = self.dispatch(op);
+        let reply = work(self);
         if reply.is_err() && !self.keep {
             self.pending.rollback(marks.0);
             self.undo_to(marks.1);

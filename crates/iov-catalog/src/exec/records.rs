@@ -1,7 +1,7 @@
 //! Records of collections and groups: reading, writing, removing.
 
 use bytes::Bytes;
-use iov_types::{Clause, EntryKind, Error, Metadata, Name, Result, Right, Uuid, limits};
+use iov_types::{Clause, EntryKind, Error, Metadata, Name, Result, Right, State, Uuid, limits};
 use iov_wire::Wire;
 
 use super::Exec;
@@ -9,6 +9,9 @@ use crate::{
     index, keys,
     record::{Facts, Record, RemovedRecord, pack},
 };
+
+/// The epoch of the first hold.
+pub(crate) const FIRST_EPOCH: u64 = 1;
 
 /// The error for something that is not there.
 pub(crate) fn missing(what: impl std::fmt::Display) -> Error {
@@ -142,11 +145,6 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// Notes that the writer of an unsealed collection died.
-    pub(crate) fn abandon(&mut self, uuid: Uuid, ws: Uuid, since_ns: i64) {
-        self.put(keys::abandoned(since_ns, uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
-    }
-
     /// Removes a record that nobody has open, and its object.
     pub(crate) fn remove_record(&mut self, at: usize, uuid: Uuid, record: &Record) {
         let ws = self.workspaces[at].uuid;
@@ -155,12 +153,22 @@ impl Exec<'_> {
         if record.abandoned_ns != 0 {
             self.delete(keys::abandoned(record.abandoned_ns, uuid));
         }
+        if record.state == State::Staging {
+            self.delete(keys::in_staging(uuid));
+        }
         if record.kind == EntryKind::Group {
             self.forget_parent();
             self.delete(keys::removed(uuid));
             return;
         }
         self.use_more(at, 0, -(record.size as i64));
+        if record.inline && record.size > 0 {
+            self.delete(keys::bytes(ws, uuid).to_vec());
+        }
+        if record.inline && record.epoch <= FIRST_EPOCH && !self.core.has_crashed(record.opened_in) {
+            // No target has ever heard of it: only a passed on hold, or a move that was cut off, leaves an object.
+            return;
+        }
         self.put(keys::removed(uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
         self.after.remove.push(uuid);
     }

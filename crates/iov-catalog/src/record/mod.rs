@@ -81,6 +81,8 @@ pub(crate) struct Record {
     pub(crate) opened_in: u64,
     /// When its writer died without sealing it; 0 = no (M2).
     pub(crate) abandoned_ns: i64,
+    /// Its bytes are beside the record and not at a target.
+    pub(crate) inline: bool,
 }
 
 message! {
@@ -108,6 +110,7 @@ message! {
         21 => opened_in: uint,
         22 => mtime_base_ns: sint,
         23 => abandoned_ns: sint,
+        24 => inline: boolean,
     }
 }
 
@@ -130,6 +133,7 @@ pub(crate) struct Facts {
     pub(crate) deleted: bool,
     pub(crate) opened_in: u64,
     pub(crate) abandoned_ns: i64,
+    pub(crate) inline: bool,
 }
 
 message! {
@@ -150,6 +154,7 @@ message! {
         21 => opened_in: uint,
         22 => mtime_base_ns: sint,
         23 => abandoned_ns: sint,
+        24 => inline: boolean,
     }
 }
 

@@ -47,6 +47,7 @@ prop_compose! {
             deleted: flags.1,
             opened_in: numbers[1],
             abandoned_ns: times[3],
+            inline: flags.0 != flags.1,
         }
     }
 }
@@ -74,6 +75,7 @@ proptest! {
             deleted: record.deleted,
             opened_in: record.opened_in,
             abandoned_ns: record.abandoned_ns,
+            inline: record.inline,
         };
         prop_assert_eq!(facts, expected);
         let lineage = Lineage::decode(&bytes).unwrap();
@@ -199,6 +201,7 @@ fn the_bytes_of_a_record_are_for_ever() {
         deleted: true,
         opened_in: 8,
         abandoned_ns: 9,
+        inline: false,
     };
     let hex: String = record.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, GOLDEN);

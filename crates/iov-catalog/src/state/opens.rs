@@ -43,12 +43,31 @@ pub(crate) struct Entry {
     pub(crate) deleted: bool,
     /// Somebody may have written since the record was last brought up to date.
     pub(crate) written: bool,
+    /// The list of abandoned collections has an entry that says that somebody writes it (M2).
+    pub(crate) staging: bool,
+    /// Its bytes live beside the record.
+    pub(crate) inline: bool,
 }
 
 impl Entry {
     /// Nobody has it open yet.
     pub(crate) fn new(ws: Uuid, group: bool) -> Entry {
-        Entry { ws, group, one: Slot::default(), more: Vec::new(), hold: None, deleted: false, written: false }
+        Entry {
+            ws,
+            group,
+            one: Slot::default(),
+            more: Vec::new(),
+            hold: None,
+            deleted: false,
+            written: false,
+            staging: false,
+            inline: false,
+        }
+    }
+
+    /// Whether a target may know more of its bytes than the record.
+    pub(crate) fn may_be_ahead(&self) -> bool {
+        self.written && !self.inline
     }
 
     /// What each session has.
@@ -87,6 +106,16 @@ impl Entry {
             return;
         }
         let slot = Slot { session, holder, count: 1, writers: u32::from(writer), epoch, fenced: false };
+        if self.one.count == 0 {
+            self.one = slot;
+        } else {
+            self.more.push(slot);
+        }
+    }
+
+    /// What a session had before the catalog was opened anew.
+    pub(crate) fn restore(&mut self, slot: Slot) {
+        self.written |= slot.writers > 0 && !slot.fenced;
         if self.one.count == 0 {
             self.one = slot;
         } else {

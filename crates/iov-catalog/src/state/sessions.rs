@@ -92,6 +92,12 @@ impl Sessions {
         Ok(holder)
     }
 
+    /// A session says whom it acted for before the catalog was opened anew. Only where all are one user's.
+    pub(crate) fn rejoin(&mut self, session: Uuid, holder: Uuid, now_ns: i64) {
+        self.renew(holder, now_ns);
+        self.joined.insert(session, holder);
+    }
+
     /// Forgets a session; a holder is forgotten with the last session that acts for it.
     pub(crate) fn end(&mut self, session: Uuid) {
         if let Some(holder) = self.holders.get_mut(&session) {

@@ -31,6 +31,7 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
     if last {
         x.after.closed.push(key);
     }
+    x.forget_writer(uuid, &mut entry);
     let sealed = if last && !slot.fenced { release(x, ws, uuid, &mut entry, &slot.holder) } else { Ok(()) };
     let forgotten = forget_if_unused(x, ws, uuid, key, entry);
     if let Err(e) = failed.and(sealed).and(forgotten) {
@@ -52,7 +53,7 @@ fn publish_at_close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<()> {
 
 /// Brings a record up to what the target says.
 pub(crate) fn publish_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record) -> Result<()> {
-    let found = x.target_stat(uuid)?;
+    let found = x.stat_bytes(uuid, record)?;
     let within_quota = x.record_bytes_of(at, record, &found);
     x.put_record(x.workspaces[at].uuid, uuid, record);
     within_quota
@@ -122,15 +123,14 @@ fn settle(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, entry: &
     if record.state == State::Sealed || record.kind != EntryKind::Collection {
         return Ok(());
     }
-    let found = x.target_stat(uuid)?;
+    let found = x.stat_bytes(uuid, record)?;
     let mut changed = found.size != record.size || (found.mtime_ns != 0 && found.mtime_ns != record.mtime_base_ns);
     if changed {
         // Beyond the quota or not: the bytes are there.
         let _ = x.record_bytes_of(at, record, &found);
     }
     if record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
-        record.abandoned_ns = x.now_ns.max(1);
-        x.abandon(uuid, x.workspaces[at].uuid, record.abandoned_ns);
+        x.abandon(x.workspaces[at].uuid, uuid, record);
         changed = true;
     }
     if changed {

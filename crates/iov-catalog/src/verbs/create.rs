@@ -8,7 +8,7 @@ use iov_types::{
 
 use super::Reply;
 use crate::{
-    exec::{Exec, Resolved, facts::over_quota},
+    exec::{Exec, Resolved, facts::over_quota, records::FIRST_EPOCH},
     keys, promise,
     record::{NameIn, Record},
     state::{Entry, Hold},
@@ -29,9 +29,6 @@ pub(crate) struct New {
     pub(crate) layout: Option<Layout>,
     pub(crate) attr: Attr,
 }
-
-/// The epoch of the first hold.
-const FIRST_EPOCH: u64 = 1;
 
 pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     let New { ws, uuid, kind, parent, name, metadata, controls, layout, attr } = new;
@@ -66,6 +63,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     };
     let held = covered || effective.concurrency == Concurrency::Exclusive;
     let epoch = if held { FIRST_EPOCH } else { 0 };
+    let inline = super::bytes::begins_inline(x, uuid, kind, &effective);
     let caller = &x.cx.caller;
     let record = Record {
         kind,
@@ -91,6 +89,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         deleted: false,
         opened_in: x.core.incarnation_to_record(),
         abandoned_ns: 0,
+        inline,
     };
     x.put_new_record(ws, uuid, &record);
     if let Some(NameIn { name, .. }) = record.names.first() {
@@ -100,7 +99,9 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     x.use_more(at, 1, 0);
     let mut entry = Entry::new(ws, kind == EntryKind::Group);
     entry.add(x.cx.caller.session, x.holder, kind == EntryKind::Collection, epoch);
+    entry.inline = inline;
     entry.hold = held.then_some(Hold { holder: x.holder, epoch });
+    x.note_writer(ws, uuid, state, &mut entry);
     x.set_entry(uuid, entry);
     Ok(CatalogReply::Opened(Box::new(Opened {
         ws,
@@ -111,6 +112,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         layout: record.layout,
         epoch,
         writable: true,
+        inline,
     })))
 }
 

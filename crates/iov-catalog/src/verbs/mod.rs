@@ -1,5 +1,6 @@
 //! One verb, one file: what each operation on facts does.
 
+pub(crate) mod bytes;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -9,6 +10,7 @@ pub(crate) mod meta;
 pub(crate) mod open;
 pub(crate) mod publish;
 pub(crate) mod rename;
+pub(crate) mod resume;
 pub(crate) mod seal;
 pub(crate) mod search;
 pub(crate) mod session;

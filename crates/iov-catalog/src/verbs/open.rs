@@ -1,15 +1,20 @@
 //! Open: a handle on a collection, group or root, and the exclusive hold that may go with it (X1, X2).
 
 use iov_types::{
-    Clause, Concurrency, Controls, EntryKind, Error, Layout, Right, State, Uuid, Which,
+    Clause, Concurrency, Controls, EntryKind, Error, Layout, ObjectVerb, Right, State, Uuid, Which,
     catalog::{CatalogReply, Opened},
 };
 
 use super::Reply;
 use crate::{
-    exec::{Exec, records::missing},
-    keys, promise,
+    exec::{
+        Exec,
+        holds::busy,
+        records::{FIRST_EPOCH, missing},
+    },
+    promise,
     state::{Entry, Hold},
+    targets::op,
 };
 
 pub(crate) fn open(
@@ -56,7 +61,16 @@ pub(crate) fn open(
     }
     let crashed = record.state != State::Sealed && x.core.has_crashed(record.opened_in);
     let exclusive = wants_hold || (covered && record.state != State::Sealed);
-    let grant = x.hold(ws, uuid, kind, record.epoch, exclusive, crashed && record.epoch > 0)?;
+    let lost = crashed && record.epoch > 0;
+    if lost && x.core.in_grace() && x.entry(uuid).is_none_or(|e| e.hold.is_none()) {
+        return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
+    }
+    let grant = x.hold(ws, uuid, kind, record.epoch, exclusive, lost)?;
+
+    if crashed && record.inline && record.epoch <= FIRST_EPOCH && grant.raised.is_none() {
+        // A move that the crash cut off may have left an object, which nobody needs; if it stays, it takes space.
+        x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+    }
 
     let mut changed = false;
     if let Some(epoch) = grant.raised {
@@ -66,7 +80,7 @@ pub(crate) fn open(
     if writer || (crashed && grant.raised.is_some()) {
         if crashed {
             // What was written when the catalog crashed is not in the record yet. The quota has its say at a publish.
-            let found = x.target_stat(uuid)?;
+            let found = x.stat_bytes(uuid, &record)?;
             let _ = x.record_bytes_of(at, &mut record, &found);
         }
         let incarnation = x.core.incarnation_to_record();
@@ -75,8 +89,7 @@ pub(crate) fn open(
             changed = true;
         }
         if writer && record.abandoned_ns != 0 {
-            x.delete(keys::abandoned(record.abandoned_ns, uuid));
-            record.abandoned_ns = 0;
+            x.not_abandoned(uuid, &mut record);
             changed = true;
         }
     }
@@ -85,6 +98,10 @@ pub(crate) fn open(
     }
     let mut entry = x.entry(uuid).unwrap_or_else(|| Entry::new(ws, kind == EntryKind::Group));
     entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
+    entry.inline = record.inline;
+    if writer {
+        x.note_writer(ws, uuid, record.state, &mut entry);
+    }
     if exclusive {
         entry.hold = Some(Hold { holder: entry.hold.map_or(x.holder, |h| h.holder), epoch: grant.epoch });
     }
@@ -98,6 +115,7 @@ pub(crate) fn open(
         layout: record.layout,
         epoch: grant.epoch,
         writable,
+        inline: record.inline,
     })))
 }
 
@@ -131,5 +149,6 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
         layout: record.layout.clone().unwrap_or_default(),
         epoch: grant.epoch,
         writable: x.has_right(at, Right::Write) && !x.is_expired(at),
+        inline: false,
     })))
 }

@@ -45,15 +45,17 @@ pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
 pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, epoch: u64) -> Result<()> {
     let ws = x.workspaces[at].uuid;
     let found = match x.mode {
+        // Bytes beside the record are sealed with it.
+        _ if record.inline => x.stat_bytes(uuid, &record)?,
         Mode::Each => x.core.targets().seal(x.cx, uuid, epoch)?,
         Mode::Read | Mode::Dry | Mode::All => x.target_stat(uuid)?,
     };
-    if x.mode == Mode::All {
+    if x.mode == Mode::All && !record.inline {
         x.after.seal.push((ws, uuid));
     }
-    if record.abandoned_ns != 0 {
-        x.delete(keys::abandoned(record.abandoned_ns, uuid));
-        record.abandoned_ns = 0;
+    x.not_abandoned(uuid, &mut record);
+    if record.state == State::Staging {
+        x.delete(keys::in_staging(uuid));
     }
     record.state = State::Sealed;
     let within_quota = x.record_bytes_of(at, &mut record, &found);

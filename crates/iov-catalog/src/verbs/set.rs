@@ -3,7 +3,7 @@
 use iov_types::{Clause, Controls, EntryKind, Error, Layout, Mutability, State, Uuid, catalog::CatalogReply};
 
 use super::Reply;
-use crate::{exec::Exec, promise};
+use crate::{exec::Exec, keys, promise};
 
 pub(crate) fn set(
     x: &mut Exec<'_>,
@@ -38,6 +38,15 @@ pub(crate) fn set(
     if record.kind == EntryKind::Collection {
         let immutable = record.effective.mutability == Mutability::Immutable;
         record.state = if immutable { State::Staging } else { State::Open };
+        if let Some(mut entry) = x.entry(uuid) {
+            if immutable && entry.has_writers() {
+                x.note_writer(ws, uuid, record.state, &mut entry);
+            } else if entry.staging {
+                entry.staging = false;
+                x.delete(keys::in_staging(uuid));
+            }
+            x.set_entry(uuid, entry);
+        }
     }
     x.put_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)

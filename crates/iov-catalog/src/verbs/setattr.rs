@@ -32,9 +32,12 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
     record.gid = attr.gid.unwrap_or(record.gid);
     if let Some(mtime_ns) = attr.mtime_ns {
         record.mtime_ns = mtime_ns;
-        if record.kind == EntryKind::Collection && x.may_be_behind(uuid, record.state, record.opened_in) {
+        if record.kind == EntryKind::Collection
+            && !record.inline
+            && x.may_be_behind(uuid, record.state, record.opened_in)
+        {
             // It holds until the bytes change again.
-            record.mtime_base_ns = x.target_stat(uuid)?.mtime_ns;
+            record.mtime_base_ns = x.stat_bytes(uuid, &record)?.mtime_ns;
         }
         if x.mode == Mode::All && record.state != State::Sealed {
             x.after.mtime_set.push(uuid);

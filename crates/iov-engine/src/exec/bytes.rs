@@ -33,7 +33,7 @@ impl Exec {
         }
     }
 
-    fn data_handle(&self, c: &Collection, changes: bool) -> Result<Arc<Contract>> {
+    pub(super) fn data_handle(&self, c: &Collection, changes: bool) -> Result<Arc<Contract>> {
         self.check_handle(c)?;
         if c.kind() == EntryKind::Group {
             return Err(Error::invalid("a group holds names but no bytes").with_clause(Clause::O3));
@@ -44,6 +44,15 @@ impl Exec {
             self.check_writes(c, &contract)?;
         }
         Ok(contract)
+    }
+
+    pub(super) fn may_overwrite(&self, contract: &Contract, i: usize) -> Result<()> {
+        let append_only = contract.effective.mutability == Mutability::Append;
+        if append_only && !matches!(self.ops[i], Op::Append { .. }) {
+            return Err(Error::immutable("the collection is append only: use append, or another collection")
+                .with_clause(Clause::M4));
+        }
+        Ok(())
     }
 
     fn demand(&self, c: &Collection, contract: &Contract, changes: bool) -> Result<Demand> {
@@ -77,10 +86,8 @@ impl Exec {
             _ => return Err(Error::internal("not an operation on bytes")),
         };
         let contract = self.data_handle(&c, changes)?;
-        let append_only = contract.effective.mutability == Mutability::Append;
-        if changes && append_only && !matches!(self.ops[i], Op::Append { .. }) {
-            return Err(Error::immutable("the collection is append only: use append, or another collection")
-                .with_clause(Clause::M4));
+        if changes {
+            self.may_overwrite(&contract, i)?;
         }
         let mut demand = self.demand(&c, &contract, changes)?;
         let object = c.object()?;

@@ -207,9 +207,12 @@ impl Exec {
             self.session.0.keep_leases();
         }
         let output = match reply {
-            CatalogReply::Done | CatalogReply::Opened(_) | CatalogReply::Page(_) | CatalogReply::Token(_) => {
-                Output::None
-            }
+            CatalogReply::Done
+            | CatalogReply::Opened(_)
+            | CatalogReply::Page(_)
+            | CatalogReply::Token(_)
+            | CatalogReply::Bytes(_)
+            | CatalogReply::Moved => Output::None,
             CatalogReply::Workspace(w) => {
                 if let Op::WorkspaceSet { w: handle, .. } = op {
                     handle.set_defaults(w.controls);

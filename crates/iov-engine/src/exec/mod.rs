@@ -8,6 +8,7 @@ mod describe;
 mod explain;
 mod facts;
 mod inbox;
+mod inline;
 mod publish;
 mod rollback;
 mod tail;
@@ -39,6 +40,10 @@ use crate::{Collection, Op, OpState, Session, Status, collection::CollectionInne
 enum Phase {
     /// Between waves.
     Next,
+    /// The catalog's answer to operations on bytes in records is under way.
+    Inline,
+    /// Operations on bytes of the present wave are still to be sent.
+    Unsent,
     /// Evidence for the present wave is under way.
     Bytes,
     /// The catalog's answer for the present wave is under way.
@@ -150,7 +155,10 @@ impl Exec {
         let first = self.status.iter().enumerate().find(|(_, s)| s.state == OpState::Failed);
         let (i, first) = match first {
             Some((i, s)) => (i, s.error.clone()),
-            None => (0, self.status.iter().find_map(|s| s.error.clone())),
+            None => {
+                let told = self.status.iter().enumerate().find_map(|(i, s)| Some((i, s.error.clone()?)));
+                told.map_or((0, None), |(i, e)| (i, Some(e)))
+            }
         };
         let why = first.map_or(String::new(), |e| format!("; operation {i} ({}): {e}", self.ops[i].verb()));
         let why = format!("{failed} of {} operations are not ok{why}", self.ops.len());
@@ -191,6 +199,8 @@ impl Exec {
             match self.phase {
                 Phase::Finished => return true,
                 Phase::Next => self.next_wave(request),
+                Phase::Unsent => self.send_bytes(request),
+                Phase::Inline => self.phase = Phase::Unsent,
                 Phase::Rollback(step) => self.rollback_step(step, request),
                 Phase::Publish(step, op) => self.publish_step(step, op, request),
                 Phase::Tail(step) => self.tail_step(step, request),
@@ -206,6 +216,7 @@ impl Exec {
 
     fn arrived(&mut self, arrived: Arrived) {
         match (std::mem::replace(&mut self.phase, Phase::Next), arrived) {
+            (Phase::Inline, Arrived::Answer(answer)) => self.inline_arrived(answer),
             (Phase::Bytes, Arrived::Evidence(evidence)) => self.bytes_arrived(evidence),
             (Phase::Facts, Arrived::Answer(answer)) => self.facts_arrived(answer),
             (Phase::Publish(step, op), arrived) => self.publish_arrived(step, op, arrived),

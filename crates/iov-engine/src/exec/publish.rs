@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use iov_types::{
-    Clause, Counters, Demand, Error, ObjectOp, ObjectVerb, Persistence,
+    Clause, Counters, Demand, Error, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, Uuid,
     catalog::{CatalogOp, Staged, Submission},
 };
 
@@ -17,8 +17,19 @@ pub(super) enum Step {
     Sync,
     /// Point P.
     Publish,
+    /// The answer to that, with what was to be published.
+    Published(Uuid),
     /// What remains of close, persist or seal.
     Rest,
+}
+
+/// Whether the stage may still be there undecided: it is neither known to be committed, nor was it refused and dropped.
+fn may_repeat(e: &Error) -> bool {
+    match e.outcome() {
+        Outcome::Unknown => true,
+        Outcome::NotApplied => matches!(e.kind(), Kind::Unavailable | Kind::Timeout),
+        _ => false,
+    }
 }
 
 impl Exec {
@@ -49,8 +60,9 @@ impl Exec {
                 Counters::add(&self.session.counters().publications, 1);
                 let staged = vec![Staged { workspace: ws, collection, epoch }];
                 self.submit_facts(ops, Submission::All { batch: stage, remember: false, staged }, request);
-                self.phase = Phase::Publish(Step::Publish, i);
+                self.phase = Phase::Publish(Step::Published(stage), i);
             }
+            Step::Published(_) => self.end_publication(i, Status::failed(Error::internal("no answer to wait for"))),
             Step::Rest => {
                 self.telling_catalog(i);
                 let ws = c.workspace().uuid();
@@ -74,8 +86,16 @@ impl Exec {
             Err(e) => Some(e),
             Ok(replies) => replies.into_iter().find_map(Result::err),
         };
+        if let (Some(e), Step::Published(stage)) = (&failed, step)
+            && may_repeat(e)
+            && !matches!(self.ops[i], Op::Close { .. })
+            && let Some(c) = self.ops[i].handle()
+        {
+            // The next commit publishes it; what was published after all, that one does not find any more.
+            c.put_stage_back(stage);
+        }
         match (failed, step) {
-            (Some(e), Step::Publish) if matches!(self.ops[i], Op::Close { .. }) => {
+            (Some(e), Step::Published(_)) if matches!(self.ops[i], Op::Close { .. }) => {
                 // Closing always ends the handle (rule 5); the error says that nothing of it was published.
                 let c = self.ops[i].handle().cloned();
                 if let Some(c) = c {
@@ -105,7 +125,7 @@ impl Exec {
     }
 
     /// Drops what a stage holds on a target.
-    pub(super) fn discard_op(object: iov_types::ObjectId, stage: iov_types::Uuid) -> ObjectOp {
+    pub(super) fn discard_op(object: iov_types::ObjectId, stage: Uuid) -> ObjectOp {
         ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() }
     }
 }

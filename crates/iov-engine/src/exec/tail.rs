@@ -22,9 +22,7 @@ pub(super) enum Step {
 impl Exec {
     /// Whether an operation's effect must survive power loss before the batch completes.
     fn at_batch(&self, i: usize) -> Option<Uuid> {
-        let c = self.ops[i].handle().or(self.ops[i].out())?;
-        let contract = self.contract(c).ok()?;
-        let now = matches!(contract.effective.point, Point::Batch | Point::Request);
+        // Most operations end here, before anything of their handle is looked at.
         let reads = matches!(
             self.ops[i],
             Op::Read { .. }
@@ -38,8 +36,13 @@ impl Exec {
                 | Op::LockQuery { .. }
                 | Op::Close { .. }
         );
-        (now && !reads && self.status[i].state == OpState::Ok && contract.durability >= Persistence::Durable)
-            .then(|| c.workspace().uuid())
+        if reads || self.status[i].state != OpState::Ok {
+            return None;
+        }
+        let c = self.ops[i].handle().or(self.ops[i].out())?;
+        let contract = self.contract(c).ok()?;
+        let now = matches!(contract.effective.point, Point::Batch | Point::Request);
+        (now && contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
     }
 
     pub(super) fn tail_step(&mut self, step: Step, request: &Arc<RequestInner>) {

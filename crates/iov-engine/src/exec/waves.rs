@@ -83,10 +83,14 @@ impl Exec {
         self.wave.as_ref().map_or(Vec::new(), |w| w.ops.clone())
     }
 
-    fn send_bytes(&mut self, request: &Arc<RequestInner>) {
+    pub(super) fn send_bytes(&mut self, request: &Arc<RequestInner>) {
+        let unanswered = self.unanswered(self.wave_ops());
+        if self.send_inline(&unanswered, request) {
+            return;
+        }
         let mut ops = Vec::new();
         self.sent.clear();
-        for i in self.wave_ops() {
+        for i in self.unanswered(unanswered) {
             match self.object_ops(i) {
                 Ok(more) if more.is_empty() => self.end(i, Status::ok(0, Output::None)),
                 Ok(more) => {
@@ -239,13 +243,14 @@ impl Exec {
 
     /// The workspace whose records must survive power loss before this operation completes (P7).
     pub(super) fn wants_records_persisted(&self, i: usize) -> Option<iov_types::Uuid> {
+        let at_close = match self.ops[i] {
+            Op::Persist { .. } => false,
+            Op::Close { .. } => true,
+            _ => return None,
+        };
         let c = self.ops[i].handle()?;
         let contract = self.contract(c).ok()?;
-        let wanted = match self.ops[i] {
-            Op::Persist { .. } => true,
-            Op::Close { .. } => contract.effective.point == Point::Close,
-            _ => false,
-        };
+        let wanted = !at_close || contract.effective.point == Point::Close;
         (wanted && contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
     }
 

@@ -71,6 +71,8 @@ struct Book {
 /// The book.
 pub(super) struct Leases {
     book: Mutex<Book>,
+    /// Sessions of an earlier daemon whose process lives and has not come back.
+    pub(super) earlier: Mutex<HashMap<Uuid, Process>>,
     recall_ns: u64,
 }
 
@@ -140,7 +142,7 @@ impl Book {
 
 impl Leases {
     pub(super) fn new(recall_ns: u64) -> Leases {
-        Leases { book: Mutex::default(), recall_ns }
+        Leases { book: Mutex::default(), earlier: Mutex::default(), recall_ns }
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
@@ -337,6 +339,9 @@ impl Leases {
                 disk.remove(FileName::Lease(id))?;
                 continue;
             };
+            if let Some(watched) = Process::find(owner.pid)? {
+                self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
+            }
             let mut session = Session {
                 id: owner.session,
                 process,

@@ -9,6 +9,7 @@ mod change;
 mod control;
 mod copy;
 mod disk;
+mod earlier;
 mod grants;
 mod io;
 mod journal;

@@ -13,7 +13,7 @@ use super::{
     journal::{FILES, Found, Journal},
     leases::Leases,
     listing::Listing,
-    object::{State, torn},
+    object::torn,
     stage::budget::Budget,
     tree::{FileName, Tree, log_of},
 };
@@ -179,21 +179,6 @@ impl Files {
     /// Every stage that has changes for objects of this target.
     pub fn stages(&self) -> Vec<(Uuid, Vec<ObjectId>)> {
         self.budget.all()
-    }
-
-    /// Drops all stages but those to keep: the end of recovery, when it is known which batches have reached point P.
-    pub fn drop_stages(&self, keep: &[Uuid]) -> Result<()> {
-        for (stage, objects) in self.stages() {
-            if keep.contains(&stage) {
-                continue;
-            }
-            for id in objects {
-                let object = self.object(id);
-                let mut state: std::sync::RwLockWriteGuard<'_, State> = object.write_now(self)?;
-                self.drop_stage(&object, &mut state, stage)?;
-            }
-        }
-        Ok(())
     }
 }
 

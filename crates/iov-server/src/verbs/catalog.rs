@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use iov_net::frames::Frame;
 use iov_store::Catalog;
-use iov_types::Result;
+use iov_types::{Result, catalog::Submission};
 use iov_wire::messages::{CatalogAnswer, CatalogRequest};
 
 use crate::{
@@ -19,11 +19,18 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     // One that only a newer release understands fails the submission: what depends on it must not run without it.
     let ops = request.ops.into_iter().collect::<Result<Vec<_>>>()?;
     let connection = connection.clone();
+    let batch = match &request.how {
+        Submission::All { batch, .. } => Some(*batch),
+        _ => None,
+    };
     server.catalog.submit(
         &cx,
         ops,
         request.how,
         Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), &[], &[])),
     );
+    if let Some(batch) = batch {
+        server.stages.leave(batch, &*server.grants);
+    }
     Ok(())
 }

@@ -16,7 +16,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let cx = client.cx(&request.context, &frame.header);
     let answer =
         |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
-    match server.grants.grant(&cx, request.object, request.access, request.epoch) {
+    let at_target = server.catalog.at_target(&cx, request.object.collection);
+    match at_target.and_then(|()| server.grants.grant(&cx, request.object, request.access, request.epoch)) {
         Ok(granted) => {
             let body = GrantAnswer::Granted(Granted {
                 grant: granted.number,
@@ -24,7 +25,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
                 position: granted.range.offset,
                 access: request.access,
                 epoch: granted.epoch,
-                lease_ns: iov_types::limits::LEASE_NS as u64,
+                lease_ns: server.lease_ns(),
             });
             answer(&body, &[granted.fd.as_fd()]);
         }

@@ -28,6 +28,7 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
         capability: server.capability(),
         daemon: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
+        lease_ns: server.lease_ns(),
     };
     connection.answer(version, frame.header.request, &welcome, &[], &[page.as_fd()]);
     Ok(Client { peer, session: hello.session, version })

@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
-use iov_store::{Bytes, run_all};
-use iov_types::{Clause, Error, Evidence, ObjectOp, ObjectVerb, Result};
+use iov_store::{Bytes, OpCx, run_all};
+use iov_types::{Clause, Error, Evidence, ObjectOp, ObjectVerb, Result, Uuid};
 use iov_wire::{
     frame::{PAYLOAD_BYTES, checksum},
     messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
@@ -63,6 +63,20 @@ fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Resu
     Ok((op, bytes))
 }
 
+/// Bytes that live in their record move to the target first.
+fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Result<(ObjectOp, Bytes<'a>)> {
+    match op.0.verb {
+        // Of these there is nothing to be done for what no target has.
+        ObjectVerb::Sync | ObjectVerb::Discard { .. } => {}
+        ObjectVerb::Copy { source, .. } => {
+            server.catalog.at_target(cx, source.collection)?;
+            server.catalog.at_target(cx, op.0.object.collection)?;
+        }
+        _ => server.catalog.at_target(cx, op.0.object.collection)?,
+    }
+    Ok(op)
+}
+
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
     let request: ObjectRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
@@ -73,19 +87,30 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let mut completions = Vec::new();
     let done = |index, result: Result<Evidence>, len| ObjectCompletion { index, result, len, checksum: None };
     for (index, call) in request.calls.into_iter().enumerate() {
-        match admit(call, &mut payload, &mut room) {
+        match admit(call, &mut payload, &mut room).and_then(|op| at_target(server, &cx, op)) {
             Ok(op) => {
+                if let Some(stage) = op.0.demand.stage {
+                    server.stages.enter(client.session, stage);
+                }
                 places.push(index as u32);
                 ops.push(op);
             }
             Err(e) => completions.push(done(index as u32, Err(e), 0)),
         }
     }
+    let discarded: Vec<Uuid> = ops
+        .iter()
+        .filter_map(|(op, _)| match op.verb {
+            ObjectVerb::Discard { stage } => Some(stage),
+            _ => None,
+        })
+        .collect();
     let mut read = Vec::new();
     for (index, (result, bytes)) in places.into_iter().zip(run_all(&*server.target, &cx, ops)) {
         completions.push(done(index, result, bytes.len() as u64));
         read.push(bytes);
     }
+    discarded.into_iter().for_each(|stage| server.stages.leave(stage, &*server.grants));
     let moved = frame.payload.len() + read.iter().map(Vec::len).sum::<usize>();
     server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };

@@ -103,6 +103,9 @@ choice! {
         31 => TokenJoin { 1 => token: bytes },
         32 => Renew,
         33 => Goodbye,
+        34 => Read { 1 => ws: uuid, 2 => uuid: uuid, 3 => offset: uint, 4 => len: uint },
+        35 => Write { 1 => ws: uuid, 2 => uuid: uuid, 3 => offset: uint, 4 => data: bytes },
+        36 => MoveOut { 1 => ws: uuid, 2 => uuid: uuid },
     }
 }
 
@@ -118,6 +121,7 @@ message! {
         6 => layout: message,
         7 => epoch: uint,
         8 => writable: boolean,
+        9 => inline: boolean,
     }
 }
 
@@ -154,5 +158,7 @@ choice! {
         7 => Page(message),
         8 => Lock(message),
         9 => Token(bytes),
+        10 => Bytes(bytes),
+        11 => Moved,
     }
 }

@@ -9,12 +9,14 @@ mod grant;
 mod object;
 mod plain;
 mod request;
+mod resume;
 mod scalars;
 mod session;
 
 pub use grant::{Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall};
 pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};
 pub use request::{CatalogAnswer, CatalogRequest, Context};
+pub use resume::{Resume, ResumeAnswer};
 pub use session::{
     Counter, Fault, Goodbye, Hello, Renew, Shutdown, StatusAnswer, StatusRequest, StoreCapability, Welcome,
 };

@@ -64,6 +64,9 @@ pub struct Welcome {
     pub daemon: String,
     /// Its process.
     pub pid: u32,
+    /// How long exclusive holds and locks outlive a session that does not renew them, in nanoseconds; 0 = the server is
+    /// older than this field.
+    pub lease_ns: u64,
 }
 
 message! {
@@ -74,6 +77,7 @@ message! {
         4 => capability: required message,
         5 => daemon: string,
         6 => pid: uint,
+        7 => lease_ns: uint,
     }
 }
 

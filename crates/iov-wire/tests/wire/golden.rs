@@ -3,14 +3,22 @@
 
 use std::path::PathBuf;
 
-use iov_types::{Result, catalog::CatalogOp};
+use iov_types::{
+    Result,
+    catalog::{CatalogOp, CatalogReply},
+};
 use iov_wire::{Body, Header, Verb, Wire, frame, messages::*};
 
 use crate::examples;
 
-fn path(verb: Verb) -> PathBuf {
+fn named(verb: Verb, suffix: &str) -> PathBuf {
     let number = verb.number();
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v1-{number:02}-{}.bin", verb.name()))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v1-{number:02}-{}{suffix}.bin", verb.name()))
+}
+
+/// The newest bytes of a verb: an answer that got a field has a file for each form that it was ever sent in.
+fn path(verb: Verb) -> PathBuf {
+    named(verb, if matches!(verb, Verb::Welcome | Verb::Catalog | Verb::CatalogAnswer) { "-2" } else { "" })
 }
 
 fn golden(verb: Verb) -> Vec<u8> {
@@ -31,7 +39,10 @@ fn every_verb_is_written_as_it_was() {
 }
 
 fn reads_as<B: Body + PartialEq + std::fmt::Debug>(expected: B) {
-    let bytes = golden(B::VERB);
+    reads(&golden(B::VERB), expected);
+}
+
+fn reads<B: Body + PartialEq + std::fmt::Debug>(bytes: &[u8], expected: B) {
     let (head, body) = bytes.split_first_chunk::<{ frame::HEADER_BYTES }>().expect("a whole header");
     let header = Header::decode(head).expect("a header of version 1");
     assert_eq!((header.version, header.verb()), (1, Ok(B::VERB)));
@@ -56,6 +67,28 @@ fn version_1_is_read_for_ever() {
     reads_as(StatusRequest);
     reads_as(examples::status_answer());
     reads_as(Shutdown);
+    reads_as(examples::resume());
+    reads_as(examples::resume_answer());
+}
+
+#[test]
+fn what_older_releases_of_version_1_sent_is_read_for_ever() {
+    let bytes = std::fs::read(named(Verb::Welcome, "")).expect("the bytes of the first release");
+    reads(&bytes, Welcome { lease_ns: 0, ..examples::welcome() });
+    // Before bytes could live in records.
+    let bytes = std::fs::read(named(Verb::Catalog, "")).expect("the bytes of the first release");
+    let mut request = examples::catalog_request();
+    request.ops.truncate(33);
+    reads(&bytes, request);
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "")).expect("the bytes of the first release");
+    let mut answer = examples::catalog_answer();
+    answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Bytes(_) | CatalogReply::Moved)));
+    for reply in answer.replies.iter_mut().flatten() {
+        if let CatalogReply::Opened(opened) = reply {
+            opened.inline = false;
+        }
+    }
+    reads(&bytes, answer);
 }
 
 /// The tags of the variants in a list of choices.
@@ -71,9 +104,9 @@ fn tags(choices: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
 #[test]
 fn no_operation_is_without_golden_bytes() {
     let known = |op: &Result<CatalogOp>| op.as_ref().expect("an operation").to_bytes();
-    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=33).collect::<Vec<_>>());
+    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=36).collect::<Vec<_>>());
     let replies = examples::catalog_answer().replies;
-    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=9).collect::<Vec<_>>());
+    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=11).collect::<Vec<_>>());
     let calls = examples::object_request().calls;
     let verbs: Vec<_> = calls.iter().map(|c| &c.op.as_ref().expect("an operation").verb).collect();
     assert_eq!(tags(verbs.iter().map(|v| v.to_bytes())), (1..=18).collect::<Vec<_>>());

@@ -31,6 +31,8 @@ fn harmless_as_any(bytes: &[u8]) -> bool {
         && harmless::<Recall>(bytes)
         && harmless::<GiveBack>(bytes)
         && harmless::<Renew>(bytes)
+        && harmless::<Resume>(bytes)
+        && harmless::<ResumeAnswer>(bytes)
         && harmless::<Goodbye>(bytes)
         && harmless::<Fault>(bytes)
         && harmless::<StatusRequest>(bytes)

@@ -53,6 +53,8 @@ round_trips!(
     renew,
     fault,
     status_answer,
+    resume,
+    resume_answer,
 );
 
 #[test]

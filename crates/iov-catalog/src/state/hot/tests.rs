@@ -24,6 +24,7 @@ fn facts(n: u64) -> HotFacts {
         deleted: false,
         opened_in: 0,
         abandoned_ns: 0,
+        inline: false,
     };
     HotFacts::new(Uuid([9; 16]), uuid(n), &facts)
 }

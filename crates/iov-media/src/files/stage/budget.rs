@@ -81,6 +81,11 @@ impl Budget {
         }
     }
 
+    /// The objects that a stage has changes for.
+    pub(in crate::files) fn objects(&self, stage: Uuid) -> Vec<ObjectId> {
+        self.lock().get(&stage).map_or_else(Vec::new, |held| held.objects.keys().copied().collect())
+    }
+
     /// The stages that have changes for an object.
     pub(in crate::files) fn of_object(&self, object: ObjectId) -> Vec<Uuid> {
         self.lock().iter().filter(|(_, held)| held.objects.contains_key(&object)).map(|(id, _)| *id).collect()

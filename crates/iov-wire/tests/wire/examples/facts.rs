@@ -115,6 +115,9 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         TokenJoin { token: vec![1, 2, 3] },
         Renew,
         Goodbye,
+        Read { ws, uuid, offset: 4096, len: 100 },
+        Write { ws, uuid, offset: 4096, data: vec![1, 2, 3] },
+        MoveOut { ws, uuid },
     ]
 }
 
@@ -152,6 +155,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         layout: layout(),
         epoch: 2,
         writable: true,
+        inline: true,
     };
     let workspace = OpenedWorkspace {
         uuid: WS,
@@ -177,5 +181,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         CatalogReply::Page(Page { entries: vec![entry], cursor: Some(CURSOR), count: Some(0) }),
         CatalogReply::Lock(lock()),
         CatalogReply::Token(vec![1, 2, 3]),
+        CatalogReply::Bytes(vec![4, 5, 6]),
+        CatalogReply::Moved,
     ]
 }

@@ -2,7 +2,7 @@
 
 mod facts;
 
-use iov_types::catalog::{Staged, Submission};
+use iov_types::catalog::{CatalogReply, Presented, Staged, Submission};
 use iov_types::*;
 use iov_wire::messages::*;
 use iov_wire::{Body, Header, Verb, frame};
@@ -44,6 +44,7 @@ pub(crate) fn welcome() -> Welcome {
         capability: StoreCapability { targets, max_ops: 1 << 20, single_user: true, inline_bytes: 8192 },
         daemon: "0.1.0".into(),
         pid: 815,
+        lease_ns: 20_000_000_000,
     }
 }
 
@@ -227,6 +228,23 @@ pub(crate) fn status_answer() -> StatusAnswer {
     StatusAnswer { daemon: "0.1.0".into(), pid: 815, uptime_ns: 1_000_000_000, sessions: 2, connections: 3, counters }
 }
 
+pub(crate) fn resume() -> Resume {
+    let opens = [EntryKind::Group, EntryKind::Collection].map(|kind| Presented {
+        ws: WS,
+        uuid: COLLECTION,
+        kind,
+        handles: 2,
+        writers: 1,
+        epoch: 3,
+    });
+    Resume { context: CONTEXT, opens: opens.to_vec(), stages: vec![BATCH] }
+}
+
+pub(crate) fn resume_answer() -> ResumeAnswer {
+    let fenced = Error::fenced("the exclusive hold has passed on").with_clause(Clause::X1);
+    ResumeAnswer { opens: vec![Ok(CatalogReply::Done), Err(fenced)], lost: vec![BATCH] }
+}
+
 fn frame<B: Body>(body: &B, request: u64, payload_len: u64) -> (Verb, Vec<u8>) {
     let mut out = Vec::new();
     let header = Header { version: 1, deadline_left_ns: 60_000_000_000, payload_len, ..Header::new(B::VERB, request) };
@@ -253,5 +271,7 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&StatusRequest, 9, 0),
         frame(&status_answer(), 9, 0),
         frame(&Shutdown, 10, 0),
+        frame(&resume(), 11, 0),
+        frame(&resume_answer(), 11, 0),
     ]
 }

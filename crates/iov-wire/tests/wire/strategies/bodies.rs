@@ -1,3 +1,4 @@
+use iov_types::{EntryKind, catalog::Presented};
 use iov_wire::messages::*;
 use proptest::prelude::*;
 
@@ -29,16 +30,30 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
         (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
             StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
         });
-    (any::<u16>(), uuid(), number(), capability, text(), any::<u32>())
-        .prop_map(|(version, store, incarnation, capability, daemon, pid)| Welcome {
+    (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>())
+        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid)| Welcome {
             version,
             store,
             incarnation,
             capability,
             daemon,
             pid,
+            lease_ns,
         })
         .boxed()
+}
+
+pub(crate) fn resume() -> BoxedStrategy<Resume> {
+    let kind = one_of(&[EntryKind::Group, EntryKind::Collection]);
+    let presented = (uuid(), uuid(), kind, any::<[u32; 2]>(), number())
+        .prop_map(|(ws, uuid, kind, [handles, writers], epoch)| Presented { ws, uuid, kind, handles, writers, epoch });
+    (context(), list(presented), list(uuid()))
+        .prop_map(|(context, opens, stages)| Resume { context, opens, stages })
+        .boxed()
+}
+
+pub(crate) fn resume_answer() -> BoxedStrategy<ResumeAnswer> {
+    (list(result(catalog_reply())), list(uuid())).prop_map(|(opens, lost)| ResumeAnswer { opens, lost }).boxed()
 }
 
 pub(crate) fn catalog_request() -> BoxedStrategy<CatalogRequest> {

@@ -132,6 +132,14 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         (uuid(), uuid(), lock()).prop_map(|(ws, uuid, lock)| LockQuery { ws, uuid, lock }),
         Just(TokenExport),
         any::<Vec<u8>>().prop_map(|token| TokenJoin { token }),
+        (uuid(), uuid(), number(), number()).prop_map(|(ws, uuid, offset, len)| Read { ws, uuid, offset, len }),
+        (uuid(), uuid(), number(), any::<Vec<u8>>()).prop_map(|(ws, uuid, offset, data)| Write {
+            ws,
+            uuid,
+            offset,
+            data
+        }),
+        (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
         Just(Renew),
         Just(Goodbye),
     ]
@@ -144,8 +152,8 @@ pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
 
 fn opened() -> BoxedStrategy<Opened> {
     let what = (uuid(), uuid(), entry_kind(), state());
-    (what, effective(), layout(), number(), any::<bool>())
-        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, writable)| Opened {
+    (what, effective(), layout(), number(), any::<(bool, bool)>())
+        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, (writable, inline))| Opened {
             ws,
             uuid,
             kind,
@@ -154,6 +162,7 @@ fn opened() -> BoxedStrategy<Opened> {
             layout,
             epoch,
             writable,
+            inline,
         })
         .boxed()
 }
@@ -184,6 +193,8 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
         page().prop_map(Page),
         lock().prop_map(Lock),
         any::<Vec<u8>>().prop_map(Token),
+        any::<Vec<u8>>().prop_map(Bytes),
+        Just(Moved),
     ]
     .boxed()
 }

@@ -1,0 +1,64 @@
+//! Sessions that outlive their catalog: they come back and go on.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use iov_store::OpCx;
+use iov_types::{Error, Result, Uuid, catalog::Presented};
+
+use crate::{Service, batch, exec::Mode, recovery, verbs};
+
+impl Service {
+    /// Takes up again what a session has open that this catalog does not know of: its server crashed. One result each;
+    /// `Fenced` where an exclusive hold has passed on meanwhile, `NotFound` where the object is gone.
+    ///
+    /// What a session says of itself is believed, so this is for stores of one user.
+    pub fn resume(&self, cx: &OpCx, presented: &[Presented]) -> Result<Vec<Result<()>>> {
+        let mut holder = self.admit(cx, presented.len())?;
+        if !self.core.is_single_user() {
+            return Err(Error::stale("the server does not know the session any more: open everything anew"));
+        }
+        if holder != cx.caller.holder {
+            self.core.sessions().rejoin(cx.caller.session, cx.caller.holder, self.core.monotonic_ns());
+            holder = cx.caller.holder;
+        }
+        let mut order: Vec<usize> = (0..presented.len()).collect();
+        order.sort_by_key(|i| verbs::resume::order(&presented[*i]));
+        let mut results: Vec<Result<()>> = presented.iter().map(|_| Ok(())).collect();
+        let mut writer = self.core.writer();
+        self.may_write(&writer)?;
+        self.settle(&mut writer, cx);
+        let mut x = self.start(&mut writer, cx, holder, Mode::Each);
+        for i in order {
+            results[i] = x.attempt(|x| verbs::resume::resume(x, &presented[i]));
+        }
+        let committed = self.commit(&mut writer, &mut x, false);
+        self.recycle(&mut writer, x);
+        committed.map(|()| results)
+    }
+
+    /// Nobody is left who could come back, or their time is over: what they held and had open is free.
+    pub fn end_grace(&self) -> Result<()> {
+        if self.core.grace_ns.swap(0, Relaxed) == 0 {
+            return Ok(());
+        }
+        let mut writer = self.core.writer();
+        self.may_write(&writer)?;
+        recovery::remove_deleted(self, &mut writer)
+    }
+
+    /// Committed batches of which a target still has something to do.
+    pub fn unfinished(&self) -> Vec<Uuid> {
+        self.core.writer().redo.iter().map(|redo| redo.batch).collect()
+    }
+
+    /// Whether a batch is remembered as applied.
+    pub fn remembers(&self, batch: Uuid) -> bool {
+        batch::known(self, batch).is_ok_and(|record| record.is_some())
+    }
+
+    /// Whether a session has anything open; nil = whether any has.
+    pub fn has_open(&self, session: Uuid) -> bool {
+        let shared = self.core.shared();
+        if session.is_nil() { shared.opens.iter().next().is_some() } else { shared.opens.has_open(session) }
+    }
+}

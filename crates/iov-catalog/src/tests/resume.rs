@@ -1,0 +1,212 @@
+//! Sessions that come back after their catalog crashed (X1, O10, M2).
+
+use iov_types::{
+    Clause, EntryKind, Kind, Result, State, Uuid,
+    catalog::{CatalogOp, CatalogReply, Presented},
+};
+
+use super::rig::{Client, Rig, SECOND, exclusive, immutable, kind, options};
+use crate::{Options, Service};
+
+const COLLECTION: EntryKind = EntryKind::Collection;
+const ROOT: Uuid = Uuid::NIL;
+
+fn one_user() -> Options {
+    Options { single_user: true, ..options() }
+}
+
+fn rig() -> Rig {
+    let rig = Rig::new();
+    Rig::over(rig.store, rig.heap, one_user()).unwrap()
+}
+
+/// The catalog dies and is opened again, after which sessions may come back for so long. The clients keep their identity.
+fn crash<const N: usize>(rig: Rig, grace_ns: i64, clients: [Client; N]) -> (Rig, [Client; N]) {
+    let Rig { store, heap, service } = rig;
+    let identities = clients.map(|c| (c.caller, c.ws));
+    drop(service);
+    let service = Service::open_after(store.clone(), heap.clone(), one_user(), grace_ns).unwrap();
+    let rig = Rig { store, heap, service: service.into() };
+    let clients = identities.map(|(caller, ws)| Client { caller, ws, ..rig.client() });
+    (rig, clients)
+}
+
+fn presented(client: &Client, uuid: Uuid, epoch: u64) -> Presented {
+    Presented { ws: client.ws, uuid, kind: COLLECTION, handles: 1, writers: 1, epoch }
+}
+
+fn resume(client: &Client, presented: Presented) -> Result<()> {
+    client.service.resume(&client.cx(), &[presented]).unwrap().pop().unwrap()
+}
+
+#[test]
+fn x1_a_holder_comes_back_and_goes_on() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create_in(ROOT, "a");
+    let epoch = client.open_exclusive(uuid, COLLECTION).unwrap().epoch;
+    client.bytes(uuid).under(epoch).write(0, b"old").unwrap();
+    let (rig, [client]) = crash(rig, 0, [client]);
+    assert_eq!(kind(client.close(uuid)), Kind::Stale, "nobody knows the session yet");
+    resume(&client, presented(&client, uuid, epoch)).unwrap();
+    resume(&client, presented(&client, uuid, epoch)).unwrap();
+    client.bytes(uuid).under(epoch).write(3, b"new").unwrap();
+    assert_eq!(kind(client.other().open(uuid)), Kind::Busy);
+    client.close_written(uuid).unwrap();
+    assert_eq!(client.stat(uuid).unwrap().bytes, 6);
+    assert_eq!(client.stat_workspace().bytes, 6);
+    client.other().open(uuid).unwrap();
+    drop(rig);
+}
+
+#[test]
+fn x1_a_holder_that_comes_back_behind_another_is_fenced() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create_in(ROOT, "a");
+    let shared = client.other();
+    shared.open(client.create_in(ROOT, "b")).unwrap();
+    let epoch = client.open_exclusive(uuid, COLLECTION).unwrap().epoch;
+    let (_rig, [client, shared]) = crash(rig, 0, [client, shared]);
+    let next = client.other();
+    next.open_exclusive(uuid, COLLECTION).unwrap();
+    let fenced = resume(&client, presented(&client, uuid, epoch)).unwrap_err();
+    assert_eq!((fenced.kind(), fenced.clause()), (Kind::Fenced, Some(Clause::X1)));
+    assert_eq!(kind(client.bytes(uuid).under(epoch).write(0, b"late")), Kind::Fenced);
+    assert_eq!(kind(resume(&shared, presented(&shared, uuid, 0))), Kind::Fenced, "alone is alone");
+    next.close(uuid).unwrap();
+    assert_eq!(kind(client.close(uuid)), Kind::Fenced, "also when the next one is gone");
+    assert_eq!(kind(client.close(uuid)), Kind::Stale);
+}
+
+#[test]
+fn x1_while_a_holder_may_come_back_nobody_takes_over() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create_in(ROOT, "a");
+    let epoch = client.open_exclusive(uuid, COLLECTION).unwrap().epoch;
+    let (rig, [client]) = crash(rig, 30 * SECOND, [client]);
+    let other = client.other();
+    let busy = other.open(uuid).unwrap_err();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)));
+    resume(&client, presented(&client, uuid, epoch)).unwrap();
+    client.open(uuid).unwrap();
+    client.close(uuid).unwrap();
+    client.close(uuid).unwrap();
+    other.open(uuid).unwrap();
+    other.close(uuid).unwrap();
+
+    client.open_exclusive(uuid, COLLECTION).unwrap();
+    let (rig, [client, other]) = crash(rig, 30 * SECOND, [client, other]);
+    assert_eq!(kind(other.open(uuid)), Kind::Busy);
+    rig.later(31 * SECOND);
+    other.open(uuid).unwrap();
+    drop(client);
+}
+
+#[test]
+fn x1_sessions_of_one_holder_come_back_as_one() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let mut joined = client.other();
+    let uuid = client.create_in(ROOT, "a");
+    let epoch = client.open_exclusive(uuid, COLLECTION).unwrap().epoch;
+    let token = match client.ask(CatalogOp::TokenExport).unwrap() {
+        CatalogReply::Token(token) => token,
+        other => panic!("{other:?}"),
+    };
+    joined.ask(CatalogOp::TokenJoin { token }).unwrap();
+    joined.caller.holder = client.caller.holder;
+    assert_eq!(joined.open(uuid).unwrap().epoch, epoch);
+    let (_rig, [client, joined]) = crash(rig, 0, [client, joined]);
+    resume(&joined, presented(&joined, uuid, epoch)).unwrap();
+    resume(&client, presented(&client, uuid, epoch)).unwrap();
+    assert_eq!(kind(client.other().open(uuid)), Kind::Busy);
+    client.close(uuid).unwrap();
+    assert_eq!(kind(client.other().open(uuid)), Kind::Busy, "one of them still has it");
+    joined.close(uuid).unwrap();
+    client.other().open(uuid).unwrap();
+}
+
+#[test]
+fn x1_sessions_that_hold_nothing_alone_come_back_side_by_side() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    let other = client.other();
+    other.open(uuid).unwrap();
+    client.bytes(uuid).write(0, b"12345").unwrap();
+    let (_rig, [client, other]) = crash(rig, 0, [client, other]);
+    resume(&other, presented(&other, uuid, 0)).unwrap();
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    assert_eq!(kind(client.open_exclusive(uuid, COLLECTION)), Kind::Busy);
+    other.close_written(uuid).unwrap();
+    client.close_written(uuid).unwrap();
+    assert_eq!((client.stat(uuid).unwrap().bytes, client.stat_workspace().bytes), (5, 5));
+}
+
+#[test]
+fn o10_what_was_deleted_while_open_waits_for_those_who_have_it_open() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (kept, lost) = (client.create("a"), client.create("b"));
+    for uuid in [kept, lost] {
+        client.bytes(uuid).write(0, b"bytes").unwrap();
+        client.delete_uuid(uuid).unwrap();
+    }
+    let (rig, [client]) = crash(rig, 30 * SECOND, [client]);
+    resume(&client, presented(&client, kept, 0)).unwrap();
+    rig.service.end_grace().unwrap();
+    assert_eq!(client.bytes(kept).read().unwrap(), b"bytes");
+    assert!(!client.bytes(lost).exists());
+    let gone = resume(&client, presented(&client, lost, 0)).unwrap_err();
+    assert_eq!((gone.kind(), gone.clause()), (Kind::NotFound, Some(Clause::O10)));
+    client.close_written(kept).unwrap();
+    assert!(!client.bytes(kept).exists());
+    assert_eq!((client.stat_workspace().bytes, rig.keys(b'R').len()), (0, 0));
+}
+
+#[test]
+fn m2_what_a_writer_that_died_with_the_catalog_left_unsealed_is_kept_for_24_hours() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let make = |text: &str| {
+        let (uuid, op) = client.create_with(COLLECTION, ROOT, text, immutable());
+        client.ask(op).unwrap();
+        client.bytes(uuid).write(0, b"half").unwrap();
+        uuid
+    };
+    let (lost, taken_up, closed, sealed) = (make("lost"), make("taken up"), make("closed"), make("sealed"));
+    client.close_written(closed).unwrap();
+    client.seal(sealed).unwrap();
+    let (rig, [client]) = crash(rig, 0, [client]);
+    resume(&client, presented(&client, taken_up, 0)).unwrap();
+    let (rig, [client]) = crash(rig, 0, [client]);
+    resume(&client, presented(&client, taken_up, 0)).unwrap();
+    assert_eq!(client.find("iov.size >= 0").len(), 4, "the owner sees them all");
+    assert_eq!(client.stat(lost).unwrap().bytes, 4);
+    rig.later(23 * 3600 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    client.stat(lost).unwrap();
+    rig.later(2 * 3600 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    assert_eq!(kind(client.stat(lost)), Kind::NotFound);
+    assert!(!client.bytes(lost).exists());
+    for uuid in [taken_up, closed] {
+        assert_eq!(client.stat(uuid).unwrap().state, Some(State::Staging));
+    }
+    client.seal(taken_up).unwrap();
+    client.close(taken_up).unwrap();
+    assert_eq!(client.stat(taken_up).unwrap().state, Some(State::Sealed));
+    assert!(rig.keys(b'A').is_empty());
+}
+
+#[test]
+fn a1_only_stores_of_one_user_believe_what_a_session_says() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let uuid = client.create_in(ROOT, "a");
+    client.open_with(iov_types::Which::Uuid(uuid), COLLECTION, exclusive()).unwrap();
+    let cx = client.cx();
+    assert_eq!(kind(rig.service.resume(&cx, &[presented(&client, uuid, 1)])), Kind::Stale);
+}

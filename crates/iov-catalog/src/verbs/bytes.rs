@@ -1,0 +1,181 @@
+//! Bytes that live beside their record: small collections cost no object at a target, and move there when they grow.
+//!
+//! They are read and written here alone, in turns, so that every level of consistency and every unit of atomicity is
+//! given. Whoever needs more than that (direct access, stages, appends, holes) has them moved out first.
+
+use bytes::Bytes;
+use iov_store::Bytes as Payload;
+use iov_types::{
+    Atomicity, Clause, Effective, EntryKind, Error, Mutability, ObjectVerb, Outcome, Persistence, Result, Right, State,
+    Uuid, catalog::CatalogReply,
+};
+
+use super::{
+    Reply,
+    seal::{need_collection, not_for_groups},
+};
+use crate::{
+    exec::{Exec, Mode, facts::over_quota},
+    keys,
+    record::Record,
+    targets::op,
+};
+
+/// Whether a new collection begins with its bytes in the record: it may stay small, and asks for nothing that only a
+/// target can give.
+pub(crate) fn begins_inline(x: &Exec<'_>, uuid: Uuid, kind: EntryKind, effective: &Effective) -> bool {
+    let limit = x.core.capability().inline_bytes;
+    let staged = match x.mode {
+        Mode::Dry => true,
+        Mode::All => x.staged.binary_search(&uuid).is_ok(),
+        Mode::Read | Mode::Each => false,
+    };
+    limit > 0
+        && kind == EntryKind::Collection
+        && !staged
+        && effective.atomicity != Atomicity::Publication
+        && effective.mutability != Mutability::Append
+        && effective.request_size.min <= limit
+        && effective.collection_size.min <= limit
+}
+
+fn collection(kind: EntryKind) -> Result<()> {
+    if kind == EntryKind::Group { Err(not_for_groups("read or written")) } else { Ok(()) }
+}
+
+pub(crate) fn read(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, len: u64) -> Reply {
+    let at = x.workspace(ws, Right::Read)?;
+    need_collection(uuid)?;
+    let facts = x.usable_facts(at, uuid)?;
+    collection(facts.kind)?;
+    if !facts.inline {
+        return Ok(CatalogReply::Moved);
+    }
+    let bytes = stored(x, ws, uuid, facts.size)?;
+    let from = offset.min(bytes.len() as u64) as usize;
+    let to = offset.saturating_add(len).min(bytes.len() as u64) as usize;
+    Ok(CatalogReply::Bytes(bytes.get(from..to).unwrap_or_default().to_vec()))
+}
+
+pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &[u8]) -> Reply {
+    let at = x.writable(ws)?;
+    need_collection(uuid)?;
+    if x.mode != Mode::Each {
+        return Err(
+            Error::invalid("bytes of a batch that applies as a whole are staged at a target").with_clause(Clause::B3)
+        );
+    }
+    let mut record = x.usable_record(at, uuid)?;
+    collection(record.kind)?;
+    x.may_change(ws, uuid, &record.names)?;
+    if record.state == State::Sealed {
+        return Err(Error::immutable("the collection is sealed: write to a new one").with_clause(Clause::M2));
+    }
+    let session = x.cx.caller.session;
+    if x.entry(uuid).is_none_or(|e| e.slot(session).is_none_or(|s| s.writers == 0)) {
+        return Err(Error::stale("the collection is not open for writing in this session: open it again")
+            .with_clause(Clause::O10));
+    }
+    if !record.inline {
+        return Ok(CatalogReply::Moved);
+    }
+    let end = offset.checked_add(data.len() as u64).unwrap_or(u64::MAX);
+    let max = record.effective.collection_size.max;
+    if max != 0 && end > max && !data.is_empty() {
+        return Err(Error::file_too_big(format!(
+            "byte {end} is beyond collection_size.max = {max}; use a collection with a larger limit"
+        ))
+        .with_clause(Clause::H1));
+    }
+    if end > x.core.capability().inline_bytes {
+        move_record_out(x, at, uuid, &mut record)?;
+        return Ok(CatalogReply::Moved);
+    }
+    if data.is_empty() {
+        return Ok(CatalogReply::Done);
+    }
+    let grown = end.saturating_sub(record.size);
+    let (used, quota) = (x.workspaces[at].usage.bytes, x.record(at).quota_bytes);
+    if grown > 0 && used.saturating_add(grown) > quota {
+        return Err(over_quota(used.saturating_add(grown), quota).with_outcome(Outcome::NotApplied));
+    }
+    let old = stored(x, ws, uuid, record.size)?;
+    let mut bytes = Vec::with_capacity(end.max(record.size) as usize);
+    bytes.extend_from_slice(&old);
+    // What lies between is a hole, which reads as zeros (O6).
+    bytes.resize(end.max(record.size) as usize, 0);
+    bytes[offset as usize..end as usize].copy_from_slice(data);
+    record.size = bytes.len() as u64;
+    record.allocated = record.size;
+    record.mtime_ns = x.now_ns;
+    record.version += 1;
+    x.use_more(at, 0, grown as i64);
+    x.put(keys::bytes(ws, uuid).to_vec(), Bytes::from(bytes));
+    x.put_record(ws, uuid, &mut record);
+    Ok(CatalogReply::Done)
+}
+
+/// Whoever may read it may have it moved: nobody sees a difference.
+pub(crate) fn move_out(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
+    let at = x.workspace(ws, Right::Read)?;
+    need_collection(uuid)?;
+    let mut record = x.usable_record(at, uuid)?;
+    collection(record.kind)?;
+    if record.inline {
+        move_record_out(x, at, uuid, &mut record)?;
+    }
+    Ok(CatalogReply::Moved)
+}
+
+/// The bytes beside a record.
+fn stored(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, size: u64) -> Result<Bytes> {
+    if size == 0 {
+        return Ok(Bytes::new());
+    }
+    let bytes = x.get(&keys::bytes(ws, uuid))?.unwrap_or_default();
+    if bytes.len() as u64 != size {
+        return Err(Error::corrupt(format!(
+            "{uuid} has {size} bytes and {} are stored beside its record: check the store",
+            bytes.len()
+        )));
+    }
+    Ok(bytes)
+}
+
+/// The object comes first: until the record says that the bytes are there, nobody looks at it, so that a crash between
+/// the two changes nothing.
+fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record) -> Result<()> {
+    if x.mode != Mode::Each {
+        return Err(Error::invalid("bytes are moved out by an operation of their own"));
+    }
+    let ws = x.workspaces[at].uuid;
+    let bytes = stored(x, ws, uuid, record.size)?;
+    if !bytes.is_empty() {
+        let sync = record.effective.persistence >= Persistence::Durable;
+        let mut ops = vec![
+            (op(uuid, ObjectVerb::Create, 0), Payload::None),
+            (op(uuid, ObjectVerb::Fence { epoch: record.epoch }, 0), Payload::None),
+            // What a move that was cut off has left.
+            (op(uuid, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
+            (op(uuid, ObjectVerb::Write { offset: 0 }, 0), Payload::From(&bytes)),
+        ];
+        if sync {
+            let mut durable = op(uuid, ObjectVerb::Sync, 0);
+            durable.demand.durability = Some(record.effective.persistence);
+            ops.push((durable, Payload::None));
+        }
+        ops.push((op(uuid, ObjectVerb::Stat, 0), Payload::None));
+        let found = x.core.targets().run_with(x.cx, ops)?;
+        record.allocated = found.allocated;
+        record.mtime_base_ns = found.mtime_ns;
+        record.version = record.version.max(found.version);
+        x.delete(keys::bytes(ws, uuid).to_vec());
+    }
+    if record.state == State::Sealed {
+        x.core.targets().seal(x.cx, uuid, 0)?;
+    }
+    record.inline = false;
+    x.put_record(ws, uuid, record);
+    x.change_entry(uuid, |entry| entry.inline = false);
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Resume: a session that the catalog does not know any more says what it has open (X1, O10). Everything else about it the
+//! catalog still knows: the epoch tells whether an exclusive hold has passed on meanwhile.
+
+use iov_types::{
+    Clause, EntryKind, Error, Kind, ObjectVerb, Result, Right, State, Uuid, catalog::Presented,
+};
+
+use crate::{
+    exec::{
+        Exec,
+        groups::group_key,
+        holds::fenced,
+        records::{FIRST_EPOCH, missing},
+    },
+    record::Record,
+    state::{Entry, Hold, Slot},
+    targets::op,
+};
+
+pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
+    let at = x.workspace(p.ws, Right::Read)?;
+    let (key, session) = (group_key(p.ws, p.uuid), x.cx.caller.session);
+    let mut entry = x.entry(key).unwrap_or_else(|| Entry::new(p.ws, p.kind == EntryKind::Group));
+    if let Some(slot) = entry.slot(session) {
+        return if slot.fenced { Err(fenced()) } else { Ok(()) };
+    }
+    let record = record(x, at, p)?;
+    let epoch = record.as_ref().map_or_else(|| x.record(at).epoch, |r| r.epoch);
+    let names = record.as_ref().map_or(&[][..], |r| &r.names[..]);
+    let elsewhere = entry.hold.is_some_and(|h| !x.is_mine(h.holder))
+        || (p.epoch != 0 && (p.epoch != epoch || entry.slots().any(|s| x.is_other(s))))
+        || x.cover_of(p.ws, names, false).is_err();
+    let handles = p.handles.max(1);
+    let slot = Slot {
+        session,
+        holder: x.holder,
+        count: handles,
+        writers: p.writers.min(handles),
+        epoch: p.epoch,
+        fenced: elsewhere,
+    };
+    if elsewhere {
+        // The session has it open all the same, so that each use says what has become of it.
+        entry.restore(slot);
+        x.set_entry(key, entry);
+        x.keep_effects();
+        return Err(fenced());
+    }
+    entry.restore(slot);
+    if p.epoch != 0 {
+        let holder = entry.hold.map_or(x.holder, |h| h.holder);
+        entry.hold = Some(Hold { holder, epoch: p.epoch });
+    }
+    if let Some(record) = record {
+        entry.deleted = record.deleted;
+        entry.inline = record.inline;
+        take_up(x, at, p, record, &mut entry)?;
+    }
+    x.set_entry(key, entry);
+    Ok(())
+}
+
+/// The record of what is presented; of a root there is none.
+fn record(x: &mut Exec<'_>, at: usize, p: &Presented) -> Result<Option<Record>> {
+    if p.uuid.is_nil() {
+        return Ok(None);
+    }
+    let record = x.any_record(p.ws, p.uuid);
+    let gone = match &record {
+        Ok(record) => record.deleted && !x.core.in_grace(),
+        Err(e) => e.kind() == Kind::NotFound,
+    };
+    if gone {
+        return Err(missing(p.uuid).context("it was deleted while the server was away").with_clause(Clause::O10));
+    }
+    let record = record?;
+    x.check_usable(at, p.uuid, false, record.abandoned_ns, record.uid)?;
+    if record.kind != p.kind {
+        return Err(Error::invalid(format!("{} is not of the kind that the session says", p.uuid)));
+    }
+    Ok(Some(record))
+}
+
+/// Notes in the record what an open for writing notes.
+fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry: &mut Entry) -> Result<()> {
+    if record.state == State::Sealed || (p.writers == 0 && p.epoch == 0) {
+        return Ok(());
+    }
+    let mut changed = false;
+    if record.kind == EntryKind::Collection && x.core.has_crashed(record.opened_in) {
+        if record.inline && record.epoch <= FIRST_EPOCH {
+            // What a move that the crash cut off may have left; if it stays, it takes space.
+            x.core.targets().run(x.cx, vec![op(p.uuid, ObjectVerb::Remove, 0)]);
+        }
+        let found = x.stat_bytes(p.uuid, &record)?;
+        // The quota has its say at a publish.
+        let _ = x.record_bytes_of(at, &mut record, &found);
+        changed = true;
+    }
+    let incarnation = x.core.incarnation_to_record();
+    changed |= record.opened_in != incarnation;
+    record.opened_in = incarnation;
+    if p.writers > 0 && !record.deleted {
+        changed |= record.abandoned_ns != 0;
+        x.not_abandoned(p.uuid, &mut record);
+        x.note_writer(p.ws, p.uuid, record.state, entry);
+    }
+    if changed {
+        x.put_record(p.ws, p.uuid, &mut record);
+    }
+    Ok(())
+}
+
+/// What comes first: a hold of a group covers what is below it.
+pub(crate) fn order(p: &Presented) -> (bool, Uuid) {
+    (p.kind == EntryKind::Collection, p.uuid)
+}

@@ -1,0 +1,162 @@
+//! Bytes that live in the record of a small collection: the catalog reads and writes them, in the same wave in which
+//! targets would.
+
+use std::{collections::HashSet, sync::Arc};
+
+use iov_store::Answer;
+use iov_types::{
+    Counters, Error, Kind, Outcome, Persistence, Result, Uuid,
+    catalog::{CatalogOp, CatalogReply, Submission},
+};
+
+use super::{Exec, Phase};
+use crate::{
+    Collection, Op, OpState,
+    op::{Output, Status},
+    request::RequestInner,
+};
+
+impl Exec {
+    /// Sends what of the present wave the catalog can do itself; `false` if there is nothing of that kind.
+    pub(super) fn send_inline(&mut self, ops: &[usize], request: &Arc<RequestInner>) -> bool {
+        let mut asked = Vec::new();
+        let mut sent = Vec::new();
+        if !ops.iter().any(|i| self.ops[*i].handle().is_some_and(Collection::is_inline)) {
+            return false;
+        }
+        // The order of operations on the same bytes is kept by whoever runs them, so that it is one of the two.
+        let at_target: HashSet<Uuid> =
+            ops.iter().filter(|i| self.inline_handle(**i).is_none()).flat_map(|i| self.touches(*i)).collect();
+        for &i in ops {
+            let Some(c) = self.inline_handle(i) else { continue };
+            if c.uuid().is_ok_and(|uuid| at_target.contains(&uuid)) {
+                continue;
+            }
+            match self.inline_ops(i, &c) {
+                Ok(more) => {
+                    sent.extend(more.iter().map(|_| Some(i)));
+                    asked.extend(more);
+                }
+                Err(e) => self.end(i, Status::failed(e)),
+            }
+        }
+        if asked.is_empty() {
+            return false;
+        }
+        self.sent = sent;
+        self.phase = Phase::Inline;
+        self.submit_facts(asked, Submission::Each, request);
+        true
+    }
+
+    /// The collections whose bytes an operation reads or writes.
+    fn touches(&self, i: usize) -> impl Iterator<Item = Uuid> {
+        let source = if let Op::Copy { src, .. } = &self.ops[i] { src.uuid().ok() } else { None };
+        self.ops[i].handle().and_then(|c| c.uuid().ok()).into_iter().chain(source)
+    }
+
+    /// The handle of an operation whose bytes the catalog keeps, where the operation is one that it knows.
+    fn inline_handle(&self, i: usize) -> Option<Collection> {
+        let (Op::Read { c, chunks } | Op::Write { c, chunks }) = &self.ops[i] else { return None };
+        if !c.is_inline() || c.has_stage() || self.stage.is_some() {
+            return None;
+        }
+        let limit = self.session.0.sides.catalog.capability().inline_bytes;
+        let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
+        // Beyond the limit they move, and a target takes what is written.
+        let writes = matches!(self.ops[i], Op::Write { .. });
+        (!writes || chunks.iter().all(|(offset, memory)| fits(*offset, memory.len()))).then(|| c.clone())
+    }
+
+    fn inline_ops(&self, i: usize, c: &Collection) -> Result<Vec<CatalogOp>> {
+        let (ws, uuid) = (c.workspace().uuid(), c.uuid()?);
+        match &self.ops[i] {
+            Op::Read { chunks, .. } => {
+                self.data_handle(c, false)?;
+                let read = |offset: u64, len: usize| CatalogOp::Read { ws, uuid, offset, len: len as u64 };
+                Ok(chunks.iter().map(|(offset, memory)| read(*offset, memory.len())).collect())
+            }
+            Op::Write { chunks, .. } => {
+                let contract = self.data_handle(c, true)?;
+                self.may_overwrite(&contract, i)?;
+                let write = |offset: u64, data: &[u8]| CatalogOp::Write { ws, uuid, offset, data: data.to_vec() };
+                Ok(chunks.iter().map(|(offset, memory)| write(*offset, memory.bytes())).collect())
+            }
+            _ => Err(Error::internal("not an operation on bytes")),
+        }
+    }
+
+    /// What the catalog answered. What it sends to a target goes there in the next step of the same wave.
+    pub(super) fn inline_arrived(&mut self, answer: Answer) {
+        self.phase = Phase::Unsent;
+        let sent = std::mem::take(&mut self.sent);
+        let mut replies = match answer {
+            Ok(replies) => replies.into_iter(),
+            Err(e) => vec![Err(e); sent.len()].into_iter(),
+        };
+        let mut by_op: Vec<(usize, Vec<Result<CatalogReply>>)> = Vec::new();
+        for i in sent.into_iter().flatten() {
+            let left_out = || Err(Error::internal("the catalog left out a reply").with_outcome(Outcome::Unknown));
+            let reply = replies.next().unwrap_or_else(left_out);
+            match by_op.last_mut() {
+                Some((last, list)) if *last == i => list.push(reply),
+                _ => by_op.push((i, vec![reply])),
+            }
+        }
+        for (i, replies) in by_op {
+            if let Some(status) = self.inline_status(i, replies) {
+                self.end(i, status);
+            }
+        }
+    }
+
+    /// `None`: the bytes have moved, nothing of it was done.
+    fn inline_status(&mut self, i: usize, replies: Vec<Result<CatalogReply>>) -> Option<Status> {
+        let c = self.ops[i].handle()?.clone();
+        if replies.iter().any(|r| matches!(r, Ok(CatalogReply::Moved))) {
+            c.mark_moved();
+            return None;
+        }
+        let mut bytes = 0;
+        let mut error = None;
+        match &mut self.ops[i] {
+            Op::Read { chunks, .. } => {
+                for ((_, memory), reply) in chunks.iter_mut().zip(replies) {
+                    match reply {
+                        Ok(CatalogReply::Bytes(read)) if read.len() <= memory.len() => {
+                            memory.bytes_mut()[..read.len()].copy_from_slice(&read);
+                            bytes += read.len() as u64;
+                        }
+                        Ok(_) => error = error.or(Some(Error::internal("the catalog read more than was asked for"))),
+                        Err(e) => error = error.or(Some(e)),
+                    }
+                }
+                Counters::add(&self.session.counters().bytes_read, bytes);
+            }
+            Op::Write { chunks, .. } => {
+                for ((_, memory), reply) in chunks.iter().zip(replies) {
+                    match reply {
+                        Ok(_) => bytes += memory.len() as u64,
+                        Err(e) => error = error.or(Some(e)),
+                    }
+                }
+                Counters::add(&self.session.counters().bytes_written, bytes);
+            }
+            _ => {}
+        }
+        Some(match error {
+            None => Status::ok(bytes, Output::None),
+            Some(e) => {
+                if e.kind() == Kind::Corrupt && self.contract(&c).is_ok_and(|k| k.durability >= Persistence::Durable) {
+                    c.mark_broken(&e);
+                }
+                Status { bytes, ..Status::failed(e) }
+            }
+        })
+    }
+
+    /// What of the present wave has no status yet.
+    pub(super) fn unanswered(&self, ops: Vec<usize>) -> Vec<usize> {
+        ops.into_iter().filter(|i| self.status[*i].state == OpState::Pending).collect()
+    }
+}

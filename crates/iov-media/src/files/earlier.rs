@@ -1,0 +1,84 @@
+//! What clients of an earlier daemon had staged. Those that live come back, and go on; what nobody can come back for is
+//! dropped.
+
+use std::sync::PoisonError;
+
+use iov_types::{Kind, ObjectId, Result, Uuid};
+
+use super::{
+    Files,
+    object::{Object, State},
+};
+
+impl Files {
+    /// Whether a process that an earlier daemon served lives and has not come back.
+    pub fn awaits_clients(&self) -> bool {
+        let mut earlier = self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.retain(|_, process| !process.has_ended());
+        !earlier.is_empty()
+    }
+
+    /// The session of an earlier daemon is here.
+    pub(super) fn came_back(&self, session: Uuid) {
+        self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    /// Drops all stages but those to keep: the end of recovery, when it is known which batches have reached point P, and
+    /// nobody is left who could go on with another. One whose publication has begun stays.
+    pub fn drop_stages(&self, keep: &[Uuid]) -> Result<()> {
+        self.each_stage(keep, |object, stage| {
+            let object = self.object(object);
+            let mut state = object.write_now(self)?;
+            self.drop_unless_decided(&object, &mut state, stage)
+        })
+    }
+
+    fn drop_unless_decided(&self, object: &Object, state: &mut State, stage: Uuid) -> Result<()> {
+        match self.drop_stage(object, state, stage) {
+            Err(e) if e.kind() == Kind::Conflict => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Lets everybody pass what a batch had frozen that never reached its point P: of those of an earlier daemon only
+    /// the ones to keep have. What it staged stays, for its client to go on with.
+    pub fn thaw_stages(&self, keep: &[Uuid]) -> Result<()> {
+        self.each_stage(keep, |object, stage| {
+            let object = self.object(object);
+            let mut state = object.write_now(self)?;
+            // One whose publication has begun, or that cannot be read, keeps its object as it is.
+            if matches!(state.stage(Some(stage)), Ok(Some(staged)) if !staged.decided) {
+                object.end_freeze(&mut state, stage);
+            }
+            Ok(())
+        })
+    }
+
+    /// Drops a stage whose session has ended. Where a batch has frozen an object the catalog decides about it.
+    pub fn abandon_stage(&self, stage: Uuid) -> Result<()> {
+        for object in self.budget.objects(stage) {
+            let object = self.object(object);
+            let mut state = object.write_now(self)?;
+            if state.frozen != Some(stage) {
+                self.drop_unless_decided(&object, &mut state, stage)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a stage holds anything.
+    pub fn has_stage(&self, stage: Uuid) -> bool {
+        !self.budget.objects(stage).is_empty()
+    }
+
+    /// Goes through all stages but those to keep; one that fails keeps none of the others from its turn.
+    fn each_stage(&self, keep: &[Uuid], mut each: impl FnMut(ObjectId, Uuid) -> Result<()>) -> Result<()> {
+        let mut first = Ok(());
+        for (stage, objects) in self.stages().into_iter().filter(|(stage, _)| !keep.contains(stage)) {
+            for object in objects {
+                first = first.and(each(object, stage));
+            }
+        }
+        first
+    }
+}

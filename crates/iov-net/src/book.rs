@@ -1,0 +1,197 @@
+//! What a session has open and staged, as its daemon has confirmed: for the next daemon, should this one end.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use iov_types::{
+    Clause, EntryKind, Error, Kind, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
+    catalog::{CatalogOp, CatalogReply, Opened, Presented, Submission},
+};
+use iov_wire::messages::ResumeAnswer;
+
+#[derive(Default)]
+struct Inner {
+    opens: HashMap<(Uuid, Uuid), Presented>,
+    stages: HashSet<Uuid>,
+    /// What did not come through the end of a daemon, and why.
+    lost: HashMap<Uuid, Error>,
+    lost_stages: HashSet<Uuid>,
+}
+
+/// The book of one session.
+#[derive(Default)]
+pub(crate) struct Book {
+    inner: Mutex<Inner>,
+    any_lost: AtomicBool,
+}
+
+/// What a submission will change in the book, told from its operations before they are sent.
+#[derive(Default)]
+pub(crate) struct Entry {
+    opens: bool,
+    closes: Vec<(usize, (Uuid, Uuid))>,
+    stage: Option<Uuid>,
+    ends: bool,
+}
+
+impl Entry {
+    pub(crate) fn of<'a>(ops: impl Iterator<Item = &'a CatalogOp>, how: &Submission) -> Entry {
+        let mut entry = Entry { opens: *how != Submission::DryRun, ..Entry::default() };
+        if let Submission::All { batch, .. } = how {
+            entry.stage = Some(*batch);
+        }
+        for (i, op) in ops.enumerate() {
+            match op {
+                CatalogOp::Close { ws, uuid, .. } if entry.opens => entry.closes.push((i, (*ws, *uuid))),
+                CatalogOp::Goodbye => entry.ends = true,
+                _ => {}
+            }
+        }
+        entry
+    }
+
+    /// Whether the session ends with it.
+    pub(crate) fn ends(&self) -> bool {
+        self.ends
+    }
+}
+
+/// Whether an operation leaves something in its stage.
+fn stages(op: &ObjectOp) -> Option<Uuid> {
+    let changes = matches!(
+        op.verb,
+        ObjectVerb::Write { .. }
+            | ObjectVerb::Append
+            | ObjectVerb::Truncate { .. }
+            | ObjectVerb::Punch(_)
+            | ObjectVerb::Allocate { .. }
+            | ObjectVerb::Copy { .. }
+    );
+    op.demand.stage.filter(|_| changes)
+}
+
+impl Book {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A submission was answered. What a lost handle says at its close is why it was lost.
+    pub(crate) fn answered(&self, entry: &Entry, answer: &mut Result<Vec<Result<CatalogReply>>>) {
+        let mut inner = self.lock();
+        for (i, key) in &entry.closes {
+            if let Some(open) = inner.opens.get_mut(key)
+                && open.handles > 1
+            {
+                open.handles -= 1;
+                open.writers = open.writers.min(open.handles);
+                continue;
+            }
+            inner.opens.remove(key);
+            if let (Some(why), Ok(replies)) = (inner.lost.remove(&key.1), &mut *answer)
+                && let Some(Err(e)) = replies.get_mut(*i)
+                && e.kind() == Kind::Stale
+            {
+                *e = why;
+            }
+        }
+        if entry.opens
+            && let Ok(replies) = &*answer
+        {
+            for reply in replies {
+                if let Ok(CatalogReply::Opened(opened)) = reply {
+                    inner.opened(opened);
+                }
+            }
+        }
+        if let Some(stage) = entry.stage {
+            inner.stages.remove(&stage);
+        }
+        if entry.ends {
+            *inner = Inner::default();
+        }
+    }
+
+    /// Object operations were carried out.
+    pub(crate) fn done<'a>(&self, ops: impl Iterator<Item = (&'a ObjectOp, bool)>) {
+        let mut inner = None;
+        for (op, ok) in ops {
+            match (stages(op), op.verb.clone()) {
+                (Some(stage), _) if ok => drop(inner.get_or_insert_with(|| self.lock()).stages.insert(stage)),
+                (None, ObjectVerb::Discard { stage }) => {
+                    let inner = inner.get_or_insert_with(|| self.lock());
+                    inner.stages.remove(&stage);
+                    inner.lost_stages.remove(&stage);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What there is to be taken up again.
+    pub(crate) fn to_present(&self) -> (Vec<Presented>, Vec<Uuid>) {
+        let inner = self.lock();
+        (inner.opens.values().copied().collect(), inner.stages.iter().copied().collect())
+    }
+
+    /// What has become of it.
+    pub(crate) fn resumed(&self, presented: &[Presented], answer: ResumeAnswer) {
+        let mut inner = self.lock();
+        for (open, result) in presented.iter().zip(answer.opens) {
+            if let Err(e) = result {
+                inner.lost.insert(open.uuid, e);
+            }
+        }
+        for stage in answer.lost {
+            inner.stages.remove(&stage);
+            inner.lost_stages.insert(stage);
+        }
+        let any = !inner.lost.is_empty() || !inner.lost_stages.is_empty();
+        self.any_lost.store(any, Ordering::Release);
+    }
+
+    /// Fails for an object whose handle did not come through, or a stage that did not.
+    pub(crate) fn check(&self, collection: Uuid, stage: Option<Uuid>) -> Result<()> {
+        if !self.any_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let inner = self.lock();
+        if let Some(why) = inner.lost.get(&collection) {
+            return Err(why.clone().with_outcome(Outcome::NotApplied));
+        }
+        if stage.is_some_and(|stage| inner.lost_stages.contains(&stage)) {
+            return Err(lost_stage());
+        }
+        Ok(())
+    }
+}
+
+/// The error for changes that waited for their publication.
+fn lost_stage() -> Error {
+    Error::lost("the store's daemon ended, and what was written since the last commit went with it: write it again")
+        .with_clause(Clause::M1)
+}
+
+impl Inner {
+    fn opened(&mut self, opened: &Opened) {
+        let writer = opened.writable && opened.kind == EntryKind::Collection;
+        let open = self.opens.entry((opened.ws, opened.uuid)).or_insert(Presented {
+            ws: opened.ws,
+            uuid: opened.uuid,
+            kind: opened.kind,
+            handles: 0,
+            writers: 0,
+            epoch: 0,
+        });
+        open.handles += 1;
+        open.writers += u32::from(writer);
+        open.epoch = open.epoch.max(opened.epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! A session comes back after its connection broke, or its daemon ended.
+
+use std::sync::Arc;
+
+use iov_net::frames::Frame;
+use iov_types::{Result, catalog::CatalogReply};
+use iov_wire::messages::{Resume, ResumeAnswer};
+
+use crate::{
+    Server,
+    connection::{Client, Connection},
+};
+
+pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
+    let request: Resume = frame.header.body(&frame.body)?;
+    let cx = client.cx(&request.context, &frame.header);
+    let opens = server.catalog.resume(&cx, &request.opens)?;
+    let opens = opens.into_iter().map(|done| done.map(|()| CatalogReply::Done)).collect();
+    let lost = server.stages.claim(client.session, request.stages, &*server.grants);
+    // What is published is there.
+    let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
+    connection.answer(client.version, frame.header.request, &ResumeAnswer { opens, lost }, &[], &[]);
+    Ok(())
+}

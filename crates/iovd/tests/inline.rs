@@ -1,0 +1,179 @@
+//! Small collections of a `file:` store live in their record and move out when they grow.
+#![allow(clippy::disallowed_methods)]
+
+use ioverbs::{Batch, BatchAttr, Controls, Metadata, Name, OnError, Op, Session, SessionAttr, Which, Workspace, open};
+
+struct Store(tempfile::TempDir);
+
+impl Store {
+    fn new() -> Store {
+        assert!(std::path::Path::new(env!("CARGO_BIN_EXE_iovd")).is_file());
+        Store(tempfile::tempdir().unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("file:{}", self.0.path().display())
+    }
+
+    fn session(&self) -> Session {
+        open(Some(&self.url()), SessionAttr::default()).unwrap()
+    }
+
+    fn workspace(&self) -> (Session, Workspace) {
+        let s = self.session();
+        let ws = s.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
+        (s, ws)
+    }
+
+    fn loaded(&self) -> (Session, Workspace) {
+        let s = self.session();
+        let ws = s.load_workspace(Which::parse("w").unwrap()).unwrap();
+        (s, ws)
+    }
+
+    fn kill(&self) {
+        let status = ioverbs::daemon_status(&self.url()).unwrap().expect("a daemon runs");
+        let pid = status.iter().find(|(name, _)| name == "pid").unwrap().1;
+        let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+        assert!(killed.success());
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = ioverbs::daemon_shutdown(&self.url());
+    }
+}
+
+fn counter(s: &Session, name: &str) -> u64 {
+    s.counters().snapshot()[ioverbs::Counters::NAMES.iter().position(|n| *n == name).unwrap()]
+}
+
+fn controls(text: &str) -> Controls {
+    let mut controls = Controls::default();
+    ioverbs::text::parse(&mut controls, text).unwrap();
+    controls
+}
+
+fn rollback(s: &Session) -> Batch {
+    Batch::new(s, BatchAttr { on_error: Some(OnError::Rollback), ..Default::default() }).unwrap()
+}
+
+fn all(c: &ioverbs::Collection) -> Vec<u8> {
+    let mut buffer = vec![0xaa; 64 << 10];
+    let n = ioverbs::read_at(c, 0, &mut buffer).unwrap();
+    buffer.truncate(n);
+    buffer
+}
+
+#[test]
+fn h2_what_fits_in_a_record_costs_no_request_for_data() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), controls("collection_size=..4KiB")).unwrap();
+    ioverbs::write_at(&c, 0, b"small").unwrap();
+    let (s2, ws2) = store.loaded();
+    let other = ioverbs::lookup(&ws2, None, "c", Controls::default()).unwrap();
+    assert_eq!(all(&other), b"small");
+    for s in [&s, &s2] {
+        assert_eq!((counter(s, "data_requests"), counter(s, "grants")), (0, 0));
+    }
+    assert_eq!((counter(&s, "bytes_written"), counter(&s2, "bytes_read")), (5, 5));
+}
+
+#[test]
+fn c1_who_has_it_open_follows_when_it_moves_out() {
+    let store = Store::new();
+    let (_, ws) = store.workspace();
+    let (_, ws2) = store.loaded();
+    let one = ioverbs::create(&ws, None, Some("c"), Metadata::new(), Controls::default()).unwrap();
+    ioverbs::write_at(&one, 0, b"begin").unwrap();
+    let two = ioverbs::lookup(&ws2, None, "c", Controls::default()).unwrap();
+    assert_eq!(all(&two), b"begin");
+    // One grows it beyond the record, the other still thinks that its bytes are there.
+    ioverbs::write_at(&one, 20_000, b"end").unwrap();
+    let mut expected = vec![0; 20_003];
+    expected[..5].copy_from_slice(b"begin");
+    expected[20_000..].copy_from_slice(b"end");
+    assert_eq!(all(&two), expected);
+    ioverbs::write_at(&two, 5, b"+two").unwrap();
+    expected[5..9].copy_from_slice(b"+two");
+    assert_eq!(all(&one), expected);
+    assert_eq!(ioverbs::stat(&one).unwrap().bytes, 20_003);
+}
+
+#[test]
+fn o9_a_read_sees_the_earlier_writes_of_its_batch_wherever_the_bytes_are() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), Controls::default()).unwrap();
+    for (offset, len) in [(0u64, 100usize), (50, 8000), (8000, 192), (8000, 193), (100_000, 10)] {
+        let data: Vec<u8> = (0..len).map(|i| (i as u64 + offset) as u8 | 1).collect();
+        let mut back = vec![0; len];
+        let mut batch = Batch::new(&s, BatchAttr::default()).unwrap();
+        // SAFETY: both live until the request has completed, and nobody touches them meanwhile.
+        let (from, to) = unsafe {
+            (
+                ioverbs::Memory::readable(data.as_ptr(), data.len()),
+                ioverbs::Memory::writable(back.as_mut_ptr(), back.len()),
+            )
+        };
+        batch.push(Op::Write { c: c.clone(), chunks: vec![(offset, from)] }).unwrap();
+        batch.push(Op::Read { c: c.clone(), chunks: vec![(offset, to)] }).unwrap();
+        batch.start().unwrap().wait(i64::MAX).unwrap();
+        assert_eq!(back, data, "{len} bytes at {offset}");
+    }
+}
+
+#[test]
+fn p2_bytes_in_records_survive_sigkill_of_the_daemon() {
+    let store = Store::new();
+    let (_, ws) = store.workspace();
+    for i in 0..50u8 {
+        let c = ioverbs::create(&ws, None, Some(&format!("c{i}")), Metadata::new(), Controls::default()).unwrap();
+        ioverbs::write_at(&c, 0, &vec![i; 100 + 300 * usize::from(i)]).unwrap();
+    }
+    store.kill();
+    let (_, ws) = store.loaded();
+    for i in 0..50u8 {
+        let c = ioverbs::lookup(&ws, None, &format!("c{i}"), Controls::default()).unwrap();
+        assert_eq!(all(&c), vec![i; 100 + 300 * usize::from(i)]);
+    }
+}
+
+#[test]
+fn p3_a_durable_write_into_a_record_syncs_the_log_before_it_completes() {
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let store = Store(place);
+    let (s, ws) = store.workspace();
+    let durable = controls("persistence=durable@request");
+    let c = match ioverbs::create(&ws, None, Some("c"), Metadata::new(), durable) {
+        Ok(c) => c,
+        Err(e) => return println!("left out: no disk here ({e})"),
+    };
+    let before = counter(&s, "syncs");
+    ioverbs::write_at(&c, 0, b"kept").unwrap();
+    assert_eq!((counter(&s, "syncs") - before, counter(&s, "data_requests")), (1, 0));
+}
+
+#[test]
+fn b3_a_whole_batch_over_a_small_collection_is_all_or_nothing() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), Controls::default()).unwrap();
+    ioverbs::write_at(&c, 0, b"old").unwrap();
+    let mut batch = rollback(&s);
+    let data = b"new".to_vec();
+    // SAFETY: it lives until the request has completed.
+    let from = unsafe { ioverbs::Memory::readable(data.as_ptr(), data.len()) };
+    batch.push(Op::Write { c: c.clone(), chunks: vec![(0, from)] }).unwrap();
+    batch.push(Op::Delete { w: ws.clone(), parent: None, which: Which::parse("nothing").unwrap() }).unwrap();
+    assert!(batch.start().unwrap().wait(i64::MAX).is_err());
+    assert_eq!(all(&c), b"old");
+    let mut batch = rollback(&s);
+    // SAFETY: as above.
+    let from = unsafe { ioverbs::Memory::readable(data.as_ptr(), data.len()) };
+    batch.push(Op::Write { c: c.clone(), chunks: vec![(0, from)] }).unwrap();
+    batch.start().unwrap().wait(i64::MAX).unwrap();
+    assert_eq!(all(&c), b"new");
+}

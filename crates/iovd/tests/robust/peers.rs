@@ -1,0 +1,55 @@
+//! What clients in processes of their own do.
+
+use ioverbs::{SessionAttr, Which, open};
+
+use crate::kit::{create, listen, lookup, say};
+
+type Part = fn(&str);
+
+/// Every part, by name.
+pub(crate) const PEERS: &[(&str, Part)] =
+    &[("stages and waits", stages_and_waits), ("holds and writes", holds_and_writes), ("leaves unsealed", unsealed)];
+
+fn workspace(url: &str) -> ioverbs::Workspace {
+    let session = open(Some(url), SessionAttr::default()).unwrap();
+    session.load_workspace(Which::parse("w").unwrap()).unwrap()
+}
+
+/// Writes into what shows only at a commit, and never commits.
+fn stages_and_waits(url: &str) {
+    let c = lookup(&workspace(url), "published");
+    ioverbs::write_at(&c, 0, b"new").unwrap();
+    say("staged");
+    listen();
+}
+
+/// Holds a collection exclusively, and writes into it each time it is told to.
+fn holds_and_writes(url: &str) {
+    let ws = workspace(url);
+    let c = ioverbs::lookup(&ws, None, "held", crate::kit::controls("concurrency=exclusive")).unwrap();
+    loop {
+        match ioverbs::write_at(&c, 0, b"the holder's") {
+            Ok(()) => say("written"),
+            Err(e) => say(&format!("{:?} {:?}", e.kind(), e.clause())),
+        }
+        match listen().as_str() {
+            "write" => {}
+            "close" => {
+                match ioverbs::close(&c) {
+                    Ok(()) => say("closed"),
+                    Err(e) => say(&format!("{:?}", e.kind())),
+                }
+                return;
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Writes into an immutable collection and never seals it.
+fn unsealed(url: &str) {
+    let c = create(&workspace(url), "unsealed", "mutability=immutable");
+    ioverbs::write_at(&c, 0, b"half").unwrap();
+    say("written");
+    listen();
+}

@@ -1,0 +1,155 @@
+//! A daemon ends while clients have things open: they go on (P2, X1, O10).
+
+use ioverbs::{Kind, Metadata, Op, Value};
+
+use crate::kit::{Peer, Store, controls, create, lookup, read, signal};
+
+/// What a client does before and after the daemon ended.
+fn goes_on(store: &Store, size: usize, end: impl Fn(&Store)) {
+    let ws = store.in_workspace();
+    let c = create(&ws, "a", "");
+    let other = create(&ws, "left alone", "");
+    for _ in 0..3 {
+        ioverbs::write_at(&c, 0, &vec![1; size]).unwrap();
+    }
+    end(store);
+    ioverbs::write_at(&c, size as u64, &vec![2; size]).unwrap();
+    let mut buf = vec![0; 2 * size];
+    assert_eq!(ioverbs::read_at(&c, 0, &mut buf).unwrap(), 2 * size);
+    assert!(buf[..size].iter().all(|b| *b == 1) && buf[size..].iter().all(|b| *b == 2));
+    end(store);
+    let mut pairs = Metadata::new();
+    pairs.set("k", Value::I64(7)).unwrap();
+    ioverbs::run(ws.session(), Op::MetaPut { c: c.clone(), pairs }).unwrap();
+    end(store);
+    let new = create(&ws, "b", "");
+    assert_eq!(ioverbs::append(&new, b"record").unwrap(), 0);
+    assert_eq!(ioverbs::stat(&c).unwrap().bytes, 2 * size as u64);
+    end(store);
+    ioverbs::close(&c).unwrap();
+    end(store);
+    ioverbs::close(&new).unwrap();
+    ioverbs::close(&other).unwrap();
+
+    let ws = store.again();
+    assert_eq!(read(&lookup(&ws, "a")).len(), 2 * size);
+    assert_eq!(read(&lookup(&ws, "b")), b"record");
+}
+
+#[test]
+fn p2_a_client_goes_on_after_sigkill_of_the_daemon() {
+    goes_on(&Store::new(), 1000, Store::kill);
+}
+
+#[test]
+fn p2_a_client_with_grants_goes_on_after_sigkill_of_the_daemon() {
+    goes_on(&Store::new(), 1 << 20, Store::kill);
+}
+
+#[test]
+fn p2_a_client_goes_on_when_the_daemon_was_told_to_end() {
+    goes_on(&Store::new(), 1000, |store| {
+        assert!(ioverbs::daemon_shutdown(&store.url()).unwrap());
+    });
+}
+
+#[test]
+fn o10_what_was_deleted_while_open_can_be_used_after_a_restart() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "a", "");
+    ioverbs::write_at(&c, 0, b"12345").unwrap();
+    let which = ioverbs::Which::parse("a").unwrap();
+    ioverbs::run(ws.session(), Op::Delete { w: ws.clone(), parent: None, which }).unwrap();
+    store.kill();
+    ioverbs::write_at(&c, 5, b"6").unwrap();
+    assert_eq!(read(&c), b"123456");
+    ioverbs::close(&c).unwrap();
+    let stat = ioverbs::run(ws.session(), Op::WorkspaceStat { w: ws.clone() }).unwrap();
+    let ioverbs::Output::Stat(stat) = stat.output else { panic!() };
+    assert_eq!((stat.entries, stat.bytes), (0, 0));
+}
+
+#[test]
+fn x1_a_holder_goes_on_and_keeps_others_out() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "held", "concurrency=exclusive");
+    ioverbs::write_at(&c, 0, b"one").unwrap();
+    store.kill();
+    let others = store.again();
+    let busy = ioverbs::lookup(&others, None, "held", Default::default()).err().unwrap();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(ioverbs::Clause::X1)), "{busy}");
+    ioverbs::write_at(&c, 3, b"two").unwrap();
+    let busy = ioverbs::lookup(&others, None, "held", Default::default()).err().unwrap();
+    assert_eq!(busy.kind(), Kind::Busy, "{busy}");
+    ioverbs::close(&c).unwrap();
+    assert_eq!(read(&lookup(&others, "held")), b"onetwo");
+}
+
+#[test]
+fn x1_a_holder_that_slept_through_its_lease_and_a_restart_is_fenced() {
+    let store = Store::new();
+    let lease = ["--lease-ms", "700"];
+    let daemon = store.daemon(&lease, &[]);
+    let ws = store.in_workspace();
+    ioverbs::close(&create(&ws, "held", "")).unwrap();
+    let mut holder = Peer::start("holds and writes", &store);
+    assert_eq!(holder.hear(), "written");
+    signal(holder.pid(), "STOP");
+    daemon.kill();
+    let _daemon = store.daemon(&lease, &[]);
+    let ws = store.again();
+    let mut next = None;
+    crate::kit::wait_until("the end of the lease", || {
+        next = ioverbs::lookup(&ws, None, "held", controls("concurrency=exclusive")).ok();
+        next.is_some()
+    });
+    let next = next.unwrap();
+    ioverbs::write_at(&next, 0, b"the next one").unwrap();
+    signal(holder.pid(), "CONT");
+    holder.tell("write");
+    assert_eq!(holder.hear(), "Fenced Some(X1)");
+    holder.tell("close");
+    assert_eq!(holder.hear(), "Fenced");
+    assert_eq!(read(&next), b"the next one");
+    ioverbs::close(&next).unwrap();
+}
+
+#[test]
+fn x1_the_lease_is_the_daemons_and_is_renewed_in_time() {
+    let store = Store::new();
+    let _daemon = store.daemon(&["--lease-ms", "600"], &[]);
+    let ws = store.in_workspace();
+    ioverbs::close(&create(&ws, "held", "")).unwrap();
+    let c = ioverbs::lookup(&ws, None, "held", controls("concurrency=exclusive")).unwrap();
+    let renewals = || {
+        let at = ioverbs::Counters::NAMES.iter().position(|n| *n == "lease_renewals").unwrap();
+        ws.session().counters().snapshot()[at]
+    };
+    crate::kit::wait_until("a few leases' time", || renewals() >= 8);
+    let others = store.again();
+    let busy = ioverbs::lookup(&others, None, "held", controls("concurrency=exclusive")).err().unwrap();
+    assert_eq!(busy.kind(), Kind::Busy);
+    ioverbs::write_at(&c, 0, b"still").unwrap();
+    ioverbs::close(&c).unwrap();
+}
+
+#[test]
+fn m2_what_a_writer_left_unsealed_when_it_died_with_the_daemon_is_its_owners() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let mut writer = Peer::start("leaves unsealed", &store);
+    assert_eq!(writer.hear(), "written");
+    store.kill();
+    writer.kill();
+    drop(ws);
+    let ws = store.again();
+    let c = lookup(&ws, "unsealed");
+    assert_eq!(ioverbs::stat(&c).unwrap().state, Some(ioverbs::State::Staging));
+    ioverbs::write_at(&c, 4, b" whole").unwrap();
+    ioverbs::run(ws.session(), Op::Seal { c: c.clone() }).unwrap();
+    assert_eq!(ioverbs::write_at(&c, 0, b"x").unwrap_err().kind(), Kind::Immutable);
+    assert_eq!(read(&c), b"half whole");
+    ioverbs::close(&c).unwrap();
+}

@@ -1,0 +1,124 @@
+//! Verdicts: compared with the generated documents, or written into them.
+//!
+//! A document is a head and one table. The first columns name a row, the others hold verdicts; a verdict is a word, and
+//! behind a colon what was counted. A test compares words, not counts.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, read_to_string},
+    io::Write,
+    path::PathBuf,
+};
+
+/// Whether the tests shall take their time.
+pub fn long() -> bool {
+    std::env::var_os("IOV_TEST_LONG").is_some_and(|v| !v.is_empty() && v != "0")
+}
+
+/// A number of rounds: twenty times as many where tests shall take their time.
+pub fn rounds(n: u64) -> u64 {
+    if long() { n * 20 } else { n }
+}
+
+/// A generated document.
+#[derive(Debug)]
+pub struct Report {
+    /// Its name under `docs/semantics`.
+    pub file: &'static str,
+    /// What stands above the table.
+    pub head: &'static str,
+    /// The columns that name a row.
+    pub keys: &'static [&'static str],
+    /// The columns with verdicts.
+    pub columns: &'static [&'static str],
+}
+
+type Rows = BTreeMap<Vec<String>, Vec<String>>;
+
+fn word(verdict: &str) -> &str {
+    verdict.split(':').next().unwrap_or("").trim()
+}
+
+impl Report {
+    fn path(&self) -> PathBuf {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/semantics")).join(self.file)
+    }
+
+    fn rows(&self) -> Rows {
+        let text = read_to_string(self.path()).unwrap_or_default();
+        let table = text.lines().filter(|l| l.starts_with('|')).skip(2);
+        table
+            .map(|line| {
+                let mut cells: Vec<String> = line.trim_matches('|').split('|').map(|c| c.trim().to_owned()).collect();
+                let verdicts = cells.split_off(self.keys.len().min(cells.len()));
+                (cells, verdicts)
+            })
+            .collect()
+    }
+
+    fn write(&self, rows: &Rows) {
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let cells: Vec<&str> = cells.collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut out = format!("{}\n\n", self.head.trim());
+        out.push_str(&line(&mut self.keys.iter().chain(self.columns).copied()));
+        out.push_str(&line(&mut self.keys.iter().chain(self.columns).map(|_| "---")));
+        let mut sorted: Vec<_> = rows.iter().collect();
+        // T9 stands before T10.
+        let number = |key: &[String]| {
+            let digits: String = key[0].chars().skip(1).take_while(char::is_ascii_digit).collect();
+            digits.parse::<u32>().unwrap_or(0)
+        };
+        sorted.sort_by_key(|(key, _)| (number(key), key.to_vec()));
+        for (key, verdicts) in sorted {
+            out.push_str(&line(&mut key.iter().chain(verdicts).map(String::as_str)));
+        }
+        std::fs::write(self.path(), out).expect("the document can be written");
+    }
+
+    /// Tells verdicts of one row, by column. Fails if the document says otherwise, unless `IOV_WRITE_DOCS=1`.
+    pub fn tell(&self, key: &[&str], verdicts: &[(&str, String)]) {
+        for (column, verdict) in verdicts {
+            println!("{} / {column}: {verdict}", key.join(" / "));
+        }
+        let key: Vec<String> = key.iter().map(|k| (*k).to_owned()).collect();
+        let column = |name: &str| self.columns.iter().position(|c| *c == name).expect("a column of the document");
+        if std::env::var_os("IOV_WRITE_DOCS").is_some_and(|v| v == "1") {
+            let mut lock = File::create(std::env::temp_dir().join("iov-litmus-documents.lock")).expect("a lock file");
+            lock.lock().expect("the lock");
+            let mut rows = self.rows();
+            let row = rows.entry(key).or_insert_with(|| vec!["–".to_owned(); self.columns.len()]);
+            row.resize(self.columns.len(), "–".to_owned());
+            for (name, verdict) in verdicts {
+                row[column(name)] = verdict.clone();
+            }
+            self.write(&rows);
+            lock.flush().expect("nothing is buffered");
+            return;
+        }
+        let rows = self.rows();
+        let Some(row) = rows.get(&key) else {
+            panic!("{} has no row {key:?}: run the tests with IOV_WRITE_DOCS=1", self.file)
+        };
+        for (name, verdict) in verdicts {
+            let written = row.get(column(name)).map_or("", |v| word(v));
+            assert_eq!(word(verdict), written, "{key:?}, {name}: {} says otherwise", self.file);
+        }
+    }
+
+    /// Fails unless the document has exactly these rows; with `IOV_WRITE_DOCS=1` removes others.
+    pub fn has_exactly(&self, known: impl Fn(&[String]) -> bool, number: usize) {
+        let mut rows = self.rows();
+        let before = rows.len();
+        rows.retain(|key, _| known(key));
+        if std::env::var_os("IOV_WRITE_DOCS").is_some_and(|v| v == "1") {
+            if rows.len() != before {
+                self.write(&rows);
+            }
+            return;
+        }
+        assert_eq!(rows.len(), before, "{} has rows that no test tells", self.file);
+        assert_eq!(rows.len(), number, "{} lacks rows", self.file);
+    }
+}

@@ -1,0 +1,195 @@
+//! The daemon dies at each fail point of one operation on one collection: all of it is there afterwards, or nothing.
+
+use iov_litmus::{Store, Worker, worker::data};
+
+use crate::{
+    crash::{Death, Found, at_each_point, die_of},
+    kit::collection,
+};
+
+/// What an operation needs: `NAME` is a new name for each death, `H` its handle.
+struct Operation {
+    name: &'static str,
+    points: &'static [&'static str],
+    controls: &'static str,
+    /// Before the daemon is armed.
+    before: &'static [&'static str],
+    /// Behind that, by the one that acts.
+    open: &'static str,
+    act: &'static str,
+    /// What a process that has just come asks; the answers of the old state and of the new one.
+    look: &'static [(&'static str, &'static str, &'static str)],
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "append",
+        points: &["append."],
+        controls: "mutability=append",
+        before: &["append H 5000 w1.0"],
+        open: "lookup H NAME",
+        act: "append H 100000 w1.1",
+        look: &[("stat H", "ok 5000", "ok 105000"), ("records H", "1", "2")],
+    },
+    Operation {
+        name: "first append",
+        points: &["append.", "sidecar."],
+        controls: "mutability=append",
+        before: &[],
+        open: "lookup H NAME",
+        act: "append H 100000 w1.0",
+        look: &[("stat H", "ok 0", "ok 100000"), ("records H", "0", "1")],
+    },
+    Operation {
+        name: "write of units of 47,008 bytes",
+        points: &["unit."],
+        controls: "atomicity=unit request_size=47008..47008",
+        before: &["write H 0 188032 1"],
+        open: "lookup H NAME",
+        act: "write H 47008 94016 2",
+        look: &[
+            ("read H 0 47008", "ok 47008:1*47008", "ok 47008:1*47008"),
+            ("read H 47008 47008", "ok 47008:1*47008", "ok 47008:2*47008"),
+            ("read H 94016 47008", "ok 47008:1*47008", "ok 47008:2*47008"),
+            ("read H 141024 50000", "ok 47008:1*47008", "ok 47008:1*47008"),
+        ],
+    },
+    Operation {
+        name: "write of a unit of 4 KiB",
+        points: &["unit."],
+        controls: "atomicity=unit(4K)",
+        // More than a record holds.
+        before: &["write H 0 40960 1"],
+        open: "lookup H NAME",
+        act: "write H 1000 2000 2",
+        look: &[("read H 0 50000", "ok 40960:1*40960", "ok 40960:1*1000,2*2000,1*37960")],
+    },
+    Operation {
+        name: "seal",
+        points: &["seal."],
+        controls: "mutability=immutable",
+        before: &["write H 0 100000 1"],
+        open: "lookup H NAME",
+        act: "seal H",
+        look: &[
+            ("stat H", "ok 100000 Some(Staging)", "ok 100000 Some(Sealed)"),
+            ("read H 0 9", "ok 9:1*9", "ok 9:1*9"),
+            ("write H 0 9 1", "ok", "err Immutable M2"),
+        ],
+    },
+    Operation {
+        name: "delete",
+        points: &["remove."],
+        controls: "",
+        before: &["write H 0 100000 1"],
+        open: "find iov.size = 0",
+        act: "delete NAME",
+        look: &[("find iov.name = \"NAME\"", "ok NAME", "ok"), ("lookup G NAME", "ok", "err NotFound")],
+    },
+    Operation {
+        name: "durable write",
+        points: &["sync.data"],
+        controls: "persistence=durable point=request",
+        before: &["write H 0 100000 1"],
+        open: "lookup H NAME",
+        act: "write H 0 100000 2",
+        look: &[("read H 0 200000", "ok 100000:1*100000", "ok 100000:2*100000")],
+    },
+];
+
+/// What a command finds; `records H` is the number of whole records of a log.
+fn look(w: &mut Worker, store: &Store, command: &str, name: &str) -> String {
+    if command != "records H" {
+        return w.ask(command);
+    }
+    let c = ioverbs::lookup(&store.workspace(), None, name, Default::default()).expect("the log");
+    let mut log = vec![0; ioverbs::stat(&c).expect("stat").bytes as usize];
+    assert_eq!(
+        ioverbs::read_at(&c, 0, &mut log).expect("a read"),
+        log.len(),
+        "M4: readers get as far as the size says"
+    );
+    data::records(&log).unwrap_or_else(|e| panic!("M4: {e}")).len().to_string()
+}
+
+fn found(store: &Store, o: &Operation, name: &str) -> Found {
+    let mut w = store.worker();
+    // A collection that is gone is told by what is looked at.
+    let _ = w.ask(&format!("lookup H {name}"));
+    let mut all = Vec::new();
+    for (command, old, new) in o.look {
+        let command = command.replace("NAME", name);
+        let got = look(&mut w, store, &command, name);
+        let fits = |text: &str| {
+            let text = text.replace("NAME", name);
+            got == text || (text.len() > 2 && got.starts_with(&format!("{text} ")))
+        };
+        match (fits(old), fits(new)) {
+            (true, true) => {}
+            (true, false) => all.push(Found::Old),
+            (false, true) => all.push(Found::New),
+            (false, false) => panic!("{}: {command:?} finds {got:?}, neither {old:?} nor {new:?}", o.name),
+        }
+    }
+    assert!(all.iter().all(|f| *f == all[0]), "{}: neither old nor new: {all:?}", o.name);
+    all[0]
+}
+
+fn run(o: &Operation) {
+    let times = if o.name.starts_with("write of units") { 2 } else { 1 };
+    at_each_point(o.name, o.points, times, |store, death: &Death| {
+        let name = format!("c{}", death.k);
+        let mut w = store.worker();
+        collection(&mut w, &name, "sequential", o.controls, 0);
+        w.ok(&format!("lookup H {name}"));
+        o.before.iter().for_each(|line| drop(w.ok(line)));
+        w.ok("drop H");
+        drop(w);
+        death.arm(store);
+        let mut w = store.worker();
+        w.ok(&o.open.replace("NAME", &name));
+        let answer = die_of(store, &mut w, &o.act.replace("NAME", &name))?;
+        drop(w);
+        let before = found(store, o, &name);
+        store.restart();
+        let found = found(store, o, &name);
+        assert_eq!(found, before, "{}: the same after another start", o.name);
+        assert!(found == Found::New || !answer.starts_with("ok"), "{}: acknowledged, and gone", o.name);
+        Some(found)
+    });
+}
+
+fn named(start: &str) {
+    let mut some = false;
+    for o in OPERATIONS.iter().filter(|o| o.name.starts_with(start)) {
+        run(o);
+        some = true;
+    }
+    assert!(some, "there is such an operation");
+}
+
+#[test]
+fn m4_an_append_is_there_or_not() {
+    named("append");
+    named("first append");
+}
+
+#[test]
+fn t16_units_are_old_or_new_when_the_daemon_dies() {
+    named("write of");
+}
+
+#[test]
+fn m2_a_seal_holds_or_has_not_been() {
+    named("seal");
+}
+
+#[test]
+fn o10_a_delete_is_done_or_not() {
+    named("delete");
+}
+
+#[test]
+fn p3_a_durable_write_is_there_once_it_is_acknowledged() {
+    named("durable write");
+}
