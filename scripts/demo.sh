@@ -4,17 +4,34 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD
-target=${TARGET:-target}
+target=$(realpath -m "${TARGET:-target}")
 scripts/need-apt.sh gmt-gshhg-low
 scripts/need-venv.sh
-bin=$top/$target/release
+bin=$target/release
 export PATH=$bin:$PATH IOVERBS_IOVD=$bin/iovd
-VIRTUAL_ENV=$top/.venv .venv/bin/maturin develop --quiet --release --manifest-path bindings/python/Cargo.toml
+# One target directory for both workspaces: what `make build` has made is not made again.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! CARGO_TARGET_DIR=$target VIRTUAL_ENV=$top/.venv .venv/bin/maturin develop --quiet --release \
+    --manifest-path bindings/python/Cargo.toml >"$log" 2>&1; then
+    cat "$log" >&2
+    echo 'The Python package could not be built, see above.' >&2
+    exit 1
+fi
 
-export IOVERBS_URL=${IOVERBS_DEMO_URL:-file:$top/$target/demo-store}
+export IOVERBS_URL=${IOVERBS_DEMO_URL:-file:$target/demo-store}
 data=/usr/share/gmt-gshhg
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+# Shows a command as one would type it, and runs it.
+run() {
+    local word line=
+    for word; do
+        case $word in *[!A-Za-z0-9_./:=,-]*) word="'$word'" ;; esac
+        line+=" $word"
+    done
+    printf '\033[2m$%s\033[0m\n' "$line"
+    "$@"
+}
 
 say "1. A workspace for the shorelines, with an index on the resolution (the store: $IOVERBS_URL)"
 if iov ws show shorelines >/dev/null 2>&1; then
