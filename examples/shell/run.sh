@@ -5,4 +5,4 @@ set -eu
 for tool in gzip awk od; do
     command -v "$tool" >/dev/null || { echo "$tool is missing" >&2 && exit 77; }
 done
-exec "$EXAMPLE/simulation.sh"
+exec "$EXAMPLE/simulation.sh" "$@"

@@ -51,6 +51,7 @@
 #include "ioverbs/options.hpp"
 #include "ioverbs/request.hpp"
 #include "ioverbs/session.hpp"
+#include "ioverbs/transfer.hpp"
 #include "ioverbs/uuid.hpp"
 #include "ioverbs/workspace.hpp"
 

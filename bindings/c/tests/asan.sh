@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# asan.sh: the fuzzer of the C ABI under AddressSanitizer, where a nightly toolchain is installed; the C tests under the
-# sanitizers of the C compiler; and those that one thread runs under valgrind. Says what it leaves out, and why.
+# asan.sh: the fuzzer of the C ABI under AddressSanitizer, where a nightly toolchain is installed; the C and C++ tests
+# under the sanitizers of the compiler; and those that one thread runs under valgrind. Says what it leaves out, and why.
 set -eu
 cd "$(dirname "$0")/../../.."
 target=${TARGET:-${CARGO_TARGET_DIR:-target}}
@@ -47,6 +47,16 @@ for name in "$tests"/*.c; do
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -g -O1 -pthread -fsanitize=address,undefined \
         -fno-sanitize-recover=all "$tests/$name.c" -o "$out/$name" $link
     # Handles that a test leaves open are the library's to the end; valgrind looks for what is really lost.
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 run "$out/$name.log" "$out/$name"
+done
+
+echo '  the C++ tests likewise'
+mkdir -p "$out/cpp"
+for name in "$tests"/cpp/*.cpp; do
+    name=cpp/$(basename "$name" .cpp)
+    # shellcheck disable=SC2086 # options are lists of words
+    "${CXX:-c++}" -std=c++17 -Wall -Wextra -g -O1 -pthread -fsanitize=address,undefined -fno-sanitize-recover=all \
+        "$tests/$name.cpp" -o "$out/$name" $link
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 run "$out/$name.log" "$out/$name"
 done
 

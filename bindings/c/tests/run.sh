@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [PROGRAM…]: builds the shared library and runs the tests against it: the C programs, each compiled as C11 and as
-# C++17; those of cpp/, compiled as C++17 and, where the compiler can, as C++20; and install.sh, which compiles against an
-# installed tree. With names (batch, cpp/batch, install) only those. IOV_TEST_LONG=1 repeats more. Sanitizers and
-# valgrind are the business of asan.sh.
+# run.sh [NAME…]: builds the shared library and runs the tests against it: the C programs, each compiled as C11 and as
+# C++17; those of cpp/, compiled as C++17 and, where the compiler can, as C++20; guide.sh; and install.sh, which
+# compiles against an installed tree. With names (batch, cpp/batch, guide.sh, install) only those. IOV_TEST_LONG=1
+# repeats more. Sanitizers and valgrind are the business of asan.sh.
 set -eu
 cd "$(dirname "$0")/../../.."
 target=${TARGET:-${CARGO_TARGET_DIR:-target}}
@@ -56,10 +56,13 @@ else
     echo "  ${CXX:-c++} does not know C++20: ioverbs.hpp is tested as C++17 only"
 fi
 
-[ $# -gt 0 ] || set -- "$tests"/*.c "$tests"/cpp/*.cpp install
+[ $# -gt 0 ] || set -- "$tests"/*.c "$tests"/cpp/*.cpp guide.sh install
 for name in "$@"; do
     name=${name#"$tests/"}
     case $name in
+    guide.sh)
+        "$tests/guide.sh"
+        ;;
     install)
         "$tests/install.sh" "$target" "$out" "$version"
         ;;

@@ -191,7 +191,7 @@ pub(crate) fn daemon_status<'py>(py: Python<'py>, url: &str) -> PyResult<Option<
     Ok(Some(out))
 }
 
-/// Ends a store's daemon; `False`: none runs.
+/// Ends a store's daemon and waits until it has ended; `False`: none runs.
 #[pyfunction]
 pub(crate) fn daemon_shutdown(py: Python<'_>, url: &str) -> PyResult<bool> {
     py.detach(|| ioverbs::daemon_shutdown(url)).or_raise(py)

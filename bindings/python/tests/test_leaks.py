@@ -72,7 +72,7 @@ def test_reads_and_errors(c: ioverbs.Collection) -> None:
             with pytest.raises((TypeError, ioverbs.Error)):
                 wrong()  # type: ignore[no-untyped-call]
 
-    check(action, 1000)
+    check(action, 400)
 
 
 def test_batches_and_searches(session: ioverbs.Session, ws: ioverbs.Workspace, c: ioverbs.Collection) -> None:
@@ -90,7 +90,7 @@ def test_batches_and_searches(session: ioverbs.Session, ws: ioverbs.Workspace, c
         with pytest.raises(ioverbs.BatchError), session.batch() as b:
             b.open(ws, "absent")
 
-    check(action, 500)
+    check(action, 200)
 
 
 def test_sessions(url: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -284,6 +285,16 @@ def test_a_store_outlives_its_daemon(file_url: str) -> None:
         ioverbs.open(file_url, start=False)
     with ioverbs.open(file_url) as session, session.workspace("w")["c"] as c:
         assert (c.read(), c.metadata["a"]) == (b"hello", 1)
+
+
+def test_a_directory_can_be_removed_once_its_daemon_was_ended(file_url: str) -> None:
+    directory = Path(file_url.removeprefix("file:"))
+    for _ in range(5):
+        with ioverbs.open(file_url) as session, session.workspace("w").create("c") as c:
+            c.write(0, bytes(100_000))
+        assert ioverbs.daemon_shutdown(file_url)
+        assert (directory / "lock").read_text() == ""
+        shutil.rmtree(directory)
 
 
 def test_a_daemon_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

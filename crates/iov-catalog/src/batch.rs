@@ -23,7 +23,7 @@ use crate::{
     exec::{Exec, Mode, holds::fenced, records::missing},
     keys,
     record::{BatchRecord, Staging},
-    service::Writer,
+    service::{Writer, is_vital},
     state::Entry,
     targets::op,
 };
@@ -68,6 +68,7 @@ pub(crate) fn run(
 
     let mut x = service.start(&mut writer, cx, holder, Mode::All);
     x.stage = Some(batch);
+    x.vital = ops.iter().all(is_vital);
     let prepared = prepare(&mut x, ops, batch, remember, &staged);
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
@@ -85,7 +86,11 @@ pub(crate) fn run(
     let after = std::mem::take(&mut x.after);
     service.recycle(&mut writer, x);
     if let Err(e) = committed {
-        after_failed_commit(service, &mut writer, cx, batch);
+        if e.outcome() == Outcome::NotApplied {
+            discard(service, cx, batch, &staged);
+        } else {
+            after_failed_commit(service, &mut writer, cx, batch);
+        }
         return Err(e);
     }
     discard(service, cx, batch, &prepared.dropped);

@@ -1,8 +1,11 @@
 //! What all parts of the catalog share: the store, the targets, and what is in memory.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use iov_store::{CatalogCapability, MetadataStore, seam};
@@ -101,6 +104,8 @@ pub(crate) struct Core {
     writer: Mutex<Writer>,
     /// Until when sessions of the incarnation before may come back, on the monotonic clock; 0 = none may.
     pub(crate) grace_ns: AtomicI64,
+    /// Batches that the crash of an earlier incarnation left to be finished: their clients may not have heard of it.
+    pub(crate) finished: OnceLock<HashSet<Uuid>>,
     pub(crate) counts: Counts,
     #[cfg(test)]
     pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
@@ -130,6 +135,7 @@ impl Core {
             incarnation: found.incarnation,
             crashed: found.crashed,
             shared: RwLock::default(),
+            finished: OnceLock::new(),
             sessions: Mutex::new(Sessions::new(options.lease_ns)),
             options,
             cursors: Mutex::default(),

@@ -43,6 +43,7 @@ impl Service {
             return;
         }
         self.settle(&mut writer, &cx);
+        self.core.store().keep_room();
         // A failure is met again by whoever writes next, who hears of it.
         let _ = self.forget(&mut writer, &cx);
     }

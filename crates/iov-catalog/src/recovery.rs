@@ -55,7 +55,7 @@ fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRe
 
 pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<()> {
     let writes = vec![(keys::STORE.to_vec(), Some(Bytes::from(record.to_bytes())))];
-    for commit in store.commit(vec![Txn { guards: Vec::new(), writes }])? {
+    for commit in store.commit_vital(vec![Txn { guards: Vec::new(), writes }])? {
         commit?;
     }
     Ok(())
@@ -73,6 +73,8 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
         }
         Ok(())
     })?;
+    // Set once: a catalog is opened once.
+    let _ = service.core.finished.set(writer.redo.iter().map(|redo| redo.batch).collect());
     batch::finish(service, &mut writer, &cx);
     note_abandoned(service, &mut writer)?;
     if service.core.in_grace() {

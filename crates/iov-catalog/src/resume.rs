@@ -51,9 +51,10 @@ impl Service {
         self.core.writer().redo.iter().map(|redo| redo.batch).collect()
     }
 
-    /// Whether a batch is remembered as applied.
+    /// Whether a batch is remembered as applied, or was when the catalog was opened.
     pub fn remembers(&self, batch: Uuid) -> bool {
-        batch::known(self, batch).is_ok_and(|record| record.is_some())
+        self.core.finished.get().is_some_and(|finished| finished.contains(&batch))
+            || batch::known(self, batch).is_ok_and(|record| record.is_some())
     }
 
     /// Whether a session has anything open; nil = whether any has.

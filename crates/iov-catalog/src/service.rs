@@ -157,6 +157,7 @@ impl Service {
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
+        x.vital = ops.iter().all(is_vital);
         let mut replies = x.run(ops, until_failure);
         let committed = self.commit(&mut writer, &mut x, false);
         let after = std::mem::take(&mut x.after);
@@ -233,7 +234,7 @@ impl Service {
             writes.append(&mut writer.lazy);
             count(&self.core.counts.commits, 1);
             count(&self.core.counts.keys_written, writes.len());
-            if let Err(e) = self.commit_writes(writes) {
+            if let Err(e) = self.commit_writes(writes, x.vital) {
                 drop(shared);
                 x.undo_all();
                 self.reload();
@@ -261,12 +262,16 @@ impl Service {
     }
 
     /// One transaction: the catalog is the only writer, so that nothing needs a guard.
-    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>) -> Result<()> {
-        let unknown = |e: Error| {
-            e.with_outcome(Outcome::Unknown)
-                .context("the metadata store failed at a commit; repeat with the same batch id")
+    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>, vital: bool) -> Result<()> {
+        let unknown = |e: Error| match (e.kind(), e.outcome()) {
+            // A full medium takes nothing, and says so.
+            (Kind::Exhausted, Outcome::NotApplied) => e,
+            _ => e
+                .with_outcome(Outcome::Unknown)
+                .context("the metadata store failed at a commit; repeat with the same batch id"),
         };
-        let commits = self.core.store().commit(vec![Txn { guards: Vec::new(), writes }]).map_err(unknown)?;
+        let (store, txns) = (self.core.store(), vec![Txn { guards: Vec::new(), writes }]);
+        let commits = if vital { store.commit_vital(txns) } else { store.commit(txns) }.map_err(unknown)?;
         for commit in commits {
             commit.map_err(unknown)?;
         }
@@ -346,6 +351,22 @@ impl Service {
             self.remove_objects(writer, cx);
         }
     }
+}
+
+/// Whether an operation makes room, or lets somebody read or end: it must go on when the medium is full.
+pub(crate) fn is_vital(op: &CatalogOp) -> bool {
+    matches!(
+        op,
+        CatalogOp::Open { .. }
+            | CatalogOp::Close { .. }
+            | CatalogOp::Delete { .. }
+            | CatalogOp::MetaRemove { .. }
+            | CatalogOp::Publish { .. }
+            | CatalogOp::Seal { .. }
+            | CatalogOp::WorkspaceDelete { .. }
+            | CatalogOp::WorkspacePersist { .. }
+            | CatalogOp::Goodbye
+    ) || only_reads(op)
 }
 
 /// Whether a lock alone in a submission may wait.

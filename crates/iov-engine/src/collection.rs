@@ -6,9 +6,10 @@ use std::sync::{
 };
 
 use iov_semantics::Contract;
-use iov_store::{OpCx, seam};
+use iov_store::{Memory, OpCx, Sink, seam};
 use iov_types::{
-    Demand, EntryKind, Error, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Range, Result, Uuid,
+    Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Range, Result,
+    Uuid,
     catalog::{CatalogOp, LockSpec, Opened, Published, Submission},
     limits,
 };
@@ -283,6 +284,13 @@ fn pending() -> Error {
     Error::busy("the handle is pending: it can be used outside its batch once that has completed")
 }
 
+/// Takes evidence that nobody waits for.
+struct Ignore;
+
+impl Sink for Ignore {
+    fn complete(&self, _: usize, _: Result<Evidence>) {}
+}
+
 impl Drop for CollectionInner {
     /// A handle that was dropped instead of closed, or whose close was skipped, gives back its open; changes that
     /// `atomicity=publication` had not published are dropped.
@@ -297,8 +305,9 @@ impl Drop for CollectionInner {
         if let Some(stage) = lock(&self.stage).take().filter(|_| !self.undecided.load(Ordering::Relaxed)) {
             let object = ObjectId { collection: ready.opened.uuid, slot: 0 };
             let op = ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
-            // Nobody is there to hear of a failure; the target drops stages of dead sessions by itself.
-            let _ = iov_store::run_one(&*session.0.sides.backend, &cx, op, Default::default());
+            // Nobody is there to hear of a failure, or to receive the answer: the target drops stages of dead sessions
+            // by itself.
+            session.0.sides.backend.submit(&cx, vec![(op, Memory::default())], Arc::new(Ignore));
         }
         let published = self.dirty.load(Ordering::Relaxed).then(Published::default);
         let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published };

@@ -92,8 +92,12 @@ impl RequestInner {
         }
         *lock(&self.signals) += 1;
         self.signal.notify_all();
+        // Those who poll have been told of a completion by `completed`.
+        if self.done.load(Ordering::Acquire) {
+            return;
+        }
         self.session.0.notify();
-        if self.background && !self.done.load(Ordering::Acquire) {
+        if self.background {
             self.session.0.progress.push(self);
         }
     }

@@ -301,7 +301,7 @@ impl SessionInner {
             completed.pop_front();
         }
         completed.push_back(Arc::downgrade(request));
-        drop(completed);
+        // Before anybody can take it: raised later, the descriptor would tell of work that is done.
         self.notify();
     }
 }

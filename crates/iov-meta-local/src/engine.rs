@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use iov_types::{Clause, Error, Outcome, Result};
@@ -70,6 +70,8 @@ pub(crate) struct Engine {
     pub(crate) synced: AtomicU64,
     /// Buffers that are in tables; those that are still there are held by views.
     pub(crate) released: Mutex<Vec<Weak<Buffer>>>,
+    /// Room is kept for when the medium is full.
+    pub(crate) reserved: AtomicBool,
     failed: OnceLock<Error>,
 }
 
@@ -101,6 +103,7 @@ impl Engine {
             committed: AtomicU64::new(committed),
             synced: AtomicU64::new(synced),
             released: Mutex::default(),
+            reserved: AtomicBool::new(false),
             failed: OnceLock::new(),
         }
     }

@@ -63,7 +63,9 @@ impl Home {
             }
             Err(TryLockError::Error(e)) => return Err(at(e)),
         }
-        Ok(Home { dir, base, shown: path.to_path_buf(), _lock: lock })
+        // Whoever opened it by a descriptor is told the name that people know.
+        let shown = std::fs::read_link(&base).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Home { dir, base, shown, _lock: lock })
     }
 
     /// Where to reach a file.

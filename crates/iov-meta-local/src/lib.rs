@@ -17,6 +17,7 @@ mod log;
 mod open;
 mod options;
 mod persist;
+mod reserve;
 mod scan;
 mod store;
 mod tables;

@@ -14,7 +14,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { write_buffer: 32 << 20, record_cache: 192 << 20, table_cache: 64 << 20 }
+        Options { write_buffer: 32 << 20, record_cache: 64 << 20, table_cache: 32 << 20 }
     }
 }
 

@@ -34,6 +34,7 @@ impl LocalStore {
             let thread = seam::spawn(name, move || run(&engine));
             store.threads.push(thread.map_err(|e| Error::from(e).context(format_args!("starting the thread {name}")))?);
         }
+        store.engine.keep_room();
         Ok(store)
     }
 
@@ -77,6 +78,14 @@ impl MetadataStore for LocalStore {
 
     fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
         self.engine.commit(&txns)
+    }
+
+    fn commit_vital(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+        self.engine.commit_vital(&txns)
+    }
+
+    fn keep_room(&self) {
+        self.engine.keep_room();
     }
 
     fn persist(&self) -> Result<()> {

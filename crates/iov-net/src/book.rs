@@ -75,6 +75,15 @@ fn stages(op: &ObjectOp) -> Option<Uuid> {
     op.demand.stage.filter(|_| changes)
 }
 
+/// Whether a batch may not have been decided, so that its stage is still the session's.
+fn may_repeat(e: &Error) -> bool {
+    match e.outcome() {
+        Outcome::Unknown => true,
+        Outcome::NotApplied => matches!(e.kind(), Kind::Unavailable | Kind::Timeout),
+        _ => false,
+    }
+}
+
 impl Book {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +117,9 @@ impl Book {
                 }
             }
         }
-        if let Some(stage) = entry.stage {
+        if let Some(stage) = entry.stage
+            && !answer.as_ref().is_err_and(may_repeat)
+        {
             inner.stages.remove(&stage);
         }
         if entry.ends {

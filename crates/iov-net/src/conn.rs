@@ -91,7 +91,7 @@ impl Connection {
         Ok((connection, welcome, page))
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 

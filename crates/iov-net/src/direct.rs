@@ -153,7 +153,8 @@ impl DirectBackend {
     }
 
     fn ask_over(&self, up: &Arc<Up>, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
-        let page = self.page(up)?;
+        // A daemon whose disk is full sends something else in its place.
+        let page = self.page(up).map_err(|e| Error::unsupported(format!("no direct access: {e}")))?;
         let range = Range { offset: 0, len: i64::MAX as u64 };
         let request =
             GrantRequest { context: Link::context(cx), object: op.object, range, access, epoch: op.demand.epoch };

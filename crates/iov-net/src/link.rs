@@ -176,9 +176,20 @@ impl Link {
         frame.header.body(&frame.body)
     }
 
-    /// Asks the daemon to end.
+    /// Asks the daemon to end, and waits until it has: its directory can be removed then.
     pub fn shutdown(&self, cx: &OpCx) -> Result<()> {
-        self.call(cx, &Shutdown).map(drop)
+        let up = self.up(cx)?;
+        let daemon = rustix::net::sockopt::socket_peercred(up.connection.as_fd())
+            .and_then(|peer| rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()));
+        call(&up, cx, &Shutdown)?;
+        // One of another container cannot be watched: its word has to do.
+        let Ok(daemon) = daemon else { return Ok(()) };
+        while !socket::wait_readable(&daemon, cx.left_ns()) {
+            if cx.left_ns() == 0 {
+                return Err(Error::timeout("the daemon is ending, but has not ended yet: ask for its status"));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn in_child(&self) -> bool {

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use iov_media::{Files, Peer};
 use iov_store::{LeaseAccess, OpCx};
-use iov_types::{Error, ObjectId, Range, Result, Uuid};
+use iov_types::{Error, Kind, ObjectId, Range, Result, Uuid};
 use iov_wire::messages::Access;
 
 /// A grant to be sent.
@@ -22,8 +22,9 @@ pub struct Granted {
 
 /// Direct access (SEMANTICS §2.6): lease pages of sessions, and grants recorded in them.
 pub trait GrantBook: Send + Sync {
-    /// The lease page of a session of this process, made if there is none; the descriptor goes to the client.
-    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<OwnedFd>;
+    /// Makes the lease page of a session of this process; the descriptor goes to the client. `None`: there is no room for
+    /// one, and all bytes of the session go over the socket.
+    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<Option<OwnedFd>>;
 
     /// Grants direct access, or says why the bytes must go over the socket.
     fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted>;
@@ -51,8 +52,12 @@ pub trait GrantBook: Send + Sync {
 }
 
 impl GrantBook for Files {
-    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<OwnedFd> {
-        Files::open_session(self, session, Peer { pid, uid })
+    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<Option<OwnedFd>> {
+        match Files::open_session(self, session, Peer { pid, uid }) {
+            // Who cannot get in cannot make room either.
+            Err(e) if e.kind() == Kind::Exhausted => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted> {

@@ -87,6 +87,14 @@ pub trait MetadataStore: Send + Sync {
     /// then the outcome of all is unknown, and the store refuses further commits (P8).
     fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>>;
 
+    /// The same for what must go on when the medium is full: it may take room that is kept for that.
+    fn commit_vital(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+        self.commit(txns)
+    }
+
+    /// Keeps that room again, if it was taken and there is enough by now.
+    fn keep_room(&self) {}
+
     /// Makes every commit so far survive power loss; a store in memory has nothing to do.
     fn persist(&self) -> Result<()>;
 

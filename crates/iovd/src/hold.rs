@@ -49,8 +49,13 @@ impl Hold {
     /// Takes the hold on the store in `dir`.
     pub(crate) fn take(dir: BorrowedFd<'_>) -> Result<Taken> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, "lock", flags, Mode::from_raw_mode(0o600))
-            .map_err(|e| Error::from(std::io::Error::from(e)).context("the store's lock file"))?;
+        let fd = rustix::fs::openat(dir, "lock", flags, Mode::from_raw_mode(0o600)).map_err(|e| match e {
+            rustix::io::Errno::ROFS => Error::unavailable(
+                "the store's directory is on a file system that is mounted read-only: mount it for writing, or use \
+                     another place",
+            ),
+            e => Error::from(std::io::Error::from(e)).context("the store's lock file"),
+        })?;
         let mut file = File::from(fd);
         let locked = rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
         let holder = read(&mut file)?;

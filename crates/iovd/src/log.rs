@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    io::Write,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -32,5 +33,6 @@ pub(crate) fn to_file(dir: BorrowedFd<'_>) -> Result<()> {
 /// Writes a line.
 pub(crate) fn line(text: &str) {
     let now = seam::now_ns();
-    eprintln!("{}.{:03} {text}", now / 1_000_000_000, now / 1_000_000 % 1000);
+    // On a full disk there is no log, and a daemon all the same.
+    let _ = writeln!(std::io::stderr(), "{}.{:03} {text}", now / 1_000_000_000, now / 1_000_000 % 1000);
 }

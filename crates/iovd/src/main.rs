@@ -1,6 +1,9 @@
 //! The daemon of a `file:` store directory. The library starts one on demand; it ends when nobody has used it for a while.
 #![forbid(unsafe_code)]
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod detach;
 mod hold;
 mod log;

@@ -86,7 +86,7 @@ pub fn daemon_status(url: &str) -> Result<Option<Vec<(String, u64)>>> {
     Ok(Some(out))
 }
 
-/// Ends a store's daemon; `false`: none runs. Nothing is lost: the next session starts it again.
+/// Ends a store's daemon and waits until it has ended; `false`: none runs. Nothing is lost: the next session starts it again.
 pub fn daemon_shutdown(url: &str) -> Result<bool> {
     let Some((link, cx)) = running(url)? else { return Ok(false) };
     link.shutdown(&cx).map(|()| true)
@@ -99,7 +99,7 @@ fn running(url: &str) -> Result<Option<(Arc<Link>, OpCx)>> {
     let attr = SessionAttr { nostart: true, ..SessionAttr::default() };
     let caller = identity::caller();
     match link(dir, &attr, caller.session, Arc::default()) {
-        Ok(link) => Ok(Some((link, OpCx::new(caller, 10_000_000_000)))),
+        Ok(link) => Ok(Some((link, OpCx::new(caller, limits::DEFAULT_DEADLINE_NS)))),
         Err(e) if matches!(e.kind(), iov_types::Kind::Unavailable | iov_types::Kind::NotFound) => Ok(None),
         Err(e) => Err(e),
     }

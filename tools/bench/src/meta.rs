@@ -69,6 +69,22 @@ impl Client {
         Ok(())
     }
 
+    /// With five keys each, and closed at once.
+    fn create_five(&mut self, n: u64, round: &str) -> Result<()> {
+        let texts = [("experiment", "nacelle"), ("instrument", "lidar-3")];
+        let sets: Vec<Metadata> = (0..1024)
+            .map(|v| Metadata::new(&[("temperature", v), ("iteration", v * 7), ("run", v / 3)], &texts))
+            .collect::<Result<_>>()?;
+        let batch = self.session.batch()?;
+        for (i, name) in self.names(n, round)?.iter().enumerate() {
+            self.ws.create(&batch, name, Some(&sets[i % 1024]), None)?.close(&batch)?;
+            if (i as u64 + 1).is_multiple_of(BATCH / 2) {
+                batch.run()?;
+            }
+        }
+        batch.run()
+    }
+
     fn stat(&self, n: u64, batch: &Batch) -> Result<()> {
         let all = self.held.len() as u64;
         let mut out = vec![Stat::default(); BATCH as usize];
@@ -112,7 +128,7 @@ impl Client {
 }
 
 /// Arguments: URL, workspace, number of this worker. Steps: `create N ROUND`, `single N ROUND`, `durable N ROUND`,
-/// `stat N`, `close`, `find VALUE`, `scan`, `delete N ROUND`.
+/// `five N ROUND`, `stat N`, `close`, `find VALUE`, `scan`, `delete N ROUND`.
 pub(crate) fn worker(args: &[String]) -> Result<()> {
     let [url, ws, number] = args else { anyhow::bail!("a metadata worker takes a URL, a workspace and a number") };
     let session = Session::open(url)?;
@@ -127,6 +143,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
         let mut found = 0;
         match words[0] {
             "create" => client.create(n, round, true, None)?,
+            "five" => client.create_five(n, round)?,
             "single" => client.create(n, round, false, None)?,
             "durable" => client.create(n, round, true, Some("persistence=durable@batch"))?,
             "stat" => {

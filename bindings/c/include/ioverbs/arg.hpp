@@ -41,8 +41,8 @@ class text {
                                             !std::is_convertible_v<const S &, const char *> &&
                                             !std::is_convertible_v<const S &, const std::string &>,
                                         int> = 0>
-    text(const S &s) {
-        const std::string_view view = s;
+    text(const S &source) {
+        const std::string_view view = source;
         check_inside(view);
         if (view.size() < sizeof small_) {
             view.copy(small_, view.size());

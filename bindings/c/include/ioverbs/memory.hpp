@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file memory.hpp
- * @brief Memory without copies, and handles on their way to other processes.
+ * @brief Memory without copies: buffers, registrations, views.
  */
 #ifndef IOVERBS_MEMORY_HPP
 #define IOVERBS_MEMORY_HPP
 
-#include "workspace.hpp"
+#include "collection.hpp"
 
 namespace iov {
 
@@ -144,86 +144,6 @@ class view {
     const void *data_ = nullptr;
     std::size_t size_ = 0;
 };
-
-namespace detail {
-inline std::string export_handle(const ::iov_handle &handle) {
-    std::string out(256, '\0');
-    std::size_t needed = 0;
-    int code = ::iov_handle_export(&handle, out.data(), out.size(), &needed);
-    if (code == -IOV_ETOOBIG) {
-        out.resize(needed);
-        code = ::iov_handle_export(&handle, out.data(), out.size(), &needed);
-    }
-    check(code);
-    out.resize(needed);
-    return out;
-}
-
-inline ::iov_handle import_handle(const session &s, const_buffer bytes) {
-    ::iov_handle out = IOV_HANDLE_INIT;
-    check(::iov_handle_import(s.get(), bytes.data(), bytes.size(), &out));
-    return out;
-}
-} // namespace detail
-
-/** A handle as bytes: whoever gets them can import it and has its access until its lease ends. */
-inline std::string export_handle(const collection &c) {
-    ::iov_handle handle = IOV_HANDLE_INIT;
-    handle.kind = IOV_KIND_COLLECTION;
-    handle.collection = c.get();
-    return detail::export_handle(handle);
-}
-/** The same for a workspace. */
-inline std::string export_handle(const workspace &w) {
-    ::iov_handle handle = IOV_HANDLE_INIT;
-    handle.kind = IOV_KIND_WORKSPACE;
-    handle.workspace = w.get();
-    return detail::export_handle(handle);
-}
-/** The same for a session: who imports it joins its exclusive holds (X1). */
-inline std::string export_handle(const session &s) {
-    ::iov_handle handle = IOV_HANDLE_INIT;
-    handle.kind = IOV_KIND_SESSION;
-    handle.session = s.get();
-    return detail::export_handle(handle);
-}
-
-/** Opens the collection that the bytes stand for. INVALID (another kind, other bytes), STALE. */
-[[nodiscard]] inline collection import_collection(const session &s, const_buffer bytes) {
-    const ::iov_handle got = detail::import_handle(s, bytes);
-    if (got.kind == IOV_KIND_WORKSPACE) {
-        (void)::iov_workspace_close(got.workspace);
-    } else if (got.kind == IOV_KIND_GROUP) {
-        (void)::iov_collection_close(nullptr, got.collection);
-    }
-    if (got.kind != IOV_KIND_COLLECTION) {
-        throw error(IOV_EINVALID, "these bytes are the handle of something else than a collection");
-    }
-    return collection(got.collection, s.get());
-}
-/** Opens the workspace that the bytes stand for. INVALID (another kind, other bytes), STALE. */
-[[nodiscard]] inline workspace import_workspace(const session &s, const_buffer bytes) {
-    const ::iov_handle got = detail::import_handle(s, bytes);
-    if (got.kind == IOV_KIND_COLLECTION || got.kind == IOV_KIND_GROUP) {
-        (void)::iov_collection_close(nullptr, got.collection);
-    }
-    if (got.kind != IOV_KIND_WORKSPACE) {
-        throw error(IOV_EINVALID, "these bytes are the handle of something else than a workspace");
-    }
-    return workspace(got.workspace, s.get());
-}
-/** Lets this session join the exclusive holds of the session that the bytes stand for. INVALID, STALE. */
-inline void join_session(const session &s, const_buffer bytes) {
-    const ::iov_handle got = detail::import_handle(s, bytes);
-    if (got.kind == IOV_KIND_WORKSPACE) {
-        (void)::iov_workspace_close(got.workspace);
-    } else if (got.kind != IOV_KIND_SESSION) {
-        (void)::iov_collection_close(nullptr, got.collection);
-    }
-    if (got.kind != IOV_KIND_SESSION) {
-        throw error(IOV_EINVALID, "these bytes are the handle of something else than a session");
-    }
-}
 
 } // namespace iov
 

@@ -65,8 +65,8 @@ class value {
     }
     /** A string. */
     template <class S, std::enable_if_t<std::is_convertible_v<const S &, std::string_view>, int> = 0>
-    value(const S &s) : value() {
-        const std::string_view view = s;
+    value(const S &source) : value() {
+        const std::string_view view = source;
         raw_.type = IOV_TYPE_STR;
         raw_.len = view.size();
         raw_.str = view.empty() ? "" : view.data();

@@ -167,6 +167,11 @@ static void test_x1_handles_travel() {
     CHECK(text_of(iov::import_collection(other, of_c)) == "exported");
     iov::workspace v = iov::import_workspace(other, of_w);
     CHECK(v.lookup("c") && v.session_handle() == other.get());
+    iov::group g = w.create_group("g");
+    (void)g.create("inner");
+    const std::string of_g = iov::export_handle(g);
+    CHECK(iov::import_group(other, v, of_g).lookup("inner"));
+    (void)THROWS(INVALID, iov::import_group(other, v, of_c));
     (void)THROWS(BUSY, v.lookup("held"));
     iov::join_session(other, of_s);
     CHECK(v.lookup("held"));

@@ -87,6 +87,8 @@ pub(crate) struct Exec<'a> {
     /// For whom the session acts.
     pub(crate) holder: Uuid,
     pub(crate) mode: Mode,
+    /// What it writes must find room also where the medium is full.
+    pub(crate) vital: bool,
     /// The batch: its operations see what it has staged (O9).
     pub(crate) stage: Option<Uuid>,
     /// Collections of which the batch has staged changes at targets, sorted.
@@ -123,6 +125,7 @@ impl<'a> Exec<'a> {
             mode,
             stage: None,
             staged: Vec::new(),
+            vital: true,
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),
             after: After::default(),
@@ -212,7 +215,7 @@ impl<'a> Exec<'a> {
         let mut shared = self.core.shared_mut();
         while self.undo.len() > mark {
             match self.undo.pop() {
-                Some(Undo::Entry(uuid, entry)) => drop(shared.opens.set(uuid, entry.map(|e| *e))),
+                Some(Undo::Entry(uuid, entry)) => drop(shared.opens.set(uuid, entry)),
                 Some(Undo::Workspace(at, state)) => self.workspaces[at] = *state,
                 Some(Undo::Usage(at, usage)) => self.workspaces[at].usage = usage,
                 Some(Undo::Members(group, members)) => shared.members.set(group, members),

@@ -9,8 +9,8 @@ impl Exec<'_> {
     /// Puts an entry in place of what was there.
     pub(crate) fn set_entry(&mut self, uuid: Uuid, entry: Entry) {
         let loose = entry.is_unused() || (entry.written && !entry.has_writers());
-        let before = self.shared_mut().opens.set(uuid, Some(entry));
-        self.undo.push(Undo::Entry(uuid, before.map(Box::new)));
+        let before = self.shared_mut().opens.set(uuid, Some(Box::new(entry)));
+        self.undo.push(Undo::Entry(uuid, before));
         if loose {
             self.loose.push(uuid);
         }

@@ -148,7 +148,8 @@ impl Entry {
 /// All entries, with what must be found quickly.
 #[derive(Default, Debug)]
 pub(crate) struct Opens {
-    entries: HashMap<Uuid, Entry, Seeded>,
+    /// Boxed: a table of a million grows by moving pointers, and is not twice as large as what is in it.
+    entries: HashMap<Uuid, Box<Entry>, Seeded>,
     /// Entries in which a session has a slot.
     by_session: HashMap<Uuid, u32, Seeded>,
     /// Entries of groups with a hold or a fenced slot: while there are none, nothing can be covered by one.
@@ -162,12 +163,12 @@ fn covers(entry: &Entry) -> bool {
 impl Opens {
     /// One entry.
     pub(crate) fn get(&self, uuid: Uuid) -> Option<&Entry> {
-        self.entries.get(&uuid)
+        self.entries.get(&uuid).map(|entry| &**entry)
     }
 
     /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Uuid, &Entry)> {
-        self.entries.iter().map(|(uuid, entry)| (*uuid, entry))
+        self.entries.iter().map(|(uuid, entry)| (*uuid, &**entry))
     }
 
     /// Whether a group or root may be held.
@@ -188,7 +189,7 @@ impl Opens {
     }
 
     /// Puts an entry in place of what was there, which it returns.
-    pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Entry>) -> Option<Entry> {
+    pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Box<Entry>>) -> Option<Box<Entry>> {
         if let Some(entry) = &entry {
             self.covering += usize::from(covers(entry));
             for slot in entry.slots() {

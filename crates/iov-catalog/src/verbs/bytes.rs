@@ -79,7 +79,7 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
     if !record.inline {
         return Ok(CatalogReply::Moved);
     }
-    let end = offset.checked_add(data.len() as u64).unwrap_or(u64::MAX);
+    let end = offset.saturating_add(data.len() as u64);
     let max = record.effective.collection_size.max;
     if max != 0 && end > max && !data.is_empty() {
         return Err(Error::file_too_big(format!(

@@ -1,9 +1,7 @@
 //! Resume: a session that the catalog does not know any more says what it has open (X1, O10). Everything else about it the
 //! catalog still knows: the epoch tells whether an exclusive hold has passed on meanwhile.
 
-use iov_types::{
-    Clause, EntryKind, Error, Kind, ObjectVerb, Result, Right, State, Uuid, catalog::Presented,
-};
+use iov_types::{Clause, EntryKind, Error, Kind, ObjectVerb, Result, Right, State, Uuid, catalog::Presented};
 
 use crate::{
     exec::{

@@ -204,12 +204,11 @@ impl Exec {
                 Phase::Rollback(step) => self.rollback_step(step, request),
                 Phase::Publish(step, op) => self.publish_step(step, op, request),
                 Phase::Tail(step) => self.tail_step(step, request),
+                // The bytes are where they must be; now the catalog hears of it.
+                Phase::Facts if self.facts_wanted() => self.send_facts(request),
                 // Nothing was sent, so nothing will arrive: take it as an empty answer.
                 Phase::Bytes => self.arrived(Arrived::Evidence(Vec::new())),
                 Phase::Facts => self.arrived(Arrived::Answer(Ok(Vec::new()))),
-            }
-            if matches!(self.phase, Phase::Facts) && self.inbox.is_none() && self.facts_wanted() {
-                self.send_facts(request);
             }
         }
     }

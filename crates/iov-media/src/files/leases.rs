@@ -95,7 +95,7 @@ impl Book {
     fn find(&mut self, session: Uuid) -> Result<(Uuid, &mut Session)> {
         let page = self.open.get(&session).copied();
         page.and_then(|page| Some((page, self.sessions.get_mut(&page)?)))
-            .ok_or_else(|| Error::stale("the session has no lease page; open one"))
+            .ok_or_else(|| Error::unsupported("the session has no lease page; it must use the socket"))
     }
 
     fn take(&mut self, (session, index): Place) -> Option<(&mut Session, Held)> {

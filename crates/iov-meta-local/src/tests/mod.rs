@@ -8,6 +8,7 @@ mod full;
 mod kill;
 pub(crate) mod kit;
 mod model;
+mod odd_keys;
 mod power;
 mod readers;
 mod sync;

@@ -1,6 +1,6 @@
 //! Hello: who it is, which version both speak, and the lease page of its session.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use iov_net::frames::Frame;
 use iov_types::{Error, Result};
@@ -12,6 +12,11 @@ use crate::{
     peer::Peer,
 };
 
+fn nothing() -> Result<OwnedFd> {
+    let opened = std::fs::File::open("/dev/null");
+    opened.map(OwnedFd::from).map_err(|e| Error::from(e).context("a descriptor to send"))
+}
+
 pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame: &Frame) -> Result<Client> {
     let hello: Hello = frame.header.body(&frame.body)?;
     let version = hello.choose()?;
@@ -19,7 +24,11 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
         return Err(Error::invalid("a session has a UUID"));
     }
     // What the kernel says counts, not what the peer says of itself.
-    let page = server.grants.open_session(hello.session, peer.pid, peer.uid)?;
+    let page = match server.grants.open_session(hello.session, peer.pid, peer.uid)? {
+        Some(page) => page,
+        // A descriptor comes with every welcome; this one is no page, so that the client does not ask for grants.
+        None => nothing()?,
+    };
     server.session_begins(hello.session);
     let welcome = Welcome {
         version,

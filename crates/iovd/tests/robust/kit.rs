@@ -85,6 +85,13 @@ impl Store {
         status.into_iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
+    /// Tells its daemon to end, and waits until it has.
+    pub(crate) fn shut_down(&self) {
+        let Some(pid) = self.status("pid") else { return };
+        ioverbs::daemon_shutdown(&self.url()).unwrap();
+        wait_until("the daemon's end", || has_ended(pid as u32));
+    }
+
     /// Kills the daemon that serves it.
     pub(crate) fn kill(&self) {
         let pid = self.status("pid").expect("a daemon runs") as u32;
@@ -173,7 +180,24 @@ const PART: &str = "IOV_TEST_PART";
 
 impl Peer {
     pub(crate) fn start(part: &str, store: &Store) -> Peer {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Peer::start_with(part, store, &[])
+    }
+
+    pub(crate) fn start_with(part: &str, store: &Store, variables: &[(&str, &str)]) -> Peer {
+        Peer::run(Command::new(std::env::current_exe().unwrap()), part, store, variables)
+    }
+
+    /// As another user; `program` is what [`for_everybody`] has made of this program.
+    pub(crate) fn start_as(uid: u32, program: &Path, part: &str, store: &Store, variables: &[(&str, &str)]) -> Peer {
+        let mut command = Command::new("setpriv");
+        let id = uid.to_string();
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(program);
+        Peer::run(command, part, store, variables)
+    }
+
+    pub(crate) fn run(mut command: Command, part: &str, store: &Store, variables: &[(&str, &str)]) -> Peer {
+        let mut child = command
+            .envs(variables.iter().copied())
             .args(["--exact", "kit::a_child_plays_its_part", "--nocapture", "--test-threads=1"])
             .env(PART, part)
             .env("IOV_TEST_STORE", store.dir())
@@ -216,6 +240,17 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A copy of a program that every user can reach and run: `program` in a directory.
+pub(crate) fn for_everybody(program: impl AsRef<Path>) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let open = || std::fs::Permissions::from_mode(0o755);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), open()).unwrap();
+    std::fs::copy(program, dir.path().join("program")).unwrap();
+    std::fs::set_permissions(dir.path().join("program"), open()).unwrap();
+    dir
 }
 
 /// In a child: says something to the parent.

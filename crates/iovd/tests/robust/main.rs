@@ -1,6 +1,11 @@
 //! `file:` stores with real processes that die, come back, misbehave or are not let in.
 #![allow(clippy::disallowed_methods)]
 
+mod bad_input;
+mod damage;
+mod doors;
+mod full;
+mod hostile;
 mod kit;
 mod peers;
 mod restart;

@@ -7,8 +7,15 @@ use crate::kit::{create, listen, lookup, say};
 type Part = fn(&str);
 
 /// Every part, by name.
-pub(crate) const PEERS: &[(&str, Part)] =
-    &[("stages and waits", stages_and_waits), ("holds and writes", holds_and_writes), ("leaves unsealed", unsealed)];
+pub(crate) const PEERS: &[(&str, Part)] = &[
+    ("stages and waits", stages_and_waits),
+    ("holds and writes", holds_and_writes),
+    ("leaves unsealed", unsealed),
+    ("tries to open", tries_to_open),
+    ("fills the disk with bytes", crate::full::with_bytes),
+    ("fills the disk with records", crate::full::with_records),
+    ("stages too much", crate::full::with_stages),
+];
 
 fn workspace(url: &str) -> ioverbs::Workspace {
     let session = open(Some(url), SessionAttr::default()).unwrap();
@@ -43,6 +50,14 @@ fn holds_and_writes(url: &str) {
             }
             _ => return,
         }
+    }
+}
+
+/// Says how opening the store ends.
+fn tries_to_open(url: &str) {
+    match open(Some(url), SessionAttr::default()) {
+        Ok(_) => say("opened"),
+        Err(e) => say(&format!("{:?} {:?} {}", e.kind(), e.clause(), e.detail())),
     }
 }
 

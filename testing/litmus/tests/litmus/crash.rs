@@ -13,9 +13,24 @@ Written by the tests of `testing/litmus` (`IOV_WRITE_DOCS=1 cargo test -p iov-li
 verdicts and this page differ. The daemon kills itself at a fail point (`IOV_FAIL_POINT=NAME:N:kill`) while a process
 does the operation; the store is opened again, and everything that had been acknowledged is there.
 
-- *old*: nothing of the operation is there. *new*: all of it is.
+- *old*: nothing of the operation is there. *new*: all of it is. In brackets what the program had been told: *done*, where
+  the library had repeated the operation at the next daemon by itself, or *unknown*.
 - *none lost*: what was acknowledged is there, what was in flight is there as a whole or not at all, nothing else is.
 - A fail point is told as it is passed for the first, second … time by one operation.";
+
+/// Operations of other files than `operations.rs`.
+pub(crate) const OTHERS: &[&str] = &[
+    "appends",
+    "creates, writes and deletes",
+    "publication by close",
+    "publication by commit",
+    "rollback batch",
+    "rollback batches",
+    "writes",
+];
+
+/// What was found after a death, with the answer that the program had got.
+pub(crate) type Verdict = (Found, String);
 
 /// What was found after a death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +54,7 @@ pub(crate) fn at_each_point(
     operation: &str,
     points: &[&str],
     times: u32,
-    mut act: impl FnMut(&mut Store, &Death) -> Option<Found>,
+    mut act: impl FnMut(&mut Store, &Death) -> Option<Verdict>,
 ) -> u64 {
     let mut store = Store::new();
     let mut deaths = 0;
@@ -47,16 +62,18 @@ pub(crate) fn at_each_point(
         for n in 1..=times {
             deaths += 1;
             let death = Death { point, n, k: deaths };
-            let Some(found) = act(&mut store, &death) else {
+            let Some((found, answer)) = act(&mut store, &death) else {
                 assert!(n > 1, "{operation} does not pass {point}");
                 // It is still armed.
                 store.restart();
                 break;
             };
             let row = if n == 1 { format!("`{point}`") } else { format!("`{point}`, {n}.") };
-            let verdict = match found {
-                Found::Old => "old",
-                Found::New => "new",
+            let verdict = match (found, answer.contains("err ")) {
+                (Found::Old, true) => "old (unknown)",
+                (Found::New, true) => "new (unknown)",
+                (Found::New, false) => "new (done)",
+                (Found::Old, false) => panic!("{operation}, {point}: acknowledged, and gone"),
             };
             CRASHES.tell(&[operation, &row], &[("found afterwards", verdict.to_owned())]);
         }

@@ -89,7 +89,7 @@ fn deaths(operation: &str, end: &str) {
         if found == Found::New {
             state = new;
         }
-        answer.map(|_| found)
+        answer.map(|answer| (found, answer))
     });
 }
 
@@ -122,6 +122,28 @@ fn t24_a_writer_that_insists_publishes_all_of_it() {
             let got = writer(&store).ok(&format!("read H 0 {}", 2 * SIZE));
             assert_eq!(got, version(new), "{end}, killed before step {killed_before}");
         }
+    }
+}
+
+/// Whatever the first commit came to: who repeats it has published all of it, once it says so.
+#[test]
+fn m1_a_commit_whose_daemon_died_can_be_repeated() {
+    let mut old = 1;
+    let mut store = Store::new();
+    first(&store, "sequential");
+    for point in iov_media::fail::POINTS.iter().filter(|p| p.starts_with("freeze.") || p.starts_with("publish.")) {
+        let new = old + 1;
+        store.arm(&format!("{point}:1:kill"));
+        let mut w = writer(&store);
+        overwrite(new).iter().for_each(|line| drop(w.ok(line)));
+        let first = w.ask("commit H");
+        assert!(store.daemon().dies(), "{point}");
+        let second = w.ask("insist | commit H");
+        assert_eq!(second, "ok", "{point}, where the first had said {first:?}");
+        assert_eq!(found(&store, old, new), Found::New, "{point}: {first:?}, {second:?}");
+        drop(w);
+        store.restart();
+        old = new;
     }
 }
 
@@ -185,4 +207,20 @@ fn t24_a_publication_is_whole_when_its_writer_dies() {
         })
         .collect();
     LITMUS.tell(&["T24 publication"], &verdicts);
+}
+
+/// A handle that goes away with changes that it has not published takes them along.
+#[test]
+fn m1_a_handle_that_is_dropped_publishes_nothing() {
+    for controls in ["", "persistence=durable"] {
+        let store = Store::new();
+        let mut w = store.worker();
+        collection(&mut w, "c", "sequential", &format!("atomicity=publication {controls}"), 0);
+        w.ok("all | lookup H c ; write H 0 10 1 ; commit H");
+        assert_eq!(writer(&store).ok("read H 0 99"), "10:1*10", "{controls}");
+        w.ok("write H 0 10 2");
+        w.ok("drop H");
+        assert_eq!(w.ok("all | lookup H c ; read H 0 99"), "10:1*10", "{controls}");
+        assert_eq!(writer(&store).ok("read H 0 99"), "10:1*10", "{controls}");
+    }
 }

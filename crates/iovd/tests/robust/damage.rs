@@ -1,0 +1,178 @@
+//! Bytes of a store that rot or were torn: what was acknowledged is there, or an error says where the damage is, and
+//! nothing is changed (I1, P2).
+
+use std::{fs, os::unix::fs::FileExt, path::PathBuf};
+
+use ioverbs::{Kind, Metadata, Op, Value};
+
+use crate::kit::{Store, create, lookup, read};
+
+/// A store whose daemon was killed behind some changes; small ones, so that all are in the log.
+fn killed() -> Store {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    for i in 0..20 {
+        let c = create(&ws, &format!("c{i}"), "");
+        ioverbs::write_at(&c, 0, format!("bytes of {i}").as_bytes()).unwrap();
+        let mut pairs = Metadata::new();
+        pairs.set("i", Value::I64(i)).unwrap();
+        ioverbs::run(ws.session(), Op::MetaPut { c: c.clone(), pairs }).unwrap();
+        ioverbs::close(&c).unwrap();
+    }
+    drop(ws);
+    store.kill();
+    store
+}
+
+fn is_whole(store: &Store) {
+    let ws = store.again();
+    for i in 0..20 {
+        let c = lookup(&ws, &format!("c{i}"));
+        assert_eq!(read(&c), format!("bytes of {i}").as_bytes());
+    }
+}
+
+/// The newest segment of the log.
+fn log(store: &Store) -> PathBuf {
+    store.files("meta/log").into_iter().max().unwrap().into()
+}
+
+/// Every file below a folder with its content.
+fn contents(store: &Store, folder: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = store.files(folder).into_iter().map(|f| (f.clone(), fs::read(&f).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn p2_a_torn_tail_of_the_log_costs_nothing_that_was_acknowledged() {
+    let store = killed();
+    for cut in [1, 9, 55, 57, 90] {
+        // The last frame is the one that a kill has cut off: as if nobody had been told of it.
+        let ws = store.again();
+        let last = create(&ws, "last", "");
+        store.kill();
+        let file = fs::File::options().write(true).open(log(&store)).unwrap();
+        file.set_len(file.metadata().unwrap().len() - cut).unwrap();
+        is_whole(&store);
+        let again = store.again();
+        let missing = ioverbs::lookup(&again, None, "last", Default::default()).err().unwrap();
+        assert_eq!(missing.kind(), Kind::NotFound);
+        // Its client hears that it is gone; it is not made up.
+        assert_eq!(ioverbs::write_at(&last, 0, b"x").unwrap_err().kind(), Kind::NotFound);
+        store.kill();
+    }
+    is_whole(&store);
+}
+
+#[test]
+fn i1_a_flipped_bit_in_the_log_is_found_named_and_nothing_is_changed() {
+    let store = killed();
+    let path = log(&store);
+    let good = fs::read(&path).unwrap();
+    for at in [good.len() / 3, good.len() / 2] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        fs::write(&path, &bad).unwrap();
+        let before = contents(&store, "meta");
+        let e = store.open().err().unwrap();
+        assert_eq!(e.kind(), Kind::Corrupt, "{e}");
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(e.detail().contains(name) && e.detail().contains("offset"), "{e}");
+        assert!(e.detail().contains(store.dir().to_str().unwrap()), "by the name that people know: {e}");
+        assert_eq!(contents(&store, "meta"), before);
+    }
+    fs::write(&path, &good).unwrap();
+    is_whole(&store);
+}
+
+#[test]
+fn i1_a_flipped_bit_in_the_facts_of_an_object_is_an_error_and_not_garbage() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "log", "mutability=append");
+    for i in 0..10 {
+        assert_eq!(ioverbs::append(&c, b"0123456789").unwrap(), 10 * i);
+    }
+    ioverbs::close(&c).unwrap();
+    drop((c, ws));
+    store.kill();
+    let side = store.files("data").into_iter().find(|f| f.ends_with(".side")).unwrap();
+    let good = fs::read(&side).unwrap();
+    for at in 0..good.len() {
+        // Most of it is never looked at while nothing is repeated; none of it may be believed when it is wrong.
+        if at % 97 != 0 && !(at < 64) {
+            continue;
+        }
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&side, &bad).unwrap();
+        let ws = store.again();
+        let mut buf = vec![0; 1000];
+        let opened = ioverbs::lookup(&ws, None, "log", Default::default());
+        match opened.and_then(|c| ioverbs::read_at(&c, 0, &mut buf)) {
+            Ok(n) => assert_eq!(&buf[..n], b"0123456789".repeat(10)),
+            Err(e) => assert_eq!(e.kind(), Kind::Corrupt, "byte {at}: {e}"),
+        }
+        drop(ws);
+        store.kill();
+        fs::write(&side, &good).unwrap();
+    }
+    assert_eq!(read(&lookup(&store.again(), "log")).len(), 100);
+}
+
+#[test]
+fn i1_a_flipped_bit_in_what_is_staged_is_never_published() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "published", "atomicity=publication");
+    ioverbs::write_at(&c, 0, b"old").unwrap();
+    ioverbs::commit(&c).unwrap();
+    ioverbs::write_at(&c, 0, b"new new new").unwrap();
+    store.kill();
+    let log = store.files("stage").pop().unwrap();
+    let good = fs::read(&log).unwrap();
+    let at = good.windows(3).position(|w| w == b"new").unwrap();
+    fs::File::options().write(true).open(&log).unwrap().write_all_at(b"m", at as u64).unwrap();
+    let e = ioverbs::commit(&c).unwrap_err();
+    assert_eq!(e.kind(), Kind::Corrupt, "{e}");
+    let others = store.again();
+    assert_eq!(read(&lookup(&others, "published")), b"old");
+    // The handle goes on with what is written from now on.
+    ioverbs::write_at(&c, 0, b"newer").unwrap();
+    ioverbs::close(&c).unwrap();
+    assert_eq!(read(&lookup(&others, "published")), b"newer");
+}
+
+#[test]
+fn g2_a_spoiled_lease_page_harms_its_session_at_most() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "big", "");
+    ioverbs::write_at(&c, 0, &vec![1; 4 << 20]).unwrap();
+    ioverbs::write_at(&c, 0, &vec![2; 4 << 20]).unwrap();
+    let others = store.again();
+    let other = lookup(&others, "big");
+    assert_eq!(read(&other), vec![2; 4 << 20]);
+    for page in store.files("leases") {
+        let file = fs::File::options().write(true).open(&page).unwrap();
+        let len = file.metadata().unwrap().len();
+        for at in (0..len).step_by(8) {
+            file.write_all_at(&at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes(), at).unwrap();
+        }
+    }
+    // What the two do now may fail; it may not hang, kill the daemon, or show what nobody wrote.
+    for (c, byte) in [(&c, 3), (&other, 4)] {
+        let _ = ioverbs::write_at(c, 0, &vec![byte; 4 << 20]);
+    }
+    let pid = store.status("pid");
+    let third = store.again();
+    let seen = read(&lookup(&third, "big"));
+    assert!(seen.len() == 4 << 20 && seen.iter().all(|b| (2..=4).contains(b)), "C5");
+    ioverbs::write_at(&lookup(&third, "big"), 0, &vec![5; 4 << 20]).unwrap();
+    drop((c, ws, other, others));
+    assert_eq!(read(&lookup(&third, "big")), vec![5; 4 << 20]);
+    assert_eq!(store.status("pid"), pid);
+    store.kill();
+    assert_eq!(read(&lookup(&store.again(), "big")), vec![5; 4 << 20]);
+}
