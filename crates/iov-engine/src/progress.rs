@@ -37,6 +37,8 @@ pub(crate) struct Progress(Arc<(Mutex<Queue>, Condvar)>);
 
 /// The thread goes when it has had nothing to do for this long: an idle library costs nothing.
 const IDLE: Duration = Duration::from_secs(5);
+/// How long whoever has started a request is left alone to wait for it.
+const GRACE: Duration = Duration::from_micros(100);
 /// How long it receives answers before it looks for new requests.
 const ROUND_NS: i64 = 20_000_000;
 
@@ -86,11 +88,18 @@ fn run(shared: &(Mutex<Queue>, Condvar)) {
             break;
         }
         if let Some(request) = queue.requests.pop_front() {
+            // The last one to let a request go ends more than that: not under the lock.
             drop(queue);
-            if let Some(request) = request.upgrade()
-                && !request.drive()
-                && !waiting.iter().any(|r| Arc::ptr_eq(r, &request))
-            {
+            let Some(request) = request.upgrade() else {
+                queue = lock(&shared.0);
+                continue;
+            };
+            if request.leave_alone() {
+                queue = lock(&shared.0);
+                queue.requests.push_back(Arc::downgrade(&request));
+                drop(shared.1.wait_timeout(queue, GRACE).unwrap_or_else(PoisonError::into_inner));
+            // Two threads that drive the same request only get in each other's way.
+            } else if !request.has_waiter() && !request.drive() && !waiting.iter().any(|r| Arc::ptr_eq(r, &request)) {
                 waiting.push(request);
             }
             queue = lock(&shared.0);
@@ -106,7 +115,8 @@ fn run(shared: &(Mutex<Queue>, Condvar)) {
             queue = lock(&shared.0);
             continue;
         }
-        waiting.retain(|r| !r.is_done());
+        // A waiter that gives up puts its request back into the queue.
+        waiting.retain(|r| !r.is_done() && !r.has_waiter());
         if let Some(request) = waiting.first() {
             drop(queue);
             if !request.receive(ROUND_NS) {

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -31,6 +31,12 @@ pub(crate) struct RequestInner {
     signals: Mutex<u64>,
     signal: Condvar,
     background: bool,
+    /// Threads that wait for it, each of which drives it.
+    waiting: AtomicU32,
+    /// All that it can do before an answer comes was done when it was started, so that nobody needs to hurry.
+    sent: bool,
+    /// The progress thread has left whoever started it some time to wait for it.
+    left_alone: AtomicBool,
     /// Comes back with the completion.
     pub(crate) user_data: usize,
 }
@@ -97,9 +103,19 @@ impl RequestInner {
             return;
         }
         self.session.0.notify();
-        if self.background {
+        if self.background && !self.has_waiter() {
             self.session.0.progress.push(self);
         }
+    }
+
+    /// Whether somebody waits for it, and so drives it.
+    pub(crate) fn has_waiter(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether whoever has just started it should be left some time to wait for it; once.
+    pub(crate) fn leave_alone(&self) -> bool {
+        self.sent && !self.left_alone.swap(true, Ordering::Relaxed)
     }
 
     /// Whether the caller is the first to be told of the completion.
@@ -147,6 +163,9 @@ impl Request {
             signals: Mutex::new(0),
             signal: Condvar::new(),
             background,
+            waiting: AtomicU32::new(0),
+            sent: at_once,
+            left_alone: AtomicBool::new(false),
             user_data,
         });
         Counters::add(&session.counters().batches, 1);
@@ -170,6 +189,16 @@ impl Request {
     /// `Timeout` if it goes on, `Partial` if not every operation is ok.
     pub fn wait(&self, timeout_ns: i64) -> Result<()> {
         self.0.session.0.check_fork()?;
+        self.0.waiting.fetch_add(1, Ordering::SeqCst);
+        let waited = self.drive_until_done(timeout_ns);
+        // Answers that come from now on are the progress thread's again, if nobody else waits.
+        if self.0.waiting.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.background && !self.is_done() {
+            self.0.session.0.progress.push(&self.0);
+        }
+        waited
+    }
+
+    fn drive_until_done(&self, timeout_ns: i64) -> Result<()> {
         let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
         loop {
             let seen = self.0.signals();

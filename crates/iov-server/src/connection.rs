@@ -117,10 +117,16 @@ impl Connection {
             Ok(client) => Arc::new(client),
             Err(e) => return self.refuse(&e),
         };
+        let mut back = false;
         loop {
             match frames.next(self.fd.as_fd(), true) {
                 Ok(Some(frame)) => {
                     let request = frame.header.request;
+                    // A session that comes back first says what it had: until it has, nothing of that is given up.
+                    if !back && frame.header.verb() != Ok(Verb::Resume) {
+                        back = true;
+                        server.grants.came_back(client.session);
+                    }
                     match self.handle(server, &client, frame) {
                         Ok(true) => {}
                         Ok(false) => break,

@@ -41,6 +41,9 @@ pub trait GrantBook: Send + Sync {
     /// Whether a process that an earlier daemon served lives and has not come back.
     fn awaits_clients(&self) -> bool;
 
+    /// A session has come back, and has claimed what it had: from then on nobody waits for it.
+    fn came_back(&self, session: Uuid);
+
     /// Every stage there is.
     fn stages(&self) -> Vec<Uuid>;
 
@@ -87,6 +90,10 @@ impl GrantBook for Files {
 
     fn awaits_clients(&self) -> bool {
         Files::awaits_clients(self)
+    }
+
+    fn came_back(&self, session: Uuid) {
+        Files::came_back(self, session);
     }
 
     fn stages(&self) -> Vec<Uuid> {

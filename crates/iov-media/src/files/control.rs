@@ -1,9 +1,13 @@
 //! The verbs that change what may be done with an object: create, seal, fence, remove.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    os::fd::{AsFd, AsRawFd},
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
 
 use iov_store::OpCx;
 use iov_types::{Clause, Error, Evidence, ObjectOp, Result};
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     Files, Which,
@@ -12,6 +16,18 @@ use super::{
     tree::{FileName, SEALED_MODE},
 };
 use crate::fail;
+
+/// From this size on the space of a removed file is given back at once.
+const LARGE: u64 = 64 << 10;
+
+/// Gives the space of a file back that has no name any more. Else it would be taken until the last client that was ever
+/// granted access has closed its descriptor, which it does when it needs another one.
+fn free(file: impl AsFd) {
+    // Its mode forbids that where it was sealed; nobody can find it to be misled.
+    let _ = rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR);
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let _ = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(|f| io::truncate(f, 0));
+}
 
 impl Files {
     /// `Create`.
@@ -77,7 +93,7 @@ impl Files {
         state.evidence(self, op.object, None)
     }
 
-    /// `Remove`: the name goes at once; who has a descriptor goes on reading an inode that nobody else finds (O10).
+    /// `Remove`: the name goes at once, and the space with it, whoever still has a descriptor (O10).
     pub(super) fn remove(&self, op: &ObjectOp) -> Result<Evidence> {
         let object = self.object(op.object);
         // Not held up by a freeze: its batch has no say in whether the object lives on, and may be dead.
@@ -93,8 +109,21 @@ impl Files {
                 state.stages.remove(&stage);
                 self.budget.give_all(stage, object.id);
             }
+            // Who has it open no more may keep a descriptor: what that reads is void from now on.
+            if self.leases.any(object.id) {
+                self.leases.recall(object.id, Which::All, None);
+            }
+            let large = match state.exists {
+                true => {
+                    self.disk.get(FileName::Data(object.id), false)?.filter(|f| io::length(f).is_ok_and(|n| n >= LARGE))
+                }
+                false => None,
+            };
             self.disk.remove(FileName::Data(object.id))?;
             fail::point("remove.1.data")?;
+            if let Some(file) = large {
+                free(&file);
+            }
             self.disk.remove(FileName::Side(object.id))?;
             fail::point("remove.2.sidecar")?;
             object.end(&mut state);

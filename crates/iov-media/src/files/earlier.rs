@@ -18,8 +18,8 @@ impl Files {
         !earlier.is_empty()
     }
 
-    /// The session of an earlier daemon is here.
-    pub(super) fn came_back(&self, session: Uuid) {
+    /// The session of an earlier daemon is here, and has claimed what it had staged.
+    pub fn came_back(&self, session: Uuid) {
         self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
     }
 

@@ -46,9 +46,7 @@ impl Files {
         let process = Process::find(peer.pid)?;
         let process = process.ok_or_else(|| Error::stale("the client process has ended"))?;
         let trusted = peer.uid == rustix::process::geteuid().as_raw();
-        let page = self.leases.open_session(&self.disk, session, process, trusted)?;
-        self.came_back(session);
-        Ok(page)
+        self.leases.open_session(&self.disk, session, process, trusted)
     }
 
     /// Grants direct access to an object. `Unsupported` means: use the socket for this object, nothing is wrong.

@@ -49,6 +49,19 @@ fn fault(stream: &mut UnixStream) -> Option<ioverbs::Error> {
     Some(Fault::decode(&body).unwrap().error)
 }
 
+/// Says hello as somebody who may not be let in; the answer.
+pub(crate) fn knock(mut stream: UnixStream) -> String {
+    let _ = stream.write_all(&framed(&hello(1, 1, seam::new_uuid())));
+    match receive(&mut stream) {
+        Some((header, body)) if header.verb() == Ok(Verb::Fault) => {
+            let e = Fault::decode(&body).unwrap().error;
+            format!("{:?} {:?}", e.kind(), e.clause())
+        }
+        Some((header, _)) => format!("{:?}", header.verb()),
+        None => "PermissionDenied: not a word".into(),
+    }
+}
+
 /// A connection that has been let in.
 fn inside(store: &Store) -> UnixStream {
     let mut stream = connect(store);

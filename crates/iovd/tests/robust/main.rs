@@ -10,3 +10,4 @@ mod kit;
 mod peers;
 mod restart;
 mod stages;
+mod users;

@@ -15,6 +15,8 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
     ("fills the disk with bytes", crate::full::with_bytes),
     ("fills the disk with records", crate::full::with_records),
     ("stages too much", crate::full::with_stages),
+    ("owns a store", crate::users::owns),
+    ("intrudes", crate::users::intrudes),
 ];
 
 fn workspace(url: &str) -> ioverbs::Workspace {
