@@ -128,7 +128,7 @@ impl Client {
 }
 
 /// Arguments: URL, workspace, number of this worker. Steps: `create N ROUND`, `single N ROUND`, `durable N ROUND`,
-/// `five N ROUND`, `stat N`, `close`, `find VALUE`, `scan`, `delete N ROUND`.
+/// `five N ROUND`, `stat N`, `close`, `find VALUE`, `match VALUE`, `scan`, `delete N ROUND`.
 pub(crate) fn worker(args: &[String]) -> Result<()> {
     let [url, ws, number] = args else { anyhow::bail!("a metadata worker takes a URL, a workspace and a number") };
     let session = Session::open(url)?;
@@ -153,6 +153,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
             "close" => client.close_all()?,
             // The first match only: what a person waits for.
             "find" => found = client.ws.search(&format!("temperature = {n}"), 1)?,
+            "match" => found = client.ws.search(&format!("temperature = {n}"), 0)?,
             "scan" => found = client.ws.search("experiment = \"nacelle\" and temperature >= 0", 0)?,
             "delete" => client.delete(n, round)?,
             other => anyhow::bail!("no step {other}"),
