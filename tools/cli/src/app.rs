@@ -86,9 +86,14 @@ pub(crate) fn print_error(ctx: &mut Ctx, error: &Error, next: Option<&str>) {
         return;
     }
     let clause = error.clause().map_or(String::new(), |c| format!(", clause {c}"));
-    let detail = crate::output::printable(error.detail().as_bytes());
+    // An error about a predicate shows the place in further lines.
+    let mut lines = error.detail().lines().map(|line| crate::output::printable(line.as_bytes()));
+    let first = lines.next().unwrap_or_default();
     // Where standard error is gone nobody can be told; the exit code remains.
-    let _ = ctx.err.line(format_args!("iov: {detail} ({}{clause})", kind.c_name()));
+    let _ = ctx.err.line(format_args!("iov: {first} ({}{clause})", kind.c_name()));
+    for line in lines {
+        let _ = ctx.err.line(line);
+    }
     if kind != Kind::Cancelled {
         let _ = ctx.err.line(format_args!("  next: {next}"));
         let _ = ctx.err.line(format_args!("  more: iov help {short}"));

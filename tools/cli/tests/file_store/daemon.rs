@@ -58,3 +58,14 @@ fn p3_durable_is_granted_and_stored() {
     let stat = store.iov(&["stat", "w/f", "--json"]).ok().json();
     assert!(stat[0]["controls"].as_str().unwrap().contains("persistence=durable@close"), "{stat}");
 }
+
+#[test]
+fn o5_an_error_in_a_predicate_points_at_the_place() {
+    let store = Store::with_workspace();
+    let ran = store.iov(&["find", "w", "temperature >"]);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let at = lines.iter().position(|l| l.trim() == "^").expect("a caret");
+    assert_eq!(lines[at - 1].trim(), "temperature >");
+    assert!(lines[0].starts_with("iov: column 14: ") && lines[0].ends_with("clause O5)"), "{}", ran.err);
+    assert_eq!(ran.code, Some(64));
+}
