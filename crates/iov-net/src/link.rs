@@ -234,7 +234,7 @@ fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
     loop {
         let left = until.saturating_sub(seam::monotonic_ns());
         match socket::connect(address.dir.as_fd(), SOCKET)? {
-            Ok(fd) => match greet(address, fd, left.min(10_000_000_000)) {
+            Ok(fd) => match greet(address, fd, left) {
                 // A daemon that is just ending closes without a word: its successor will answer.
                 Err(e) if e.kind() == Kind::Unavailable && left > 0 => {}
                 // It has not noticed yet that the connection we had is gone.

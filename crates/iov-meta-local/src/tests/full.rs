@@ -186,3 +186,29 @@ fn b3_a_disk_that_fills_up_loses_nothing_and_works_again_when_there_is_room() {
     drop(store);
     check(&open(&dir, &options), n, "opened while full");
 }
+
+#[test]
+fn p7_what_must_go_on_takes_the_room_that_was_kept_for_it() {
+    let place = Place::new("reserve");
+    let reserve = place.path().join("reserve");
+    let store = open(place.path(), &Options::default());
+    if !reserve.exists() {
+        return eprintln!("skipped: this file system keeps no room");
+    }
+    let hooks = store.engine().hooks.clone();
+    hooks.fail(Point::Write, ENOSPC);
+    let kind = |e: iov_types::Error| (e.kind(), e.outcome());
+    let full = (Kind::Exhausted, Outcome::NotApplied);
+    assert_eq!(store.commit(vec![writes(vec![put("R1", "more")])]).map_err(kind), Err(full));
+    assert!(reserve.exists(), "not for this");
+    assert_eq!(store.commit_vital(vec![writes(vec![(b"R1".to_vec(), None)])]).map_err(kind), Err(full));
+    assert!(!reserve.exists(), "given up, and it was still not enough");
+    hooks.heal();
+    assert!(store.commit_vital(vec![writes(vec![(b"R1".to_vec(), None)])]).unwrap()[0].is_ok());
+    assert!(!reserve.exists());
+    store.keep_room();
+    assert_eq!(std::fs::metadata(&reserve).unwrap().len(), 1 << 20);
+    drop(store);
+    drop(open(place.path(), &Options::default()));
+    assert!(reserve.exists(), "and it stays");
+}

@@ -1,1 +1,133 @@
+use iov_types::{Concurrency, Controls, Demand, Layout, ObjectId, State, catalog::Published};
 
+use super::*;
+
+fn uuid(n: u8) -> Uuid {
+    Uuid([n; 16])
+}
+
+fn opened(n: u8, writable: bool, epoch: u64) -> Result<CatalogReply> {
+    Ok(CatalogReply::Opened(Box::new(Opened {
+        ws: uuid(0xee),
+        uuid: uuid(n),
+        kind: EntryKind::Collection,
+        state: State::Open,
+        effective: effective(),
+        layout: Layout::default(),
+        epoch,
+        writable,
+        inline: false,
+    })))
+}
+
+/// What holds for a collection: no test here looks at it.
+fn effective() -> iov_types::Effective {
+    iov_types::Effective {
+        consistency: iov_types::Consistency::Sequential,
+        eventual_ns: 0,
+        concurrency: Concurrency::Shared,
+        mutability: iov_types::Mutability::Overwrite,
+        atomicity: iov_types::Atomicity::None,
+        atomic_unit: 0,
+        persistence: iov_types::Persistence::Process,
+        point: iov_types::Point::Close,
+        temporality: iov_types::Temporality::Multiple,
+        drain_ns: 0,
+        spatiality: iov_types::Spatiality::Any,
+        stride: 0,
+        block: 0,
+        request_size: Default::default(),
+        collection_size: Default::default(),
+        on_error: iov_types::OnError::Continue,
+    }
+}
+
+fn close(n: u8) -> CatalogOp {
+    CatalogOp::Close { ws: uuid(0xee), uuid: uuid(n), published: Some(Published::default()) }
+}
+
+fn open(n: u8) -> CatalogOp {
+    let which = iov_types::Which::Uuid(uuid(n));
+    let (kind, controls) = (EntryKind::Collection, Controls::default());
+    CatalogOp::Open { ws: uuid(0xee), parent: Uuid::NIL, which, kind, controls }
+}
+
+/// A submission and its answer.
+fn note(
+    book: &Book,
+    ops: &[CatalogOp],
+    how: Submission,
+    replies: Vec<Result<CatalogReply>>,
+) -> Vec<Result<CatalogReply>> {
+    let mut answer = Ok(replies);
+    book.answered(&Entry::of(ops.iter(), &how), &mut answer);
+    answer.unwrap()
+}
+
+fn presented(book: &Book) -> Vec<(u8, u32, u32, u64)> {
+    let mut all: Vec<_> = book.to_present().0.iter().map(|p| (p.uuid.0[0], p.handles, p.writers, p.epoch)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn what_is_open_is_presented_until_its_last_handle_is_closed() {
+    let book = Book::default();
+    let three = [opened(1, true, 7), opened(1, false, 7), opened(2, false, 0)];
+    note(&book, &[open(1), open(1), open(2)], Submission::Each, three.to_vec());
+    assert_eq!(presented(&book), [(1, 2, 1, 7), (2, 1, 0, 0)]);
+    let failed = Err(Error::not_found("nothing"));
+    note(&book, &[open(3), close(1)], Submission::Each, vec![failed, Ok(CatalogReply::Done)]);
+    assert_eq!(presented(&book), [(1, 1, 1, 7), (2, 1, 0, 0)]);
+    // A close ends its handle, whatever is answered.
+    note(&book, &[close(1)], Submission::Each, vec![Err(Error::exhausted("the quota"))]);
+    assert_eq!(presented(&book), [(2, 1, 0, 0)]);
+    note(&book, &[open(4), close(2)], Submission::DryRun, vec![opened(4, true, 0), Ok(CatalogReply::Done)]);
+    assert_eq!(presented(&book), [(2, 1, 0, 0)], "a dry run opens and closes nothing");
+    note(&book, &[CatalogOp::Goodbye], Submission::Each, vec![Ok(CatalogReply::Done)]);
+    assert!(presented(&book).is_empty());
+}
+
+fn write(n: u8, stage: Option<Uuid>) -> ObjectOp {
+    let object = ObjectId { collection: uuid(n), slot: 0 };
+    ObjectOp { object, verb: ObjectVerb::Write { offset: 0 }, demand: Demand { stage, ..Demand::default() } }
+}
+
+#[test]
+fn stages_that_hold_something_are_presented_until_they_are_published_or_dropped() {
+    let book = Book::default();
+    let stages = |book: &Book| {
+        let mut all = book.to_present().1;
+        all.sort_unstable();
+        all
+    };
+    let (plain, failed) = (write(1, None), write(1, Some(uuid(9))));
+    let ops = [write(1, Some(uuid(5))), write(1, Some(uuid(6)))];
+    book.done(ops.iter().map(|op| (op, true)).chain([(&plain, true), (&failed, false)]));
+    assert_eq!(stages(&book), [uuid(5), uuid(6)]);
+    let discard = ObjectOp { verb: ObjectVerb::Discard { stage: uuid(5) }, ..write(1, None) };
+    book.done([(&discard, true)].into_iter());
+    let all = Submission::All { batch: uuid(6), remember: false, staged: Vec::new() };
+    note(&book, &[], all, Vec::new());
+    assert!(stages(&book).is_empty());
+}
+
+#[test]
+fn what_did_not_come_through_says_why_at_each_use_and_at_its_close() {
+    let book = Book::default();
+    note(&book, &[open(1), open(2)], Submission::Each, vec![opened(1, true, 7), opened(2, true, 0)]);
+    let staged = write(2, Some(uuid(5)));
+    book.done([(&staged, true)].into_iter());
+    assert_eq!(book.check(uuid(1), None), Ok(()));
+    let (opens, _) = book.to_present();
+    let why = Error::fenced("passed on").with_clause(Clause::X1);
+    let answers = opens.iter().map(|p| if p.uuid == uuid(1) { Err(why.clone()) } else { Ok(CatalogReply::Done) });
+    book.resumed(&opens, ResumeAnswer { opens: answers.collect(), lost: vec![uuid(5)] });
+    assert_eq!(book.check(uuid(1), None), Err(why.clone()));
+    assert_eq!(book.check(uuid(2), None), Ok(()));
+    let lost = book.check(uuid(2), Some(uuid(5))).unwrap_err();
+    assert_eq!((lost.kind(), lost.clause()), (Kind::Lost, Some(Clause::M1)));
+    let replies = note(&book, &[close(1)], Submission::Each, vec![Err(Error::stale("nobody knows it"))]);
+    assert_eq!(replies, [Err(why)]);
+    assert_eq!(book.check(uuid(1), None), Ok(()), "a handle of a later open is another one");
+}

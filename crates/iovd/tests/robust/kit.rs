@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
@@ -148,16 +147,6 @@ impl Daemon {
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
-    }
-
-    /// Waits for its end; the signal that killed it.
-    pub(crate) fn end(&mut self) -> Option<i32> {
-        let mut ended = None;
-        wait_until("the daemon's end", || {
-            ended = self.0.try_wait().unwrap();
-            ended.is_some()
-        });
-        ended.and_then(|status| status.signal())
     }
 }
 
