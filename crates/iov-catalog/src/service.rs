@@ -246,6 +246,9 @@ impl Service {
         for uuid in x.take_changed() {
             shared.hot.forget(uuid);
         }
+        for uuid in x.take_moved() {
+            shared.opens.set_moved(uuid);
+        }
         for state in x.workspaces.drain(..).filter(|w| w.changed || w.used) {
             let (record, usage) = (state.record, state.usage);
             shared.workspaces.set(state.uuid, record.map(|record| Workspace { record, usage }));

@@ -38,6 +38,8 @@ pub(crate) struct CollectionInner {
     undecided: AtomicBool,
     /// Its bytes live in the record, as far as the handle knows; once they have moved to a target they stay there.
     inline: AtomicBool,
+    /// Something that may have changed the collection was started with it.
+    used: AtomicBool,
     /// Why persistence failed once: it stays failed (P8).
     broken: OnceLock<Error>,
     closed: AtomicBool,
@@ -61,6 +63,7 @@ impl Collection {
             stage: Mutex::default(),
             undecided: AtomicBool::new(false),
             inline: AtomicBool::new(false),
+            used: AtomicBool::new(false),
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
             returned: AtomicBool::new(false),
@@ -203,6 +206,7 @@ impl Collection {
             unit: contract.unit,
             max_size: contract.max_size,
             once: contract.once,
+            pattern: Some(contract.effective.spatiality).filter(|s| !changes && *s != iov_types::Spatiality::Any),
         })
     }
 
@@ -226,6 +230,15 @@ impl Collection {
 
     pub(crate) fn has_stage(&self) -> bool {
         lock(&self.0.stage).is_some()
+    }
+
+    /// Something that may change the collection is started with it.
+    pub(crate) fn mark_used(&self) {
+        self.0.used.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_used(&self) -> bool {
+        self.0.used.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_changed(&self) {

@@ -204,6 +204,23 @@ impl Op {
         )
     }
 
+    /// Whether nothing is different after it: its records need not survive anything (P7). Closing changes nothing itself.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Op::Read { .. }
+                | Op::Extents { .. }
+                | Op::Stat { .. }
+                | Op::MetaGet { .. }
+                | Op::MetaList { .. }
+                | Op::Open { .. }
+                | Op::Lock { .. }
+                | Op::Unlock { .. }
+                | Op::LockQuery { .. }
+                | Op::Close { .. }
+        )
+    }
+
     /// Bytes that it will move, as far as the call says.
     pub(crate) fn payload(&self) -> u64 {
         match self {

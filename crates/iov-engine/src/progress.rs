@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,6 @@ use crate::{request::RequestInner, session::lock};
 struct Queue {
     requests: VecDeque<Weak<RequestInner>>,
     running: bool,
-    ended: bool,
     renews: Option<Renewal>,
 }
 
@@ -31,80 +33,114 @@ pub(crate) struct Renewal {
     pub(crate) every_ns: i64,
 }
 
+/// What the thread shares with its session.
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// The session is gone. Not in the queue: whoever says so may find that locked.
+    ended: AtomicBool,
+}
+
 /// Requests to go on with.
 #[derive(Default)]
-pub(crate) struct Progress(Arc<(Mutex<Queue>, Condvar)>);
+pub(crate) struct Progress(Arc<Shared>);
 
 /// The thread goes when it has had nothing to do for this long: an idle library costs nothing.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long whoever has started a request is left alone to wait for it.
-const GRACE: Duration = Duration::from_micros(100);
+const GRACE_NS: i64 = 100_000;
 /// How long it receives answers before it looks for new requests.
 const ROUND_NS: i64 = 20_000_000;
 
 impl Progress {
     pub(crate) fn push(&self, request: &Arc<RequestInner>) {
-        let mut queue = lock(&self.0.0);
+        let mut queue = lock(&self.0.queue);
         queue.requests.push_back(Arc::downgrade(request));
         self.run_soon(queue);
     }
 
     /// Renews the session's leases from now on: it holds something exclusively, or a lock (X1, O11).
     pub(crate) fn renew(&self, renewal: Renewal) {
-        let mut queue = lock(&self.0.0);
+        let mut queue = lock(&self.0.queue);
         if queue.renews.is_none() && renewal.every_ns < i64::MAX / 4 {
             queue.renews = Some(renewal);
             self.run_soon(queue);
         }
     }
 
-    fn run_soon(&self, mut queue: std::sync::MutexGuard<'_, Queue>) {
+    fn run_soon(&self, mut queue: MutexGuard<'_, Queue>) {
         if !queue.running {
             let shared = self.0.clone();
             // Without a thread a request goes on when somebody waits for it: slower, not wrong.
             queue.running = seam::spawn("iov-progress", move || run(&shared)).is_ok();
         }
         drop(queue);
-        self.0.1.notify_one();
+        self.0.changed.notify_one();
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        // In a forked child the thread does not exist, and its lock may never be given back.
-        if let Ok(mut queue) = self.0.0.try_lock() {
-            queue.ended = true;
-        }
-        self.0.1.notify_all();
+        self.0.ended.store(true, Ordering::SeqCst);
+        // In a forked child the thread does not exist, and its lock may never be given back. Where the thread has it, it
+        // sees the end at its next turn.
+        drop(self.0.queue.try_lock());
+        self.0.changed.notify_all();
     }
 }
 
-fn run(shared: &(Mutex<Queue>, Condvar)) {
-    let mut waiting: Vec<Arc<RequestInner>> = Vec::new();
-    let mut last_renewal = seam::monotonic_ns();
-    let mut queue = lock(&shared.0);
-    loop {
-        if queue.ended {
-            break;
+/// What the thread has under way. Letting a request go may end its session, and with that more: never under the lock.
+#[derive(Default)]
+struct Underway {
+    /// Nobody else goes on with these.
+    requests: Vec<Arc<RequestInner>>,
+    /// These are left to whoever has started them, each until then.
+    alone: VecDeque<(i64, Weak<RequestInner>)>,
+}
+
+impl Underway {
+    /// The time until a request is not left alone any more.
+    fn alone_for(&self) -> Option<i64> {
+        self.alone.front().map(|(until, _)| until - seam::monotonic_ns())
+    }
+
+    fn begin(&mut self, request: &Weak<RequestInner>) {
+        let Some(request) = request.upgrade() else { return };
+        if request.leave_alone() {
+            self.alone.push_back((seam::monotonic_ns() + GRACE_NS, Arc::downgrade(&request)));
+        // Two threads that drive the same request only get in each other's way.
+        } else if !request.has_waiter()
+            && !request.drive_in_passing()
+            && !self.requests.iter().any(|r| Arc::ptr_eq(r, &request))
+        {
+            self.requests.push(request);
         }
-        if let Some(request) = queue.requests.pop_front() {
-            // The last one to let a request go ends more than that: not under the lock.
-            drop(queue);
-            let Some(request) = request.upgrade() else {
-                queue = lock(&shared.0);
-                continue;
-            };
-            if request.leave_alone() {
-                queue = lock(&shared.0);
-                queue.requests.push_back(Arc::downgrade(&request));
-                drop(shared.1.wait_timeout(queue, GRACE).unwrap_or_else(PoisonError::into_inner));
-            // Two threads that drive the same request only get in each other's way.
-            } else if !request.has_waiter() && !request.drive() && !waiting.iter().any(|r| Arc::ptr_eq(r, &request)) {
-                waiting.push(request);
+    }
+
+    /// Receives answers for a while and goes on with what they are for.
+    fn go_on(&self, shared: &Shared, first: &RequestInner) {
+        let round = self.alone_for().map_or(ROUND_NS, |left| left.clamp(0, ROUND_NS));
+        if !first.receive(round) {
+            // Answers come from other threads and wake us; a deadline announces itself to nobody.
+            let queue = lock(&shared.queue);
+            if queue.requests.is_empty() && !shared.ended.load(Ordering::SeqCst) {
+                let pause = Duration::from_nanos(round as u64);
+                drop(shared.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner));
             }
-            queue = lock(&shared.0);
-            continue;
         }
+        for request in &self.requests {
+            request.drive_in_passing();
+        }
+    }
+}
+
+fn run(shared: &Shared) {
+    let mut underway = Underway::default();
+    let mut last_renewal = seam::monotonic_ns();
+    let mut queue = lock(&shared.queue);
+    while !shared.ended.load(Ordering::SeqCst) {
+        // First: requests that never end must not cost the session what it holds.
         let renews = queue.renews.clone();
         if let Some(renewal) = &renews
             && seam::monotonic_ns() - last_renewal >= renewal.every_ns
@@ -112,37 +148,41 @@ fn run(shared: &(Mutex<Queue>, Condvar)) {
             drop(queue);
             last_renewal = seam::monotonic_ns();
             renew(renewal);
-            queue = lock(&shared.0);
+            queue = lock(&shared.queue);
+            continue;
+        }
+        let due = underway.alone_for().is_some_and(|left| left <= 0);
+        let next = if due { underway.alone.pop_front().map(|(_, r)| r) } else { queue.requests.pop_front() };
+        if let Some(request) = next {
+            drop(queue);
+            underway.begin(&request);
+            queue = lock(&shared.queue);
             continue;
         }
         // A waiter that gives up puts its request back into the queue.
-        waiting.retain(|r| !r.is_done() && !r.has_waiter());
-        if let Some(request) = waiting.first() {
+        let is_over = |r: &Arc<RequestInner>| r.is_done() || r.has_waiter();
+        if underway.requests.iter().any(is_over) {
             drop(queue);
-            if !request.receive(ROUND_NS) {
-                // Answers come from other threads and wake us; a deadline announces itself to nobody.
-                let queue = lock(&shared.0);
-                if queue.requests.is_empty() && !queue.ended {
-                    let pause = Duration::from_nanos(ROUND_NS as u64);
-                    drop(shared.1.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner));
-                }
-            }
-            for request in &waiting {
-                request.drive();
-            }
-            queue = lock(&shared.0);
+            underway.requests.retain(|r| !is_over(r));
+            queue = lock(&shared.queue);
+            continue;
+        }
+        if let Some(first) = underway.requests.first() {
+            drop(queue);
+            underway.go_on(shared, first);
+            queue = lock(&shared.queue);
             continue;
         }
         let pause = match &renews {
-            Some(renewal) => {
-                let next = renewal.every_ns - (seam::monotonic_ns() - last_renewal);
-                Duration::from_nanos(next.max(1_000_000) as u64)
-            }
-            None => IDLE,
+            Some(renewal) => renewal.every_ns - (seam::monotonic_ns() - last_renewal),
+            None => IDLE.as_nanos() as i64,
         };
-        let (back, timeout) = shared.1.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
+        let pause = underway.alone_for().map_or(pause.max(1_000_000), |left| left.min(pause).max(0));
+        let wait = shared.changed.wait_timeout(queue, Duration::from_nanos(pause as u64));
+        let (back, timeout) = wait.unwrap_or_else(PoisonError::into_inner);
         queue = back;
-        if timeout.timed_out() && queue.requests.is_empty() && queue.renews.is_none() {
+        let idle = queue.requests.is_empty() && queue.renews.is_none() && underway.alone.is_empty();
+        if timeout.timed_out() && idle {
             break;
         }
     }
@@ -155,3 +195,6 @@ fn renew(renewal: &Renewal) {
     // A renewal that fails shows when the hold is used: fenced, or unavailable.
     let _ = iov_store::ask(&*renewal.catalog, &cx, vec![CatalogOp::Renew], Submission::Each);
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,6 +79,16 @@ impl RequestInner {
         true
     }
 
+    /// The same for a thread that does not wait for it: those that do are told that it is theirs again.
+    pub(crate) fn drive_in_passing(self: &Arc<Self>) -> bool {
+        let done = self.drive();
+        if !done && self.has_waiter() {
+            *lock(&self.signals) += 1;
+            self.signal.notify_all();
+        }
+        done
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -102,7 +112,7 @@ impl RequestInner {
         if self.done.load(Ordering::Acquire) {
             return;
         }
-        self.session.0.notify();
+        self.session.0.answered();
         if self.background && !self.has_waiter() {
             self.session.0.progress.push(self);
         }
@@ -175,7 +185,7 @@ impl Request {
         if background && !done {
             session.0.progress.push(&inner);
         } else if !done {
-            session.0.notify();
+            session.0.answered();
         }
         Request(inner)
     }
@@ -213,7 +223,10 @@ impl Request {
             // The batch's own deadline ends it, and nobody else announces that.
             let deadline = self.0.exec.try_lock().map_or(now + 1_000_000, |exec| exec.deadline_ns());
             let pause = (until.min(deadline.max(now + 100_000)) - now).min(100_000_000);
-            if !self.0.session.0.sides.catalog.drive(pause) {
+            if self.0.driven.load(Ordering::SeqCst) != IDLE {
+                // Another thread is moving its bytes, and says when it has: there may be no answer to receive.
+                self.0.wait_for_signal(seen, pause.min(1_000_000));
+            } else if !self.0.session.0.sides.catalog.drive(pause) {
                 self.0.wait_for_signal(seen, pause);
             }
         }

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -61,6 +61,8 @@ pub(crate) struct SessionInner {
     completed: Mutex<VecDeque<Weak<RequestInner>>>,
     arrived: Condvar,
     event: Event,
+    /// Grows with each answer that a request has not looked at yet.
+    answers: AtomicU64,
     pub(crate) progress: Progress,
     generation: u64,
     closed: AtomicBool,
@@ -87,6 +89,7 @@ impl Session {
             completed: Mutex::default(),
             arrived: Condvar::new(),
             event: Event::default(),
+            answers: AtomicU64::new(0),
             progress: Progress::default(),
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
@@ -232,8 +235,13 @@ impl Session {
         let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
         loop {
             let running: Vec<_> = lock(&self.0.in_flight).clone();
+            if !running.is_empty() {
+                // Those that nobody else goes on with have their answers from here alone.
+                self.0.sides.catalog.drive(0);
+            }
+            let seen = self.0.answers.load(Ordering::SeqCst);
             for request in &running {
-                request.drive();
+                request.drive_in_passing();
             }
             let mut done = Vec::new();
             let mut completed = lock(&self.0.completed);
@@ -243,6 +251,10 @@ impl Session {
             }
             if completed.is_empty() {
                 self.0.event.clear();
+                if self.0.answers.load(Ordering::SeqCst) != seen {
+                    // It came after we looked: the descriptor must not forget it.
+                    self.0.event.raise();
+                }
             }
             let left = until.saturating_sub(seam::monotonic_ns());
             if !done.is_empty() || max == 0 || left <= 0 {
@@ -283,8 +295,14 @@ impl SessionInner {
         }
     }
 
+    /// A request has something to look at.
+    pub(crate) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::SeqCst);
+        self.notify();
+    }
+
     /// Something arrived that a poller may be waiting for.
-    pub(crate) fn notify(&self) {
+    fn notify(&self) {
         self.arrived.notify_all();
         self.event.raise();
     }

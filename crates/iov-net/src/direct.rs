@@ -14,9 +14,10 @@ use std::{
 use iov_store::{Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted, seam};
 use iov_types::{
     Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result,
+    Spatiality,
 };
 use iov_wire::messages::{Access, GiveBack, GrantRequest};
-use rustix::io::Errno;
+use rustix::{fs::Advice, io::Errno};
 
 use crate::{
     conn::Reply,
@@ -36,10 +37,31 @@ struct Grant {
     number: u64,
     slot: ClientSlot,
     access: Access,
+    /// The object's, or that under which access was asked for where that is newer.
     epoch: u64,
     range: Range,
     up: Weak<Up>,
     used: AtomicU64,
+    /// The pattern that the kernel was told last.
+    advised: Mutex<Option<Spatiality>>,
+}
+
+impl Grant {
+    /// Tells the kernel how the bytes will be read (H2): the descriptor is this grant's alone.
+    fn advise(&self, pattern: Option<Spatiality>) {
+        let mut advised = lock(&self.advised);
+        if *advised == pattern {
+            return;
+        }
+        let advice = match pattern {
+            None | Some(Spatiality::Any) => Advice::Normal,
+            Some(Spatiality::Contiguous) => Advice::Sequential,
+            Some(Spatiality::Strided | Spatiality::Random) => Advice::Random,
+        };
+        // A hint: where it is not taken, reads cost more and bring the same.
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, advice);
+        *advised = pattern;
+    }
 }
 
 #[derive(Default)]
@@ -116,7 +138,9 @@ impl DirectBackend {
                 return Ok(Some(grant.clone()));
             }
         }
-        if seam::monotonic_ns() < entry.not_before_ns || (entry.uses == 1 && len <= FIRST_BY_SOCKET) {
+        // The daemon's descriptors serve everybody, so that only a grant's can be read in a pattern.
+        let small = entry.uses == 1 && len <= FIRST_BY_SOCKET && op.demand.pattern.is_none();
+        if seam::monotonic_ns() < entry.not_before_ns || small {
             return Ok(None);
         }
         drop(entries);
@@ -196,10 +220,11 @@ impl DirectBackend {
                         page.slot(slot, generation)?
                     },
                     access: granted.access,
-                    epoch: granted.epoch,
+                    epoch: granted.epoch.max(op.demand.epoch),
                     range: granted.range,
                     up: Arc::downgrade(up),
                     used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
+                    advised: Mutex::default(),
                 }))
             }
             Reply::Frame(_) => Err(Error::corrupt("the daemon answered a grant request with something else")),
@@ -264,6 +289,7 @@ impl DirectBackend {
                     }
                 },
                 Access::Read => {
+                    grant.advise(op.demand.pattern);
                     let got = read_all(&grant.fd, memory.bytes_mut(), offset);
                     // What was read while the grant was taken back is void (G3).
                     grant.slot.read_is_valid().then_some(got)
@@ -274,7 +300,7 @@ impl DirectBackend {
                     if op.demand.once {
                         let len = std::num::NonZero::new(range.end());
                         // A hint: what the kernel keeps all the same costs memory, not correctness.
-                        let _ = rustix::fs::fadvise(&grant.fd, 0, len, rustix::fs::Advice::DontNeed);
+                        let _ = rustix::fs::fadvise(&grant.fd, 0, len, Advice::DontNeed);
                     }
                     return Direct::Done(result.map(|bytes| {
                         Counters::add(&self.link.counters().bytes_direct, bytes);

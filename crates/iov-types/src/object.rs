@@ -32,6 +32,8 @@ pub struct Demand {
     pub max_size: u64,
     /// Use the bytes without leaving a trace in caches (H2).
     pub once: bool,
+    /// Of a read: in which pattern those around it come; `None` = the medium sees for itself (H2).
+    pub pattern: Option<crate::Spatiality>,
 }
 
 /// What to do. `len` of a read or write is also the length of the memory that goes with it.

@@ -102,7 +102,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         log::to_file(dir.as_fd())?;
     }
     troubles.iter().for_each(|trouble| log::line(trouble));
-    log::line(&format!("serving {} as process {}", args.dir.display(), std::process::id()));
+    // The library names the directory by its descriptor.
+    let place = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
     server.run(&listener, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
     drop(listener);

@@ -177,3 +177,69 @@ fn b3_a_whole_batch_over_a_small_collection_is_all_or_nothing() {
     batch.start().unwrap().wait(i64::MAX).unwrap();
     assert_eq!(all(&c), b"new");
 }
+
+#[test]
+fn b1_more_small_bytes_than_a_frame_holds_are_written_and_read_in_one_batch() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    // 72 MiB; a frame holds 64.
+    let data: Vec<u8> = (0..8192).map(|i| i as u8).collect();
+    let mut back = vec![0; 8192 * 9216];
+    let mut batch = Batch::new(&s, BatchAttr::default()).unwrap();
+    let c: Vec<_> = (0..9216).map(|_| ws.pending(ioverbs::EntryKind::Collection)).collect();
+    for c in &c {
+        let (metadata, controls) = (Metadata::new(), Controls::default());
+        batch.push(Op::Create { out: c.clone(), parent: None, name: None, metadata, controls }).unwrap();
+        // SAFETY: all of it lives until the request has completed, and nobody touches it meanwhile.
+        let from = unsafe { ioverbs::Memory::readable(data.as_ptr(), data.len()) };
+        batch.push(Op::Write { c: c.clone(), chunks: vec![(0, from)] }).unwrap();
+    }
+    batch.barrier().unwrap();
+    for (c, back) in c.iter().zip(back.chunks_mut(8192)) {
+        // SAFETY: as above.
+        let to = unsafe { ioverbs::Memory::writable(back.as_mut_ptr(), back.len()) };
+        batch.push(Op::Read { c: c.clone(), chunks: vec![(0, to)] }).unwrap();
+    }
+    batch.start().unwrap().wait(i64::MAX).unwrap();
+    assert!(back.chunks(8192).all(|b| b == data));
+    assert_eq!(counter(&s, "data_requests"), 0);
+}
+
+#[test]
+fn p3_a_batch_that_promises_more_than_the_collection_goes_to_the_target() {
+    let store = Store(tempfile::tempdir_in("/var/tmp").unwrap());
+    let (s, ws) = store.workspace();
+    let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), Controls::default()).unwrap();
+    ioverbs::write_at(&c, 0, b"12345").unwrap();
+    assert_eq!(counter(&s, "data_requests"), 0);
+    let attr = BatchAttr { controls: Some(controls("persistence=durable@batch")), ..Default::default() };
+    let mut batch = Batch::new(&s, attr).unwrap();
+    let data = b"67";
+    // SAFETY: static data.
+    let from = unsafe { ioverbs::Memory::readable(data.as_ptr(), data.len()) };
+    batch.push(Op::Write { c: c.clone(), chunks: vec![(5, from)] }).unwrap();
+    match batch.start().unwrap().wait(i64::MAX) {
+        Ok(()) => assert!(counter(&s, "data_requests") > 0),
+        Err(e) => println!("left out: no disk here ({e})"),
+    }
+    assert!(all(&c).starts_with(b"12345"));
+}
+
+#[test]
+fn o8_whoever_only_polls_without_waiting_receives_answers() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let attr = BatchAttr { drive: ioverbs::Drive::Caller, ..Default::default() };
+    let mut batch = Batch::new(&s, attr).unwrap();
+    batch.push(Op::WorkspaceStat { w: ws.clone() }).unwrap();
+    let request = batch.start().unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let polled = loop {
+        let polled = s.poll_completed(1, 0).unwrap();
+        if !polled.is_empty() || std::time::Instant::now() > until {
+            break polled;
+        }
+    };
+    assert!(polled.iter().any(|r| r.is(&request)));
+    request.result().unwrap();
+}

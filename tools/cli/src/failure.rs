@@ -30,7 +30,7 @@ impl From<Error> for Failure {
 impl From<ioverbs::Refusal> for Failure {
     fn from(refusal: ioverbs::Refusal) -> Failure {
         let offer = refusal.offer_text().to_owned();
-        let next = (!offer.is_empty()).then(|| format!("ask for what can be had: -c {offer}"));
+        let next = (!offer.is_empty()).then(|| format!("ask for what can be had: -c '{offer}'"));
         Failure::Error { error: Box::new(refusal.error), next }
     }
 }

@@ -96,8 +96,13 @@ impl Ahead {
             CatalogOp::Open { ws, parent, which, .. } | CatalogOp::Delete { ws, parent, which } => {
                 by(*ws, *parent, which)
             }
+            CatalogOp::Read { ws, uuid, .. } => {
+                // Of one moment with the record, which no writer waits for.
+                self.key(&keys::bytes(*ws, *uuid));
+                self.key(&keys::record(*ws, *uuid));
+                Some(*uuid)
+            }
             CatalogOp::Stat { ws, uuid }
-            | CatalogOp::Read { ws, uuid, .. }
             | CatalogOp::Write { ws, uuid, .. }
             | CatalogOp::MoveOut { ws, uuid }
             | CatalogOp::MetaGet { ws, uuid, .. }

@@ -5,7 +5,7 @@
 
 use iov_types::{Clause, EntryKind, Error, Result, Uuid};
 
-use super::{Exec, Mode};
+use super::{Exec, Mode, records::FIRST_EPOCH};
 use crate::{
     record::{NameIn, Record},
     state::Slot,
@@ -148,7 +148,8 @@ impl Exec<'_> {
         if !exclusive && !passed_on {
             return Ok(Grant { epoch: 0, raised: None });
         }
-        let raised = epoch + 1;
+        // The first epoch is a creator's, of which no target has heard.
+        let raised = epoch.max(FIRST_EPOCH) + 1;
         if kind == EntryKind::Collection {
             self.fence(key, raised)?;
         }

@@ -109,6 +109,8 @@ pub(crate) struct Exec<'a> {
     learned: Vec<HotFacts>,
     /// Records that were changed.
     changed: Vec<Uuid>,
+    /// Collections whose bytes were moved to their target: others may ask that once the commit says so.
+    moved: Vec<Uuid>,
     /// The group looked at last, in its workspace.
     parent: Option<((Uuid, Uuid), Parent)>,
     /// The failing operation took effect all the same.
@@ -138,6 +140,7 @@ impl<'a> Exec<'a> {
             loose: Vec::new(),
             learned: Vec::new(),
             changed: Vec::new(),
+            moved: Vec::new(),
             parent: None,
             keep: false,
             scratch: Vec::new(),
@@ -181,7 +184,7 @@ impl<'a> Exec<'a> {
 
     /// The same for any work.
     pub(crate) fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let marks = (self.pending.mark(), self.undo.len());
+        let marks = (self.pending.mark(), self.undo.len(), self.moved.len());
         let after =
             (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
         self.keep = false;
@@ -189,6 +192,7 @@ impl<'a> Exec<'a> {
         if reply.is_err() && !self.keep {
             self.pending.rollback(marks.0);
             self.undo_to(marks.1);
+            self.moved.truncate(marks.2);
             self.after.remove.truncate(after.0);
             self.after.seal.truncate(after.1);
             self.after.mtime_set.truncate(after.2);
@@ -230,6 +234,7 @@ impl<'a> Exec<'a> {
         self.pending.clear();
         self.workspaces.clear();
         self.loose.clear();
+        self.moved.clear();
         self.resolved = None;
         self.after = After::default();
     }
@@ -296,6 +301,11 @@ impl<'a> Exec<'a> {
     /// Records that were changed.
     pub(crate) fn take_changed(&mut self) -> Vec<Uuid> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Collections whose bytes are at their target from the commit on.
+    pub(crate) fn take_moved(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Entries to look at after the commit.

@@ -3,7 +3,7 @@
 use iov_types::Uuid;
 
 use super::{Exec, Undo};
-use crate::state::Entry;
+use crate::{record::Record, state::Entry};
 
 impl Exec<'_> {
     /// Puts an entry in place of what was there.
@@ -23,6 +23,17 @@ impl Exec<'_> {
             change(&mut entry);
             self.set_entry(uuid, entry);
         }
+    }
+
+    /// The bytes of a collection are at its target from the commit on. Before that nobody else may ask for them there:
+    /// what they change would be lost with the commit.
+    pub(crate) fn note_moved(&mut self, uuid: Uuid) {
+        self.moved.push(uuid);
+    }
+
+    /// Whether others have to see the bytes of a collection beside its record for now.
+    pub(crate) fn is_inline(&self, uuid: Uuid, record: &Record) -> bool {
+        record.inline || self.moved.contains(&uuid)
     }
 
     /// An entry as it is now.

@@ -188,6 +188,13 @@ impl Opens {
         }
     }
 
+    /// Notes that the bytes of a collection are at its target.
+    pub(crate) fn set_moved(&mut self, uuid: Uuid) {
+        if let Some(entry) = self.entries.get_mut(&uuid) {
+            entry.inline = false;
+        }
+    }
+
     /// Puts an entry in place of what was there, which it returns.
     pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Box<Entry>>) -> Option<Box<Entry>> {
         if let Some(entry) = &entry {

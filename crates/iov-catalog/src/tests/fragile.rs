@@ -11,6 +11,7 @@ use iov_store::{
 use iov_types::{Capability, Error, Evidence, Outcome, Result, VerbKind};
 
 use super::rig::{Rig, durable_heap, options};
+use crate::Options;
 
 /// How a step fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,8 +148,12 @@ impl Fragile {
     }
 
     pub(super) fn open(&self) -> Rig {
+        self.open_with(options())
+    }
+
+    pub(super) fn open_with(&self, options: Options) -> Rig {
         let heap = Target { inner: self.heap.clone(), fuse: self.fuse.clone() };
         let store = Log { inner: self.store.clone(), fuse: self.fuse.clone() };
-        Rig::over(Arc::new(store), Arc::new(heap), options()).unwrap()
+        Rig::over(Arc::new(store), Arc::new(heap), options).unwrap()
     }
 }

@@ -8,7 +8,10 @@ use iov_types::{
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use super::rig::{Client, Rig, SECOND, durable_heap, exclusive, immutable, kind, options};
+use super::{
+    fragile::{Fails, Fragile},
+    rig::{Client, Rig, SECOND, durable_heap, exclusive, immutable, kind, options},
+};
 use crate::Options;
 
 const LIMIT: u64 = 8192;
@@ -266,4 +269,131 @@ fn only_an_open_for_writing_writes() {
         .unwrap();
     assert_eq!(replies[1].as_ref().unwrap(), &CatalogReply::Bytes(b"ne".to_vec()), "in order (O9)");
     assert_eq!(replies[2].as_ref().unwrap(), &CatalogReply::Moved);
+}
+
+#[test]
+fn m2_a_move_of_sealed_bytes_that_was_cut_off_is_repeated() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", immutable());
+    write(&client, uuid, 0, b"12345").unwrap();
+    client.seal(uuid).unwrap();
+    // All but the record was changed.
+    client.bytes(uuid).write(0, b"12345").unwrap();
+    rig.service.core.targets().seal(&client.cx(), uuid, 0).unwrap();
+    rig.service.at_target(&client.cx(), uuid).unwrap();
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"12345");
+    assert_eq!(kind(client.bytes(uuid).write(0, b"x")), Kind::Immutable);
+}
+
+#[test]
+fn x1_a_move_behind_a_fence_that_was_not_recorded_goes_on() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    write(&client, uuid, 0, b"12345").unwrap();
+    // An exclusive open whose commit failed.
+    rig.service.core.targets().fence(&client.cx(), uuid, 2).unwrap();
+    rig.service.at_target(&client.cx(), uuid).unwrap();
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"12345");
+}
+
+#[test]
+fn o10_an_object_made_for_a_first_hold_goes_with_the_record() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    write(&client, uuid, 0, b"12345").unwrap();
+    client.close(uuid).unwrap();
+    client.open_exclusive(uuid, EntryKind::Collection).unwrap();
+    assert!(client.bytes(uuid).exists(), "the fence has made it");
+    client.close(uuid).unwrap();
+    client.delete(Uuid::NIL, "a").unwrap();
+    assert!(!client.bytes(uuid).exists());
+}
+
+#[test]
+fn p3_a_handle_that_asks_for_more_than_the_collection_uses_the_target() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let plain = Controls { persistence: Some(Persistence::Process), ..Controls::default() };
+    let durable = Controls { persistence: Some(Persistence::Durable), ..Controls::default() };
+    let (uuid, inline) = created(&client, "a", plain);
+    assert!(inline);
+    let open = |uuid, controls| client.open_with(iov_types::Which::Uuid(uuid), EntryKind::Collection, controls);
+    assert!(!open(uuid, durable.clone()).unwrap().inline);
+    let (uuid, _) = created(&client, "b", durable.clone());
+    assert!(open(uuid, durable).unwrap().inline);
+}
+
+/// Moves a collection while step `n` fails, and returns whether it was reached.
+fn move_that_fails(n: i64, how: Fails, crashes: bool, sealed: bool) -> bool {
+    let fragile = Fragile::new();
+    let rig = fragile.open_with(inline_options());
+    let client = rig.in_workspace();
+    let controls = if sealed { immutable() } else { Controls::default() };
+    let (uuid, _) = created(&client, "a", controls);
+    write(&client, uuid, 0, b"12345").unwrap();
+    if sealed {
+        client.seal(uuid).unwrap();
+    }
+    fragile.fuse.set(n, how);
+    let moved = rig.service.at_target(&client.cx(), uuid);
+    let reached = fragile.fuse.left() <= 0;
+    fragile.fuse.mend();
+    let what = format!("step {n} {how:?}, crash {crashes}, sealed {sealed}: {moved:?}");
+    let (rig, client) = if crashes {
+        let ws = client.ws;
+        drop((client, rig));
+        let rig = fragile.open_with(inline_options());
+        let client = Client { ws, ..rig.client() };
+        client.open(uuid).unwrap();
+        (rig, client)
+    } else {
+        (rig, client)
+    };
+    assert_eq!(client.stat(uuid).unwrap().bytes, 5, "{what}");
+    if let Some(bytes) = read(&client, uuid) {
+        assert_eq!(bytes, b"12345", "{what}");
+    }
+    rig.service.at_target(&client.cx(), uuid).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"12345", "{what}");
+    assert_eq!(client.bytes(uuid).write(5, b"6").is_err(), sealed, "{what}");
+    assert_eq!(client.stat(uuid).unwrap().bytes, if sealed { 5 } else { 6 }, "{what}");
+    reached
+}
+
+#[test]
+fn p2_a_move_that_fails_at_any_step_loses_nothing_and_can_be_repeated() {
+    for sealed in [false, true] {
+        for how in [Fails::Before, Fails::After, Fails::Once] {
+            for crashes in [false, true] {
+                let steps = (1..20).take_while(|n| move_that_fails(*n, how, crashes, sealed)).count();
+                assert!((5..15).contains(&steps), "{steps} steps {how:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_move_that_fails_leaves_no_object_to_outlive_the_collection() {
+    for n in 1.. {
+        let fragile = Fragile::new();
+        let rig = fragile.open_with(inline_options());
+        let client = rig.in_workspace();
+        let (uuid, _) = created(&client, "a", Controls::default());
+        write(&client, uuid, 0, b"12345").unwrap();
+        fragile.fuse.set(n, Fails::Once);
+        let moved = rig.service.at_target(&client.cx(), uuid);
+        let reached = fragile.fuse.left() <= 0;
+        fragile.fuse.mend();
+        client.close(uuid).unwrap();
+        client.delete(Uuid::NIL, "a").unwrap();
+        // After a commit of unknown outcome the object may be the only place where the bytes are.
+        let unknown = moved.as_ref().is_err_and(|e| e.to_string().contains("at a commit"));
+        assert!(unknown || !client.bytes(uuid).exists(), "step {n}: {moved:?}");
+        if !reached {
+            return;
+        }
+    }
 }

@@ -4,10 +4,10 @@
 //! given. Whoever needs more than that (direct access, stages, appends, holes) has them moved out first.
 
 use bytes::Bytes;
-use iov_store::Bytes as Payload;
+use iov_store::{Bytes as Payload, OpCx};
 use iov_types::{
-    Atomicity, Clause, Effective, EntryKind, Error, Mutability, ObjectVerb, Outcome, Persistence, Result, Right, State,
-    Uuid, catalog::CatalogReply,
+    Atomicity, Clause, Effective, EntryKind, Error, Evidence, Kind, Mutability, ObjectVerb, Outcome, Persistence,
+    Result, Right, State, Uuid, catalog::CatalogReply, limits,
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     seal::{need_collection, not_for_groups},
 };
 use crate::{
-    exec::{Exec, Mode, facts::over_quota},
+    exec::{Exec, Mode, facts::over_quota, records::FIRST_EPOCH},
     keys,
     record::Record,
     targets::op,
@@ -123,6 +123,9 @@ pub(crate) fn move_out(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     collection(record.kind)?;
     if record.inline {
         move_record_out(x, at, uuid, &mut record)?;
+    } else {
+        // Memory does not know where nobody knew how the commit of a move had ended.
+        x.note_moved(uuid);
     }
     Ok(CatalogReply::Moved)
 }
@@ -150,32 +153,53 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
     }
     let ws = x.workspaces[at].uuid;
     let bytes = stored(x, ws, uuid, record.size)?;
+    let sealed = record.state == State::Sealed;
+    if sealed {
+        // A move that was cut off may have sealed what it made: then nothing could be put there.
+        x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+    }
     if !bytes.is_empty() {
-        let sync = record.effective.persistence >= Persistence::Durable;
-        let mut ops = vec![
-            (op(uuid, ObjectVerb::Create, 0), Payload::None),
-            (op(uuid, ObjectVerb::Fence { epoch: record.epoch }, 0), Payload::None),
-            // What a move that was cut off has left.
-            (op(uuid, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
-            (op(uuid, ObjectVerb::Write { offset: 0 }, 0), Payload::From(&bytes)),
-        ];
-        if sync {
-            let mut durable = op(uuid, ObjectVerb::Sync, 0);
-            durable.demand.durability = Some(record.effective.persistence);
-            ops.push((durable, Payload::None));
-        }
-        ops.push((op(uuid, ObjectVerb::Stat, 0), Payload::None));
-        let found = x.core.targets().run_with(x.cx, ops)?;
+        let found = make_object(x, uuid, record, &bytes).inspect_err(|_| forget_object(x, uuid, record))?;
         record.allocated = found.allocated;
         record.mtime_base_ns = found.mtime_ns;
         record.version = record.version.max(found.version);
         x.delete(keys::bytes(ws, uuid).to_vec());
     }
-    if record.state == State::Sealed {
-        x.core.targets().seal(x.cx, uuid, 0)?;
+    if sealed {
+        x.core.targets().seal(x.cx, uuid, 0).inspect_err(|_| forget_object(x, uuid, record))?;
     }
     record.inline = false;
     x.put_record(ws, uuid, record);
-    x.change_entry(uuid, |entry| entry.inline = false);
+    x.note_moved(uuid);
     Ok(())
+}
+
+fn make_object(x: &Exec<'_>, uuid: Uuid, record: &Record, bytes: &Bytes) -> Result<Evidence> {
+    let targets = x.core.targets();
+    match targets.fence(x.cx, uuid, record.epoch) {
+        // An open that was to raise the epoch has failed after it had told the target.
+        Err(e) if e.kind() == Kind::Conflict => {}
+        fenced => fenced?,
+    }
+    let mut ops = vec![
+        // What a move that was cut off has left.
+        (op(uuid, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
+        (op(uuid, ObjectVerb::Write { offset: 0 }, 0), Payload::From(bytes)),
+    ];
+    if record.effective.persistence >= Persistence::Durable {
+        let mut durable = op(uuid, ObjectVerb::Sync, 0);
+        durable.demand.durability = Some(record.effective.persistence);
+        ops.push((durable, Payload::None));
+    }
+    ops.push((op(uuid, ObjectVerb::Stat, 0), Payload::None));
+    targets.run_with(x.cx, ops)
+}
+
+/// The move has failed. Unless a fence needs it, no object stays behind: nobody would remove it with the record.
+fn forget_object(x: &Exec<'_>, uuid: Uuid, record: &Record) {
+    if record.epoch <= FIRST_EPOCH {
+        // Also where the time of the operation is over.
+        let cx = OpCx::new(x.cx.caller.clone(), limits::DEFAULT_DEADLINE_NS);
+        x.core.targets().run(&cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+    }
 }

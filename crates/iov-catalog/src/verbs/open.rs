@@ -1,7 +1,7 @@
 //! Open: a handle on a collection, group or root, and the exclusive hold that may go with it (X1, X2).
 
 use iov_types::{
-    Clause, Concurrency, Controls, EntryKind, Error, Layout, ObjectVerb, Right, State, Uuid, Which,
+    Clause, Concurrency, Controls, EntryKind, Error, Layout, ObjectVerb, Persistence, Right, State, Uuid, Which,
     catalog::{CatalogReply, Opened},
 };
 
@@ -72,6 +72,8 @@ pub(crate) fn open(
         x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
     }
 
+    // A promise that the collection does not give keeps at its target: whoever moves the bytes later would not know of it.
+    let beyond = effective.persistence >= Persistence::Durable && record.effective.persistence < Persistence::Durable;
     let mut changed = false;
     if let Some(epoch) = grant.raised {
         record.epoch = epoch;
@@ -98,7 +100,7 @@ pub(crate) fn open(
     }
     let mut entry = x.entry(uuid).unwrap_or_else(|| Entry::new(ws, kind == EntryKind::Group));
     entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
-    entry.inline = record.inline;
+    entry.inline = x.is_inline(uuid, &record);
     if writer {
         x.note_writer(ws, uuid, record.state, &mut entry);
     }
@@ -115,7 +117,7 @@ pub(crate) fn open(
         layout: record.layout,
         epoch: grant.epoch,
         writable,
-        inline: record.inline,
+        inline: record.inline && !beyond,
     })))
 }
 

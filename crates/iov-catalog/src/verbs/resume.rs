@@ -51,7 +51,7 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
     }
     if let Some(record) = record {
         entry.deleted = record.deleted;
-        entry.inline = record.inline;
+        entry.inline = x.is_inline(p.uuid, &record);
         take_up(x, at, p, record, &mut entry)?;
     }
     x.set_entry(key, entry);

@@ -16,8 +16,13 @@ use crate::{
     request::RequestInner,
 };
 
+/// Most bytes and operations of one submission: a frame has a limit, and nobody else is served meanwhile.
+const BYTES: u64 = 16 << 20;
+const OPS: usize = 64 << 10;
+
 impl Exec {
-    /// Sends what of the present wave the catalog can do itself; `false` if there is nothing of that kind.
+    /// Sends what of the present wave the catalog can do itself, or the first part of it; `false` if there is nothing of
+    /// that kind.
     pub(super) fn send_inline(&mut self, ops: &[usize], request: &Arc<RequestInner>) -> bool {
         let mut asked = Vec::new();
         let mut sent = Vec::new();
@@ -27,11 +32,18 @@ impl Exec {
         // The order of operations on the same bytes is kept by whoever runs them, so that it is one of the two.
         let at_target: HashSet<Uuid> =
             ops.iter().filter(|i| self.inline_handle(**i).is_none()).flat_map(|i| self.touches(*i)).collect();
+        let mut bytes = 0;
         for &i in ops {
             let Some(c) = self.inline_handle(i) else { continue };
             if c.uuid().is_ok_and(|uuid| at_target.contains(&uuid)) {
                 continue;
             }
+            let (more, of_them) = self.inline_cost(i);
+            if !asked.is_empty() && (bytes + more > BYTES || asked.len() + of_them > OPS) {
+                // The rest comes next, in its order.
+                break;
+            }
+            bytes += more;
             match self.inline_ops(i, &c) {
                 Ok(more) => {
                     sent.extend(more.iter().map(|_| Some(i)));
@@ -61,11 +73,34 @@ impl Exec {
         if !c.is_inline() || c.has_stage() || self.stage.is_some() {
             return None;
         }
+        if matches!(self.ops[i], Op::Write { .. }) {
+            let Ok(contract) = self.contract(c) else { return Some(c.clone()) };
+            // What a batch promises beyond its handle, whoever moves the bytes later would not know of.
+            if contract.durability >= Persistence::Durable
+                && self.ready_contract(c).is_ok_and(|own| own.durability < Persistence::Durable)
+            {
+                return None;
+            }
+            // Beyond the limit they move, and a target takes what is written.
+            let limit = self.session.0.sides.catalog.capability().inline_bytes;
+            let limit = if contract.max_size == 0 { limit } else { limit.min(contract.max_size) };
+            let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
+            if !chunks.iter().all(|(offset, memory)| fits(*offset, memory.len())) {
+                return None;
+            }
+        }
+        let (bytes, ops) = self.inline_cost(i);
+        (bytes <= BYTES && ops <= OPS).then(|| c.clone())
+    }
+
+    /// The bytes that an operation takes to the catalog or brings back, at most, and how many operations it makes.
+    fn inline_cost(&self, i: usize) -> (u64, usize) {
         let limit = self.session.0.sides.catalog.capability().inline_bytes;
-        let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
-        // Beyond the limit they move, and a target takes what is written.
-        let writes = matches!(self.ops[i], Op::Write { .. });
-        (!writes || chunks.iter().all(|(offset, memory)| fits(*offset, memory.len()))).then(|| c.clone())
+        match &self.ops[i] {
+            Op::Read { chunks, .. } => (chunks.iter().map(|(_, m)| limit.min(m.len() as u64)).sum(), chunks.len()),
+            Op::Write { chunks, .. } => (chunks.iter().map(|(_, m)| m.len() as u64).sum(), chunks.len()),
+            _ => (0, 0),
+        }
     }
 
     fn inline_ops(&self, i: usize, c: &Collection) -> Result<Vec<CatalogOp>> {

@@ -108,6 +108,11 @@ impl Exec {
             if let Op::Create { out, .. } = op {
                 out.choose_uuid(births::uuid_for(id, i));
             }
+            if !op.only_looks()
+                && let Some(c) = op.handle().or(op.out())
+            {
+                c.mark_used();
+            }
         }
         let (births, born_with) = births::collect(&ops);
         let mut cx = session.cx(deadline_ns);

@@ -9,7 +9,7 @@ use iov_types::{
 };
 
 use super::{Exec, Phase, inbox::Arrived};
-use crate::{Op, OpState, Status, request::RequestInner};
+use crate::{OpState, Status, request::RequestInner};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
@@ -23,20 +23,7 @@ impl Exec {
     /// Whether an operation's effect must survive power loss before the batch completes.
     fn at_batch(&self, i: usize) -> Option<Uuid> {
         // Most operations end here, before anything of their handle is looked at.
-        let reads = matches!(
-            self.ops[i],
-            Op::Read { .. }
-                | Op::Extents { .. }
-                | Op::Stat { .. }
-                | Op::MetaGet { .. }
-                | Op::MetaList { .. }
-                | Op::Open { .. }
-                | Op::Lock { .. }
-                | Op::Unlock { .. }
-                | Op::LockQuery { .. }
-                | Op::Close { .. }
-        );
-        if reads || self.status[i].state != OpState::Ok {
+        if self.ops[i].only_looks() || self.status[i].state != OpState::Ok {
             return None;
         }
         let c = self.ops[i].handle().or(self.ops[i].out())?;

@@ -250,7 +250,8 @@ impl Exec {
         };
         let c = self.ops[i].handle()?;
         let contract = self.contract(c).ok()?;
-        let wanted = !at_close || contract.effective.point == Point::Close;
+        // Whoever has only looked leaves nothing that would have to survive.
+        let wanted = !at_close || (contract.effective.point == Point::Close && c.was_used());
         (wanted && contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
     }
 

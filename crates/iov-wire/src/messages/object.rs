@@ -42,6 +42,7 @@ message! {
         5 => unit: uint,
         6 => max_size: uint,
         7 => once: boolean,
+        8 => pattern: optional number,
     }
 }
 

@@ -198,7 +198,7 @@ fn explain(ctx: &mut Ctx, args: &Args, ws: &Workspace, spec: SearchSpec) -> Done
     let read = read.map_or_else(|| "everything".to_owned(), |p| p.to_string());
     let index = match user.first() {
         Some(key) => format!(
-            "iov ws set {} --index {key} makes a search by {key} take time by its matches alone",
+            "iov ws set {} --index {key}, and --index for each key that has one already, makes a search by {key} take time by its matches alone",
             args.address.workspace_text()
         ),
         None => String::new(),

@@ -28,7 +28,7 @@ fn explain_tells_what_is_granted_and_where_it_comes_from() {
 fn p3_what_cannot_be_promised_is_refused_with_clause_and_offer() {
     let world = World::with_workspace();
     let ran = world.iov(&["explain", "w", "-c", "persistence=durable"]);
-    let ran = ran.fails(69, &["IOV_EREFUSED", "clause P3", "offer", "next: ask for what can be had: -c persistence="]);
+    let ran = ran.fails(69, &["IOV_EREFUSED", "clause P3", "offer", "next: ask for what can be had: -c 'persistence="]);
     assert_eq!(ran.text(), "");
     let report = world.iov(&["explain", "w", "-c", "persistence=durable", "--json"]);
     assert_eq!(report.code, 69);

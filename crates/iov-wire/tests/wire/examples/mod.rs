@@ -155,6 +155,7 @@ pub(crate) fn object_request() -> ObjectRequest {
         unit: 4096,
         max_size: 1 << 40,
         once: true,
+        pattern: None,
     };
     let call = |verb: ObjectVerb| {
         let (len, checksum) = match verb {

@@ -41,8 +41,14 @@ fn object_verb() -> BoxedStrategy<ObjectVerb> {
 
 fn demand() -> BoxedStrategy<Demand> {
     let numbers = [number(), number(), number()];
-    (maybe(uuid()), maybe((uuid(), number())), maybe(one_of(Persistence::ALL)), numbers, any::<bool>())
-        .prop_map(|(stage, batch, durability, [epoch, unit, max_size], once)| Demand {
+    (
+        maybe(uuid()),
+        maybe((uuid(), number())),
+        maybe(one_of(Persistence::ALL)),
+        numbers,
+        (any::<bool>(), maybe(one_of(Spatiality::ALL))),
+    )
+        .prop_map(|(stage, batch, durability, [epoch, unit, max_size], (once, pattern))| Demand {
             stage,
             batch,
             epoch,
@@ -50,6 +56,7 @@ fn demand() -> BoxedStrategy<Demand> {
             unit,
             max_size,
             once,
+            pattern,
         })
         .boxed()
 }
