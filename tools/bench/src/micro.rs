@@ -126,8 +126,14 @@ impl Bench {
             let file = format!("run-{run}");
             for (i, what) in ["first", "over", "read"].iter().enumerate() {
                 let order = format!("{what} {file}");
-                let (seconds, said) = step(if i == 2 { &mut reader } else { &mut ours }, &order)?;
-                let (bare_seconds, _) = step(if i == 2 { &mut bare_reader } else { &mut bare }, &order)?;
+                let (ours, bare) = if i == 2 { (&mut reader, &mut bare_reader) } else { (&mut ours, &mut bare) };
+                // In turns, so that neither is always the one behind a pause.
+                let ((seconds, said), (bare_seconds, _)) = if run % 2 == 0 {
+                    (step(ours, &order)?, step(bare, &order)?)
+                } else {
+                    let bare = step(bare, &order)?;
+                    (step(ours, &order)?, bare)
+                };
                 if run > 0 {
                     ours_rates[i].push(rate(seconds));
                     bare_rates[i].push(rate(bare_seconds));
