@@ -6,7 +6,7 @@ use ioverbs::{BatchAttr, Error, Kind, Lent, Session, SessionAttr, Status, Which,
 
 use crate::{
     address::Address,
-    failure::{Done, Failure},
+    failure::{Done, Failure, Next},
     interrupt::Interrupt,
     options::Global,
     output::Out,
@@ -36,8 +36,23 @@ impl Ctx {
         Ctx { global, out, err, stop, stdin: Some(stdin), session: None, failed: None }
     }
 
-    /// The session, opened by the first who asks.
+    /// The session, opened by the first who asks. A store that was named must be there: who mistypes a directory wants to
+    /// hear of it, and not to find an empty store.
     pub(crate) fn session(&mut self) -> Done<Session> {
+        let named = self.global.store.clone().or_else(|| std::env::var("IOVERBS_URL").ok());
+        if self.session.is_none()
+            && let Some(dir) = named.as_deref().and_then(|url| url.strip_prefix("file:"))
+            && !std::path::Path::new(dir).join("format").exists()
+        {
+            let why = format!("there is no store in {}", crate::output::printable(dir.as_bytes()));
+            return Err(Error::not_found(why))
+                .next(|| "iov ws create NAME makes one, or name another: -S file:DIR".into());
+        }
+        self.session_or_new()
+    }
+
+    /// The same, and where there is no store yet one is made.
+    pub(crate) fn session_or_new(&mut self) -> Done<Session> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
         }

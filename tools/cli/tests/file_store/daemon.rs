@@ -28,6 +28,19 @@ fn status_starts_no_daemon_and_makes_no_store() {
 }
 
 #[test]
+fn a_mistyped_directory_is_told_and_not_made() {
+    let store = Store::new();
+    for args in [&["ls"][..], &["find", "w"], &["get", "w/a", "-"], &["stats"]] {
+        let ran = store.iov(args);
+        assert_eq!(ran.code, Some(66), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("there is no store in ") && ran.err.contains("iov ws create"), "{}", ran.err);
+    }
+    assert!(!store.path("store").exists());
+    store.iov(&["ws", "create", "w"]).ok();
+    assert_eq!(store.iov(&["ls"]).ok().lines(), ["w"]);
+}
+
+#[test]
 fn stats_show_the_daemon_and_this_session() {
     let store = Store::with_workspace();
     let stats = store.iov(&["stats", "--json"]).ok().json();

@@ -18,7 +18,7 @@ pub(super) fn create(ctx: &mut Ctx, address: &Address, properties: &Properties, 
     };
     let controls = properties.controls.read()?;
     let attr = WorkspaceAttr { controls: Some(controls.clone()), ..properties.read()? };
-    let session = ctx.session()?;
+    let session = ctx.session_or_new()?;
     // A refusal comes with what can be had instead.
     session.check_controls(None, &controls)?;
     let ws = match session.create_workspace(name.clone(), attr) {
