@@ -102,6 +102,7 @@ def test_o3_names_and_groups(ws: ioverbs.Workspace) -> None:
     sub.create("deep").close()
     assert [e.name for e in ws.list()] == ["g", "inner"]
     assert [(e.name, e.kind) for e in g.list()] == [("inner", "collection"), ("sub", "group")]
+    assert [e.name for e in g] == ["inner", "sub"] and "inner" in g and "deep" not in g
     assert {e.name for e in g.find()} == {"inner", "sub"}
     assert {e.name for e in g.find(deep=True)} == {"inner", "sub", "deep"}
     assert g.count("exists(n)") == 1 and sub.list().one().group == sub.uuid

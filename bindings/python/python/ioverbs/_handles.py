@@ -336,6 +336,14 @@ class Group(_Object, Place[Collection, "Group"]):
         """See :meth:`Workspace.list`."""
         return self._at.list(self, order=order, keys=keys)
 
+    def __iter__(self) -> Search:
+        return self.list()
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return any(True for _ in self.find("iov.name = ?", name, limit=1))
+
     def delete(self, name_or_uuid: str | bytes | UUID) -> None:
         """See :meth:`Workspace.delete`."""
         self._at.delete(name_or_uuid, group=self)
