@@ -125,9 +125,17 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases, ..config }
 }
 
-/// A freeze for which nothing was staged is not on disk, and nothing depends on it; the model cannot know that.
-fn without_empty_freezes(steps: Vec<testing_model::Step>) -> Vec<testing_model::Step> {
-    steps.into_iter().filter(|(op, _)| !matches!(op.verb, ObjectVerb::Freeze { .. })).collect()
+/// What is in memory alone until a stage is frozen, and nothing depends on, the model cannot lose: a freeze for which
+/// nothing was staged; and, after a publication that was refused, which staged appends had been done beside the stage (the
+/// next attempt finds that out again).
+fn without_what_a_restart_forgets(steps: Vec<testing_model::Step>) -> Vec<testing_model::Step> {
+    let mut steps: Vec<_> = steps.into_iter().filter(|(op, _)| !matches!(op.verb, ObjectVerb::Freeze { .. })).collect();
+    for (op, _) in &mut steps {
+        if op.demand.stage.is_some() {
+            op.demand.batch = None;
+        }
+    }
+    steps
 }
 
 proptest! {
@@ -142,7 +150,7 @@ proptest! {
 
     #[test]
     fn p2_files_do_what_the_model_does_across_restarts(steps in testing_model::steps(120), every in 3u64..20) {
-        if let Err(difference) = compare(&without_empty_freezes(steps), memory().unwrap_or(scratch()), every) {
+        if let Err(difference) = compare(&without_what_a_restart_forgets(steps), memory().unwrap_or(scratch()), every) {
             prop_assert!(false, "{difference}");
         }
     }
