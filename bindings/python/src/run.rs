@@ -124,6 +124,8 @@ pub(crate) fn wait(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResu
                     return Ok(false);
                 }
                 py.check_signals()?;
+                // What this waits for may be what an operation has taken that everybody has let go of.
+                unpark();
             }
             Err(e) => return Err(e).or_raise(py),
         }

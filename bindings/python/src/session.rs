@@ -161,6 +161,8 @@ impl Session {
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         // It does not block; nothing to read means that it is clear already.
         let _ = rustix::io::read(fd, &mut [0_u8; 8]);
+        // It may have been raised by a request that everybody has let go of: others may wait for what that took.
+        unpark();
         Ok(())
     }
 

@@ -103,6 +103,7 @@ def test_moving_bytes_lets_others_run(ws: ioverbs.Workspace) -> None:
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored when this began
 import ioverbs
 session = ioverbs.open(sys.argv[1])
 c = session.workspace("w").create("c")

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iov_store::{Answer, OnAnswer};
-use iov_types::{Clause, Error, Result, Uuid, catalog::CatalogReply, catalog::LockSpec};
+use iov_types::{Clause, Error, Result, Uuid, catalog::CatalogReply, catalog::LockSpec, limits};
 
 use crate::{
     hash::Seeded,
@@ -25,6 +25,10 @@ pub(crate) struct LockTable {
     waiters: BTreeMap<Ticket, Waiter>,
     finished: Vec<(OnAnswer, Answer)>,
     last: Ticket,
+    /// Until when sessions of the incarnation before may come back with their locks, on the monotonic clock; 0 = none may.
+    grace_ns: i64,
+    /// Requests that wait for that.
+    early: Vec<(LockSpec, Waiter)>,
     /// Sessions whose connection is gone; their locks end with their leases.
     gone: HashSet<Uuid>,
 }
@@ -40,6 +44,17 @@ impl LockTable {
         done: OnAnswer,
     ) {
         self.expire(now_ns);
+        if self.must_wait(collection, session, spec) {
+            match spec.try_only || self.early.len() >= limits::LOCK_WAITERS {
+                true => self.finished.push((done, Ok(vec![Err(may_come_back())]))),
+                false => self.early.push((spec.clone(), Waiter { collection, session, deadline_ns, done })),
+            }
+            return;
+        }
+        self.lock_now(collection, session, spec, deadline_ns, done);
+    }
+
+    fn lock_now(&mut self, collection: Uuid, session: Uuid, spec: &LockSpec, deadline_ns: i64, done: OnAnswer) {
         self.last += 1;
         let ticket = self.last;
         match self.locks.entry(collection).or_default().lock(session, spec, ticket) {
@@ -58,9 +73,51 @@ impl LockTable {
     /// Takes a lock at once, or fails.
     pub(crate) fn try_lock(&mut self, collection: Uuid, session: Uuid, spec: &LockSpec, now_ns: i64) -> Result<()> {
         self.expire(now_ns);
+        if self.must_wait(collection, session, spec) {
+            return Err(may_come_back());
+        }
         let locked = self.locks.entry(collection).or_default().try_lock(session, spec);
         self.forget_if_empty(collection);
         locked.map(|others| self.granted(others))
+    }
+
+    /// Sessions of the incarnation before may come back with their locks, until then.
+    pub(crate) fn begin_grace(&mut self, until_ns: i64) {
+        self.grace_ns = until_ns;
+    }
+
+    /// None comes back any more: who waited for that is served in the order of arrival.
+    pub(crate) fn end_grace(&mut self) {
+        self.grace_ns = 0;
+        for (spec, w) in std::mem::take(&mut self.early) {
+            self.lock_now(w.collection, w.session, &spec, w.deadline_ns, w.done);
+        }
+    }
+
+    /// A session comes back with a lock. One that it does not hold here is given to it as long as nobody else can have
+    /// had it meanwhile.
+    pub(crate) fn resume(&mut self, collection: Uuid, session: Uuid, spec: &LockSpec, now_ns: i64) -> Result<()> {
+        self.expire(now_ns);
+        let locks = self.locks.entry(collection).or_default();
+        let resumed = match locks.holds(session, spec) {
+            Ok(true) => Ok(Vec::new()),
+            Ok(false) if self.grace_ns != 0 => locks.try_lock(session, spec),
+            Ok(false) => Err(Error::busy("its lease was over")),
+            Err(e) => Err(e),
+        };
+        self.forget_if_empty(collection);
+        self.granted(resumed.map_err(lost)?);
+        Ok(())
+    }
+
+    /// Whether a lock could be in the way of one that is still to be presented. What one owner holds alone, nobody else
+    /// had.
+    fn must_wait(&self, collection: Uuid, session: Uuid, spec: &LockSpec) -> bool {
+        let alone = |locks: &Locks| {
+            let alone = LockSpec { exclusive: true, ..spec.clone() };
+            [&alone, spec].into_iter().any(|spec| locks.holds(session, spec).unwrap_or(false))
+        };
+        self.grace_ns != 0 && !self.locks.get(&collection).is_some_and(alone)
     }
 
     /// Gives back what an owner holds of a range.
@@ -81,8 +138,7 @@ impl LockTable {
 
     /// A session has closed a collection: nobody there owns its locks any more.
     pub(crate) fn close(&mut self, collection: Uuid, session: Uuid) {
-        let Some(locks) = self.locks.get_mut(&collection) else { return };
-        let granted = locks.drop_session(session);
+        let granted = self.locks.get_mut(&collection).map(|locks| locks.drop_session(session)).unwrap_or_default();
         self.give_up(|w| w.session == session && w.collection == collection);
         self.granted(granted);
         self.forget_if_empty(collection);
@@ -104,8 +160,11 @@ impl LockTable {
         self.give_up(|w| w.session == session);
     }
 
-    /// A session asks for something.
-    pub(crate) fn report_alive(&mut self, session: Uuid) {
+    /// A session asks for something. Locks whose lease was over before are gone.
+    pub(crate) fn report_alive(&mut self, session: Uuid, now_ns: i64) {
+        if self.gone.contains(&session) {
+            self.expire(now_ns);
+        }
         if self.gone.remove(&session) {
             self.locks.values_mut().for_each(|locks| locks.report_alive(session));
         }
@@ -119,6 +178,10 @@ impl LockTable {
                 self.gone.clear();
             }
         }
+        if self.grace_ns != 0 && self.grace_ns <= now_ns {
+            self.end_grace();
+        }
+        self.give_up_early(|w| w.deadline_ns <= now_ns, too_late);
         if self.waiters.is_empty() {
             return;
         }
@@ -127,9 +190,7 @@ impl LockTable {
         for ticket in late {
             let Some(waiter) = self.waiters.remove(&ticket) else { continue };
             let others = self.locks.get_mut(&waiter.collection).map(|l| l.cancel(ticket)).unwrap_or_default();
-            let late = Error::timeout("the lock was not given back in time: repeat, or allow more time")
-                .with_clause(Clause::O11);
-            self.finished.push((waiter.done, Ok(vec![Err(late)])));
+            self.finished.push((waiter.done, Ok(vec![Err(too_late())])));
             self.granted(others);
             self.forget_if_empty(waiter.collection);
         }
@@ -137,11 +198,12 @@ impl LockTable {
 
     /// The catalog goes: nobody is left waiting.
     pub(crate) fn give_up_all(&mut self) {
+        let closed =
+            || Error::unavailable("the catalog was closed while the lock was waited for").with_clause(Clause::O11);
         for (_, waiter) in std::mem::take(&mut self.waiters) {
-            let closed =
-                Error::unavailable("the catalog was closed while the lock was waited for").with_clause(Clause::O11);
-            self.finished.push((waiter.done, Ok(vec![Err(closed)])));
+            self.finished.push((waiter.done, Ok(vec![Err(closed())])));
         }
+        self.give_up_early(|_| true, closed);
     }
 
     /// The answers to give.
@@ -168,10 +230,15 @@ impl LockTable {
         let tickets: Vec<Ticket> = self.waiters.iter().filter(|(_, w)| whose(w)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
             if let Some(waiter) = self.waiters.remove(&ticket) {
-                let ended = Error::stale("the session or its handle ended while the lock was waited for")
-                    .with_clause(Clause::O11);
-                self.finished.push((waiter.done, Ok(vec![Err(ended)])));
+                self.finished.push((waiter.done, Ok(vec![Err(ended())])));
             }
+        }
+        self.give_up_early(whose, ended);
+    }
+
+    fn give_up_early(&mut self, whose: impl Fn(&Waiter) -> bool, why: impl Fn() -> Error) {
+        for (_, waiter) in self.early.extract_if(.., |(_, w)| whose(w)) {
+            self.finished.push((waiter.done, Ok(vec![Err(why())])));
         }
     }
 
@@ -180,4 +247,26 @@ impl LockTable {
             self.locks.remove(&collection);
         }
     }
+}
+
+fn may_come_back() -> Error {
+    Error::busy("whoever has locked it may still come back, as the server has just started anew: wait, or repeat later")
+        .with_clause(Clause::O11)
+}
+
+fn lost(why: Error) -> Error {
+    Error::fenced(format!(
+        "a lock did not outlast the break of the connection ({}), so that others may have changed what it covered: close, \
+         then open and lock anew",
+        why.detail()
+    ))
+    .with_clause(Clause::O11)
+}
+
+fn too_late() -> Error {
+    Error::timeout("the lock was not given back in time: repeat, or allow more time").with_clause(Clause::O11)
+}
+
+fn ended() -> Error {
+    Error::stale("the session or its handle ended while the lock was waited for").with_clause(Clause::O11)
 }

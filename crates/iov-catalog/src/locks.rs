@@ -123,6 +123,12 @@ impl Locks {
         Err(Error::busy(format!("{why}: wait for it, or repeat later")).with_clause(Clause::O11))
     }
 
+    /// Whether the owner holds all of a range, so that nobody can be in the way of such a lock.
+    pub fn holds(&self, session: Uuid, spec: &LockSpec) -> Result<bool> {
+        let request = Request::new(session, spec)?;
+        Ok(self.held.covers(request.owner, request.exclusive, request.span))
+    }
+
     /// Gives back what the owner holds of a range; the requests that are granted now.
     pub fn unlock(&mut self, session: Uuid, spec: &LockSpec) -> Result<Vec<Ticket>> {
         let request = Request::new(session, spec)?;

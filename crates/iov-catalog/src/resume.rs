@@ -3,9 +3,17 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use iov_store::OpCx;
-use iov_types::{Error, Result, Uuid, catalog::Presented};
+use iov_types::{
+    Error, Result, Uuid,
+    catalog::{Presented, PresentedLock},
+};
 
-use crate::{Service, batch, exec::Mode, recovery, verbs};
+use crate::{
+    Service, batch,
+    exec::{Exec, Mode},
+    recovery, verbs,
+    view::Pending,
+};
 
 impl Service {
     /// Takes up again what a session has open that this catalog does not know of: its server crashed. One result each;
@@ -36,8 +44,37 @@ impl Service {
         committed.map(|()| results)
     }
 
+    /// Takes up again the locks that a session has, on what it has open here. One result each; `Fenced` where one has
+    /// ended, so that others may have had it (O11).
+    pub fn resume_locks(&self, cx: &OpCx, presented: &[PresentedLock]) -> Result<Vec<Result<()>>> {
+        let holder = self.admit(cx, presented.len())?;
+        if !self.core.is_single_user() {
+            return Err(Error::stale("the server does not know the session any more: open everything anew"));
+        }
+        let mut x = Exec::new(&self.core, cx, holder, Mode::Read, Pending::default());
+        let now_ns = x.monotonic_ns;
+        let resume = |p: &PresentedLock| {
+            verbs::lock::check(&mut x, p.ws, p.uuid, p.lock.exclusive)?;
+            self.core.locks().resume(p.uuid, cx.caller.session, &p.lock, now_ns)
+        };
+        let results = presented.iter().map(resume).collect();
+        self.deliver();
+        Ok(results)
+    }
+
+    /// Whether sessions of the incarnation before may still come back.
+    pub fn in_grace(&self) -> bool {
+        self.core.in_grace()
+    }
+
     /// Nobody is left who could come back, or their time is over: what they held and had open is free.
     pub fn end_grace(&self) -> Result<()> {
+        if self.core.grace_ns.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        // First: whoever finds that the time is over finds the locks free.
+        self.core.locks().end_grace();
+        self.deliver();
         if self.core.grace_ns.swap(0, Relaxed) == 0 {
             return Ok(());
         }

@@ -66,7 +66,9 @@ impl Service {
         core.shared_mut().workspaces = Workspaces::load(core.store())?;
         let swept_ns = AtomicI64::new(core.monotonic_ns());
         if grace_ns > 0 {
-            core.grace_ns.store(core.monotonic_ns().saturating_add(grace_ns), Relaxed);
+            let until_ns = core.monotonic_ns().saturating_add(grace_ns);
+            core.grace_ns.store(until_ns, Relaxed);
+            core.locks().begin_grace(until_ns);
         }
         let service = Service { core, swept_ns };
         recovery::recover(&service)?;
@@ -144,7 +146,7 @@ impl Service {
             );
         }
         let now = self.core.monotonic_ns();
-        self.core.locks().report_alive(cx.caller.session);
+        self.core.locks().report_alive(cx.caller.session, now);
         Ok(self.core.sessions().touch(&cx.caller, now))
     }
 

@@ -1,5 +1,7 @@
 //! What a session has open and staged, as its daemon has confirmed: for the next daemon, should this one end.
 
+mod locks;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -10,13 +12,14 @@ use std::{
 
 use iov_types::{
     Clause, EntryKind, Error, Kind, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
-    catalog::{CatalogOp, CatalogReply, Opened, Presented, Submission},
+    catalog::{CatalogOp, CatalogReply, LockSpec, Opened, Presented, PresentedLock, Submission},
 };
 use iov_wire::messages::ResumeAnswer;
 
 #[derive(Default)]
 struct Inner {
     opens: HashMap<(Uuid, Uuid), Presented>,
+    locks: locks::Held,
     stages: HashSet<Uuid>,
     /// What did not come through the end of a daemon, and why.
     lost: HashMap<Uuid, Error>,
@@ -35,6 +38,10 @@ pub(crate) struct Book {
 pub(crate) struct Entry {
     opens: bool,
     closes: Vec<(usize, (Uuid, Uuid))>,
+    locks: Vec<(usize, (Uuid, Uuid), LockSpec)>,
+    unlocks: Vec<(usize, (Uuid, Uuid), LockSpec)>,
+    /// What the unlocks are to give back: the daemon has it still if it refuses.
+    given_back: Vec<(usize, (Uuid, Uuid), LockSpec)>,
     stage: Option<Uuid>,
     ends: bool,
 }
@@ -48,6 +55,10 @@ impl Entry {
         for (i, op) in ops.enumerate() {
             match op {
                 CatalogOp::Close { ws, uuid, .. } if entry.opens => entry.closes.push((i, (*ws, *uuid))),
+                CatalogOp::Lock { ws, uuid, lock } if entry.opens => entry.locks.push((i, (*ws, *uuid), lock.clone())),
+                CatalogOp::Unlock { ws, uuid, lock } if entry.opens => {
+                    entry.unlocks.push((i, (*ws, *uuid), lock.clone()));
+                }
                 CatalogOp::Goodbye => entry.ends = true,
                 _ => {}
             }
@@ -89,9 +100,23 @@ impl Book {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A submission is about to be sent. What it unlocks is not presented from now on: a daemon that has done it already
+    /// would take it for lost.
+    pub(crate) fn asked(&self, entry: &mut Entry) {
+        if entry.unlocks.is_empty() {
+            return;
+        }
+        let mut inner = self.lock();
+        for (i, key, lock) in std::mem::take(&mut entry.unlocks) {
+            let given_back = inner.locks.unlocked(key, &lock);
+            entry.given_back.extend(given_back.into_iter().map(|lock| (i, key, lock)));
+        }
+    }
+
     /// A submission was answered. What a lost handle says at its close is why it was lost.
     pub(crate) fn answered(&self, entry: &Entry, answer: &mut Result<Vec<Result<CatalogReply>>>) {
         let mut inner = self.lock();
+        inner.locks_answered(entry, answer);
         for (i, key) in &entry.closes {
             if let Some(open) = inner.opens.get_mut(key)
                 && open.handles > 1
@@ -101,6 +126,7 @@ impl Book {
                 continue;
             }
             inner.opens.remove(key);
+            inner.locks.closed(key);
             if let (Some(why), Ok(replies)) = (inner.lost.remove(&key.1), &mut *answer)
                 && let Some(Err(e)) = replies.get_mut(*i)
                 && e.kind() == Kind::Stale
@@ -149,6 +175,30 @@ impl Book {
         (inner.opens.values().copied().collect(), inner.stages.iter().copied().collect())
     }
 
+    /// The locks to be taken up again.
+    pub(crate) fn locks_to_present(&self) -> Vec<PresentedLock> {
+        self.lock().locks.to_present()
+    }
+
+    /// What has become of them; an error for all, or one result for each. A collection is not used any more where a lock
+    /// is gone: others may rely on theirs.
+    pub(crate) fn locks_resumed(&self, presented: &[PresentedLock], answer: Result<ResumeAnswer>) {
+        let mut inner = self.lock();
+        let mut results = match answer {
+            Ok(answer) => answer.locks.into_iter().map(|result| result.err()).collect(),
+            Err(e) => vec![Some(e); presented.len()],
+        };
+        let unsaid = || Some(Error::fenced("the daemon does not say what became of a lock").with_clause(Clause::O11));
+        results.resize_with(presented.len(), unsaid);
+        for (p, why) in presented.iter().zip(results) {
+            if let Some(why) = why {
+                inner.locks.unlocked((p.ws, p.uuid), &p.lock);
+                inner.lost.entry(p.uuid).or_insert(why);
+                self.any_lost.store(true, Ordering::Release);
+            }
+        }
+    }
+
     /// What has become of it.
     pub(crate) fn resumed(&self, presented: &[Presented], answer: ResumeAnswer) {
         let mut inner = self.lock();
@@ -163,6 +213,23 @@ impl Book {
         }
         let any = !inner.lost.is_empty() || !inner.lost_stages.is_empty();
         self.any_lost.store(any, Ordering::Release);
+    }
+
+    /// Which operations on facts are not to be sent, as what they are about did not come through, and why.
+    pub(crate) fn check_ops<'a>(&self, ops: impl Iterator<Item = &'a CatalogOp>) -> Vec<(usize, Error)> {
+        if !self.any_lost.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let inner = self.lock();
+        let lost = |op: &CatalogOp| match op {
+            CatalogOp::Read { uuid, .. }
+            | CatalogOp::Write { uuid, .. }
+            | CatalogOp::Lock { uuid, .. }
+            | CatalogOp::Unlock { uuid, .. } => inner.lost.get(uuid).cloned(),
+            _ => None,
+        };
+        let lost = ops.enumerate().filter_map(|(i, op)| Some((i, lost(op)?.with_outcome(Outcome::NotApplied))));
+        lost.collect()
     }
 
     /// Fails for an object whose handle did not come through, or a stage that did not.
@@ -188,6 +255,19 @@ fn lost_stage() -> Error {
 }
 
 impl Inner {
+    fn locks_answered(&mut self, entry: &Entry, answer: &Result<Vec<Result<CatalogReply>>>) {
+        let is_done = |i: usize| matches!(answer, Ok(replies) if matches!(replies.get(i), Some(Ok(_))));
+        // In the order of the operations: the later one wins.
+        for (_, key, lock) in entry.given_back.iter().filter(|(i, ..)| !is_done(*i)) {
+            if self.opens.contains_key(key) {
+                self.locks.locked(*key, lock);
+            }
+        }
+        for (_, key, lock) in entry.locks.iter().filter(|(i, ..)| is_done(*i)) {
+            self.locks.locked(*key, lock);
+        }
+    }
+
     fn opened(&mut self, opened: &Opened) {
         let writer = opened.writable && opened.kind == EntryKind::Collection;
         let open = self.opens.entry((opened.ws, opened.uuid)).or_insert(Presented {

@@ -132,7 +132,7 @@ impl Link {
         let mut stages = Some(stages);
         for opens in opens.chunks(PRESENTED).chain((opens.is_empty()).then_some(&[][..])) {
             let stages = stages.take().unwrap_or_default();
-            let request = Resume { context: Link::context(cx), opens: opens.to_vec(), stages };
+            let request = Resume { context: Link::context(cx), opens: opens.to_vec(), stages, ..Resume::default() };
             let answer = match call(up, cx, &request) {
                 Ok(frame) => frame.header.body::<ResumeAnswer>(&frame.body)?,
                 // Of an older release: everything that was open is stale.
@@ -140,6 +140,25 @@ impl Link {
                 Err(e) => return Err(e),
             };
             self.book.resumed(opens, answer);
+        }
+        self.resume_locks(cx, up)
+    }
+
+    /// Its locks follow on what it has open (O11).
+    fn resume_locks(&self, cx: &OpCx, up: &Up) -> Result<()> {
+        for locks in self.book.locks_to_present().chunks(PRESENTED) {
+            let request = Resume { context: Link::context(cx), locks: locks.to_vec(), ..Resume::default() };
+            let answer = match call(up, cx, &request) {
+                Ok(frame) => frame.header.body::<ResumeAnswer>(&frame.body),
+                // Of a release that takes no locks up.
+                Err(e) if e.kind() == Kind::Version => Err(Error::fenced(
+                    "a lock did not outlast the break of the connection, as the store's daemon is of an older release: \
+                     close, then open and lock anew",
+                )
+                .with_clause(iov_types::Clause::O11)),
+                Err(e) => return Err(e),
+            };
+            self.book.locks_resumed(locks, answer);
         }
         Ok(())
     }

@@ -80,11 +80,13 @@ struct Asked {
     entry: Entry,
     repeatable: bool,
     attempt: u32,
+    /// Operations that are answered here: what they are about did not come through the end of a daemon.
+    left_out: Vec<(usize, Error)>,
     done: OnAnswer,
 }
 
 impl Asked {
-    fn send(self) {
+    fn send(mut self) {
         if self.link.in_child() {
             return (self.done)(Err(Error::forked("the connection belongs to the parent process")));
         }
@@ -92,11 +94,13 @@ impl Asked {
             Ok(up) => up,
             Err(e) => return self.finish(Err(e)),
         };
-        if let Err(e) = self.check_staged() {
-            return self.finish(Err(e));
-        }
+        let request = match self.check_staged().and_then(|()| self.leave_out()) {
+            Ok(request) if request.ops.is_empty() && !self.left_out.is_empty() => return self.finish(Ok(Vec::new())),
+            Ok(request) => request,
+            Err(e) => return self.finish(Err(e)),
+        };
         Counters::add(&self.link.counters().round_trips, 1);
-        let (request, left, connection) = (self.request.clone(), self.cx.left_ns(), Arc::downgrade(&up));
+        let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
         let ended = self.entry.ends().then(|| self.link.clone());
         up.connection.request(&*request, &[], left, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
@@ -111,6 +115,22 @@ impl Asked {
         staged.iter().try_for_each(|s| self.link.book().check(s.collection, Some(*batch)))
     }
 
+    /// What to send: not what needs a lock or a hold that is gone, and nothing where the rest depends on that.
+    fn leave_out(&mut self) -> Result<Arc<CatalogRequest>> {
+        self.left_out = self.link.book().check_ops(self.request.ops.iter().flatten());
+        if self.left_out.is_empty() {
+            return Ok(self.request.clone());
+        }
+        if self.request.how != Submission::Each {
+            return Err(self.left_out.swap_remove(0).1);
+        }
+        let mut request = (*self.request).clone();
+        for (i, _) in self.left_out.iter().rev() {
+            drop(request.ops.remove(*i));
+        }
+        Ok(Arc::new(request))
+    }
+
     fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {
         match reply {
             Err(e) if !self.entry.ends() && again(&e, connection, &self.cx, self.repeatable, self.attempt) => {
@@ -121,7 +141,12 @@ impl Asked {
         }
     }
 
-    fn finish(self, mut answer: Answer) {
+    fn finish(mut self, mut answer: Answer) {
+        if let Ok(replies) = &mut answer {
+            for (i, e) in std::mem::take(&mut self.left_out) {
+                replies.insert(i.min(replies.len()), Err(e));
+            }
+        }
         self.link.book().answered(&self.entry, &mut answer);
         (self.done)(answer);
     }
@@ -133,7 +158,7 @@ impl Catalog for RemoteCatalog {
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
-        let entry = Entry::of(ops.iter(), &how);
+        let mut entry = Entry::of(ops.iter(), &how);
         if entry.ends() && self.0.current().is_none() {
             // The session has ended with its connection; a daemon is not started to be told so.
             self.0.end();
@@ -143,7 +168,8 @@ impl Catalog for RemoteCatalog {
         let repeatable = is_repeatable(&ops, &how);
         let request = Arc::new(CatalogRequest { context: Link::context(cx), how, ops });
         let link = self.0.clone();
-        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, done }.send();
+        link.book().asked(&mut entry);
+        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, left_out: Vec::new(), done }.send();
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {

@@ -125,7 +125,7 @@ impl Connection {
                     // A session that comes back first says what it had: until it has, nothing of that is given up.
                     if !back && frame.header.verb() != Ok(Verb::Resume) {
                         back = true;
-                        server.grants.came_back(client.session);
+                        server.came_back(client.session);
                     }
                     match self.handle(server, &client, frame) {
                         Ok(true) => {}

@@ -8,6 +8,7 @@ mod connection;
 mod grants;
 mod peer;
 mod server;
+mod sessions;
 mod stages;
 mod verbs;
 

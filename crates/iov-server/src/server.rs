@@ -13,7 +13,7 @@ use iov_catalog::Service;
 use iov_store::{Backend, Catalog, seam};
 use iov_types::{Error, Result, Uuid};
 
-use crate::{GrantBook, connection::Connection, stages::Stages};
+use crate::{GrantBook, connection::Connection, sessions::Sessions, stages::Stages};
 
 /// How a store is served.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Server {
     pub(crate) requests: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
-    sessions: Mutex<HashMap<Uuid, u32>>,
+    sessions: Sessions,
     next: AtomicU64,
     last_busy_ns: AtomicI64,
     stopping: AtomicBool,
@@ -76,7 +76,7 @@ impl Server {
             requests: AtomicU64::new(0),
             object_bytes: AtomicU64::new(0),
             connections: Mutex::default(),
-            sessions: Mutex::default(),
+            sessions: Sessions::default(),
             next: AtomicU64::new(1),
             last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
             stopping: AtomicBool::new(false),
@@ -99,9 +99,7 @@ impl Server {
             self.catalog.tick(seam::monotonic_ns());
             if awaits && !self.grants.awaits_clients() {
                 awaits = false;
-                self.stages.end_earlier(&*self.grants);
-                // What fails is tried again at the next start.
-                let _ = self.catalog.end_grace();
+                self.end_grace();
             }
             if seam::monotonic_ns() - swept > SWEEP_NS {
                 swept = seam::monotonic_ns();
@@ -157,8 +155,24 @@ impl Server {
         }
     }
 
-    pub(crate) fn session_begins(&self, session: Uuid) {
-        *lock(&self.sessions).entry(session).or_default() += 1;
+    /// None of those whom an earlier daemon served comes back any more.
+    fn end_grace(&self) {
+        self.stages.end_earlier(&*self.grants);
+        // What fails is tried again at the next start.
+        let _ = self.catalog.end_grace();
+    }
+
+    /// A session is here, with what it had. The last one that was waited for ends the waiting before it asks anything.
+    pub(crate) fn came_back(&self, session: Uuid) {
+        self.grants.came_back(session);
+        if self.catalog.in_grace() && !self.grants.awaits_clients() {
+            self.end_grace();
+        }
+    }
+
+    /// A session has one more connection, unless it is ending just now.
+    pub(crate) fn session_begins(&self, session: Uuid) -> Result<()> {
+        self.sessions.begin(session)
     }
 
     /// How long a session that does not renew keeps what it holds, in nanoseconds.
@@ -168,24 +182,18 @@ impl Server {
 
     /// Ends the session with its last connection: opens, holds, locks, cursors, grants, stages.
     pub(crate) fn session_ends(&self, session: Uuid) {
-        let mut sessions = lock(&self.sessions);
-        let Some(n) = sessions.get_mut(&session) else { return };
-        *n -= 1;
-        if *n == 0 {
-            sessions.remove(&session);
-            drop(sessions);
-            if self.is_stopping() && (self.catalog.has_open(session) || self.stages.has_any(session)) {
-                // It is not the session that ends but the daemon: it will come back to the next one.
-                return;
-            }
-            self.stages.end_session(session, &*self.grants);
-            self.grants.end_session(session);
-            self.catalog.end_session(session);
+        let Some(_ending) = self.sessions.end(session) else { return };
+        if self.is_stopping() && (self.catalog.has_open(session) || self.stages.has_any(session)) {
+            // It is not the session that ends but the daemon: it will come back to the next one.
+            return;
         }
+        self.stages.end_session(session, &*self.grants);
+        self.grants.end_session(session);
+        self.catalog.end_session(session);
     }
 
     pub(crate) fn counts(&self) -> (u32, u32) {
-        (lock(&self.sessions).len() as u32, lock(&self.connections).len() as u32)
+        (self.sessions.count() as u32, lock(&self.connections).len() as u32)
     }
 
     pub(crate) fn capability(&self) -> iov_wire::messages::StoreCapability {

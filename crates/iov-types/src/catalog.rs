@@ -231,6 +231,17 @@ pub struct Presented {
     pub epoch: u64,
 }
 
+/// A lock of a session, as it tells a server that does not know it any more (O11).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PresentedLock {
+    /// Workspace.
+    pub ws: Uuid,
+    /// The collection.
+    pub uuid: Uuid,
+    /// What is locked, how, and by which owner of the session.
+    pub lock: LockSpec,
+}
+
 /// A workspace as a handle needs it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenedWorkspace {

@@ -90,6 +90,19 @@ impl Stretches {
         })
     }
 
+    /// Whether `holder` holds every byte of a span, exclusively if `exclusive` says so.
+    pub(super) fn covers(&self, holder: Owner, exclusive: bool, span: Span) -> bool {
+        let mut to = span.from;
+        for (stretch, holders) in self.within(span) {
+            let has = matches!(holders, Holders::Exclusive(_)) || !exclusive;
+            if stretch.from > to || !has || !holders.has(holder) {
+                return false;
+            }
+            to = stretch.to;
+        }
+        to >= span.to
+    }
+
     /// All that `owner` holds in one piece around a stretch, and whether exclusively.
     pub(super) fn whole(&self, owner: Owner, at: Span) -> (Span, bool) {
         let kind = |holders: &Holders| holders.has(owner).then_some(matches!(holders, Holders::Exclusive(_)));

@@ -1,11 +1,11 @@
 //! Sessions that come back after their catalog crashed (X1, O10, M2).
 
 use iov_types::{
-    Clause, EntryKind, Kind, Result, State, Uuid,
-    catalog::{CatalogOp, CatalogReply, Presented},
+    Clause, EntryKind, Kind, Range, Result, State, Uuid,
+    catalog::{CatalogOp, CatalogReply, LockSpec, Presented, PresentedLock},
 };
 
-use super::rig::{Client, Rig, SECOND, exclusive, immutable, kind, options};
+use super::rig::{Client, Later, Rig, SECOND, exclusive, immutable, kind, options};
 use crate::{Options, Service};
 
 const COLLECTION: EntryKind = EntryKind::Collection;
@@ -199,6 +199,66 @@ fn m2_what_a_writer_that_died_with_the_catalog_left_unsealed_is_kept_for_24_hour
     client.close(taken_up).unwrap();
     assert_eq!(client.stat(taken_up).unwrap().state, Some(State::Sealed));
     assert!(rig.keys(b'A').is_empty());
+}
+
+fn ten_bytes(exclusive: bool, try_only: bool) -> LockSpec {
+    LockSpec { exclusive, try_only, range: Range { offset: 0, len: 10 }, owner: 0, lease_ns: 0 }
+}
+
+fn resume_lock(client: &Client, uuid: Uuid) -> Result<()> {
+    let lock = PresentedLock { ws: client.ws, uuid, lock: ten_bytes(true, true) };
+    client.service.resume_locks(&client.cx(), &[lock]).unwrap().pop().unwrap()
+}
+
+#[test]
+fn o11_while_an_owner_may_come_back_with_a_lock_nobody_gets_one() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    let other = client.other();
+    other.open(uuid).unwrap();
+    let lock =
+        |c: &Client, exclusive, try_only| CatalogOp::Lock { ws: c.ws, uuid, lock: ten_bytes(exclusive, try_only) };
+    let (rig, [client, other]) = crash(rig, 30 * SECOND, [client, other]);
+    resume(&other, presented(&other, uuid, 0)).unwrap();
+    let busy = other.ask(lock(&other, false, true)).unwrap_err();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::O11)));
+    let late = Later::ask(&other, SECOND, lock(&other, false, false));
+    let waiting = Later::ask(&other, 100 * SECOND, lock(&other, false, false));
+    assert_eq!(kind(resume_lock(&client, uuid)), Kind::Stale, "it has nothing open yet");
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    resume_lock(&client, uuid).unwrap();
+    resume_lock(&client, uuid).unwrap();
+    client.ask(lock(&client, true, true)).unwrap();
+    rig.later(2 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    assert_eq!(kind(late.reply().unwrap()), Kind::Timeout);
+    rig.service.end_grace().unwrap();
+    assert!(waiting.reply().is_none(), "the owner is back");
+    let unlock = CatalogOp::Unlock { ws: client.ws, uuid, lock: ten_bytes(true, true) };
+    client.ask(unlock).unwrap();
+    waiting.reply().unwrap().unwrap();
+}
+
+#[test]
+fn o11_a_lock_that_others_may_have_had_is_not_taken_up() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    let (rig, [client]) = crash(rig, 30 * SECOND, [client]);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    rig.later(31 * SECOND);
+    let gone = resume_lock(&client, uuid).unwrap_err();
+    assert_eq!((gone.kind(), gone.clause()), (Kind::Fenced, Some(Clause::O11)));
+    // A catalog that lives knows what it has given.
+    client.ask(CatalogOp::Lock { ws: client.ws, uuid, lock: ten_bytes(true, true) }).unwrap();
+    rig.service.end_session(client.caller.session);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    resume_lock(&client, uuid).unwrap();
+    rig.service.end_session(client.caller.session);
+    rig.later(31 * SECOND);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    assert_eq!(kind(resume_lock(&client, uuid)), Kind::Fenced);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn what_did_not_come_through_says_why_at_each_use_and_at_its_close() {
     let (opens, _) = book.to_present();
     let why = Error::fenced("passed on").with_clause(Clause::X1);
     let answers = opens.iter().map(|p| if p.uuid == uuid(1) { Err(why.clone()) } else { Ok(CatalogReply::Done) });
-    book.resumed(&opens, ResumeAnswer { opens: answers.collect(), lost: vec![uuid(5)] });
+    book.resumed(&opens, ResumeAnswer { opens: answers.collect(), lost: vec![uuid(5)], locks: vec![] });
     assert_eq!(book.check(uuid(1), None), Err(why.clone()));
     assert_eq!(book.check(uuid(2), None), Ok(()));
     let lost = book.check(uuid(2), Some(uuid(5))).unwrap_err();
@@ -130,4 +130,56 @@ fn what_did_not_come_through_says_why_at_each_use_and_at_its_close() {
     let replies = note(&book, &[close(1)], Submission::Each, vec![Err(Error::stale("nobody knows it"))]);
     assert_eq!(replies, [Err(why)]);
     assert_eq!(book.check(uuid(1), None), Ok(()), "a handle of a later open is another one");
+}
+
+fn range_lock(offset: u64, len: u64, exclusive: bool) -> LockSpec {
+    LockSpec { exclusive, try_only: true, range: iov_types::Range { offset, len }, owner: 0, lease_ns: 0 }
+}
+
+fn lock(n: u8, offset: u64, len: u64, exclusive: bool) -> CatalogOp {
+    CatalogOp::Lock { ws: uuid(0xee), uuid: uuid(n), lock: range_lock(offset, len, exclusive) }
+}
+
+fn locks(book: &Book) -> Vec<(u8, u64, u64, bool)> {
+    let of = |p: &PresentedLock| (p.uuid.0[0], p.lock.range.offset, p.lock.range.len, p.lock.exclusive);
+    let mut all: Vec<_> = book.locks_to_present().iter().map(of).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn o11_locks_are_presented_as_their_owner_has_them() {
+    let book = Book::default();
+    note(&book, &[open(1)], Submission::Each, vec![opened(1, true, 0)]);
+    let done = || Ok(CatalogReply::Done);
+    note(&book, &[lock(1, 0, 10, true), lock(1, 10, 0, true)], Submission::Each, vec![done(), done()]);
+    assert_eq!(locks(&book), [(1, 0, 0, true)]);
+    let busy = Err(Error::busy("taken"));
+    note(&book, &[lock(1, 4, 2, false), lock(1, 0, 2, false)], Submission::Each, vec![done(), busy]);
+    assert_eq!(locks(&book), [(1, 0, 4, true), (1, 4, 2, false), (1, 6, 0, true)]);
+    // An unlock that is under way is not presented; one that is refused has given nothing back.
+    let unlock = [CatalogOp::Unlock { ws: uuid(0xee), uuid: uuid(1), lock: range_lock(2, 6, false) }];
+    let mut entry = Entry::of(unlock.iter(), &Submission::Each);
+    book.asked(&mut entry);
+    assert_eq!(locks(&book), [(1, 0, 2, true), (1, 8, 0, true)]);
+    book.answered(&entry, &mut Err(Error::unavailable("away")));
+    assert_eq!(locks(&book), [(1, 0, 4, true), (1, 4, 2, false), (1, 6, 0, true)]);
+    note(&book, &[close(1)], Submission::Each, vec![done()]);
+    assert!(locks(&book).is_empty());
+}
+
+#[test]
+fn o11_a_collection_whose_lock_is_gone_is_not_used_any_more() {
+    let book = Book::default();
+    let done = || Ok(CatalogReply::Done);
+    note(&book, &[open(1), lock(1, 0, 10, true)], Submission::Each, vec![opened(1, true, 0), done()]);
+    let presented = book.locks_to_present();
+    let why = Error::fenced("gone").with_clause(Clause::O11);
+    book.locks_resumed(&presented, Ok(ResumeAnswer { locks: vec![Err(why.clone())], ..ResumeAnswer::default() }));
+    assert!(locks(&book).is_empty());
+    assert_eq!(book.check(uuid(1), None), Err(why.clone()));
+    let read = CatalogOp::Read { ws: uuid(0xee), uuid: uuid(1), offset: 0, len: 1 };
+    assert_eq!(book.check_ops([open(2), read].iter()), [(1, why)]);
+    note(&book, &[close(1)], Submission::Each, vec![done()]);
+    assert_eq!(book.check(uuid(1), None), Ok(()));
 }

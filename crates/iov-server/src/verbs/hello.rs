@@ -23,13 +23,12 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
     if hello.session.is_nil() {
         return Err(Error::invalid("a session has a UUID"));
     }
+    server.session_begins(hello.session)?;
     // What the kernel says counts, not what the peer says of itself.
-    let page = match server.grants.open_session(hello.session, peer.pid, peer.uid)? {
-        Some(page) => page,
-        // A descriptor comes with every welcome; this one is no page, so that the client does not ask for grants.
-        None => nothing()?,
-    };
-    server.session_begins(hello.session);
+    let page = server.grants.open_session(hello.session, peer.pid, peer.uid);
+    // A descriptor comes with every welcome; without a page it is another one, so that the client does not ask for grants.
+    let page = page.and_then(|page| page.map_or_else(nothing, Ok));
+    let page = page.inspect_err(|_| server.session_ends(hello.session))?;
     let welcome = Welcome {
         version,
         store: server.options.store,

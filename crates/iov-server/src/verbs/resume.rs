@@ -14,11 +14,12 @@ use crate::{
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let request: Resume = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
-    let opens = server.catalog.resume(&cx, &request.opens)?;
-    let opens = opens.into_iter().map(|done| done.map(|()| CatalogReply::Done)).collect();
+    let done = |results: Vec<Result<()>>| results.into_iter().map(|done| done.map(|()| CatalogReply::Done)).collect();
+    let opens = done(server.catalog.resume(&cx, &request.opens)?);
+    let locks = done(server.catalog.resume_locks(&cx, &request.locks)?);
     let lost = server.stages.claim(client.session, request.stages, &*server.grants);
     // What is published is there.
     let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
-    connection.answer(client.version, frame.header.request, &ResumeAnswer { opens, lost }, &[], &[]);
+    connection.answer(client.version, frame.header.request, &ResumeAnswer { opens, lost, locks }, &[], &[]);
     Ok(())
 }

@@ -18,7 +18,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 
 /// The newest bytes of a verb: an answer that got a field has a file for each form that it was ever sent in.
 fn path(verb: Verb) -> PathBuf {
-    named(verb, if matches!(verb, Verb::Welcome | Verb::Catalog | Verb::CatalogAnswer) { "-2" } else { "" })
+    use Verb::*;
+    named(verb, if matches!(verb, Welcome | Catalog | CatalogAnswer | Resume | ResumeAnswer) { "-2" } else { "" })
 }
 
 fn golden(verb: Verb) -> Vec<u8> {
@@ -89,6 +90,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
         }
     }
     reads(&bytes, answer);
+    // Before a session came back with its locks.
+    let bytes = std::fs::read(named(Verb::Resume, "")).expect("the bytes of the first release");
+    reads(&bytes, Resume { locks: Vec::new(), ..examples::resume() });
+    let bytes = std::fs::read(named(Verb::ResumeAnswer, "")).expect("the bytes of the first release");
+    reads(&bytes, ResumeAnswer { locks: Vec::new(), ..examples::resume_answer() });
 }
 
 /// The tags of the variants in a list of choices.

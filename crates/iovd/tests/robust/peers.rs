@@ -10,6 +10,7 @@ type Part = fn(&str);
 pub(crate) const PEERS: &[(&str, Part)] = &[
     ("stages and waits", stages_and_waits),
     ("holds and writes", holds_and_writes),
+    ("locks and writes", locks_and_writes),
     ("leaves unsealed", unsealed),
     ("tries to open", tries_to_open),
     ("fills the disk with bytes", crate::full::with_bytes),
@@ -36,15 +37,26 @@ fn stages_and_waits(url: &str) {
 fn holds_and_writes(url: &str) {
     let ws = workspace(url);
     let c = ioverbs::lookup(&ws, None, "held", crate::kit::controls("concurrency=exclusive")).unwrap();
+    writes_when_told(&c);
+}
+
+/// Locks a collection, and writes into it each time it is told to.
+fn locks_and_writes(url: &str) {
+    let c = lookup(&workspace(url), "locked");
+    crate::restart::try_lock(&c).unwrap();
+    writes_when_told(&c);
+}
+
+fn writes_when_told(c: &ioverbs::Collection) {
     loop {
-        match ioverbs::write_at(&c, 0, b"the holder's") {
+        match ioverbs::write_at(c, 0, b"the holder's") {
             Ok(()) => say("written"),
             Err(e) => say(&format!("{:?} {:?}", e.kind(), e.clause())),
         }
         match listen().as_str() {
             "write" => {}
             "close" => {
-                match ioverbs::close(&c) {
+                match ioverbs::close(c) {
                     Ok(()) => say("closed"),
                     Err(e) => say(&format!("{:?}", e.kind())),
                 }

@@ -87,6 +87,66 @@ fn x1_a_holder_goes_on_and_keeps_others_out() {
     assert_eq!(read(&lookup(&others, "held")), b"onetwo");
 }
 
+/// Locks the first ten bytes exclusively, or fails.
+pub(crate) fn try_lock(c: &ioverbs::Collection) -> ioverbs::Result<()> {
+    ioverbs::run(c.session(), Op::Lock { c: c.clone(), lock: ten_bytes() }).map(drop)
+}
+
+fn ten_bytes() -> ioverbs::catalog::LockSpec {
+    let range = ioverbs::Range { offset: 0, len: 10 };
+    ioverbs::catalog::LockSpec { exclusive: true, try_only: true, range, owner: 0, lease_ns: 0 }
+}
+
+#[test]
+fn o11_a_lock_outlasts_the_end_of_the_daemon() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "locked", "");
+    ioverbs::write_at(&c, 0, b"one").unwrap();
+    try_lock(&c).unwrap();
+    store.kill();
+    let other = lookup(&store.again(), "locked");
+    let busy = try_lock(&other).unwrap_err();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(ioverbs::Clause::O11)), "{busy}");
+    ioverbs::write_at(&c, 3, b"two").unwrap();
+    let busy = try_lock(&other).unwrap_err();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(ioverbs::Clause::O11)), "{busy}");
+    try_lock(&c).unwrap();
+    store.kill();
+    ioverbs::run(c.session(), Op::Unlock { c: c.clone(), lock: ten_bytes() }).unwrap();
+    try_lock(&other).unwrap();
+    let busy = try_lock(&c).unwrap_err();
+    assert_eq!(busy.kind(), Kind::Busy, "{busy}");
+    ioverbs::close(&other).unwrap();
+    drop(other);
+    store.kill();
+    // Nobody is left who could come back with another.
+    try_lock(&c).unwrap();
+    ioverbs::close(&c).unwrap();
+}
+
+#[test]
+fn o11_an_owner_that_slept_through_its_lease_and_a_restart_hears_that_its_lock_is_gone() {
+    let store = Store::new();
+    let lease = ["--lease-ms", "700"];
+    let daemon = store.daemon(&lease, &[]);
+    let ws = store.in_workspace();
+    ioverbs::close(&create(&ws, "locked", "")).unwrap();
+    let mut owner = Peer::start("locks and writes", &store);
+    assert_eq!(owner.hear(), "written");
+    signal(owner.pid(), "STOP");
+    daemon.kill();
+    let _daemon = store.daemon(&lease, &[]);
+    let next = lookup(&store.again(), "locked");
+    crate::kit::wait_until("the end of the lease", || try_lock(&next).is_ok());
+    signal(owner.pid(), "CONT");
+    owner.tell("write");
+    assert_eq!(owner.hear(), "Fenced Some(O11)");
+    owner.tell("close");
+    assert_eq!(owner.hear(), "closed");
+    ioverbs::close(&next).unwrap();
+}
+
 #[test]
 fn x1_a_holder_that_slept_through_its_lease_and_a_restart_is_fenced() {
     let store = Store::new();

@@ -52,7 +52,7 @@ fn search() -> SearchSpec {
     }
 }
 
-fn lock() -> LockSpec {
+pub(super) fn lock() -> LockSpec {
     LockSpec { exclusive: true, try_only: true, range: range(), owner: 7, lease_ns: 30_000_000_000 }
 }
 

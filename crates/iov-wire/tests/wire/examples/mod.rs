@@ -2,7 +2,7 @@
 
 mod facts;
 
-use iov_types::catalog::{CatalogReply, Presented, Staged, Submission};
+use iov_types::catalog::{CatalogReply, Presented, PresentedLock, Staged, Submission};
 use iov_types::*;
 use iov_wire::messages::*;
 use iov_wire::{Body, Header, Verb, frame};
@@ -238,12 +238,15 @@ pub(crate) fn resume() -> Resume {
         writers: 1,
         epoch: 3,
     });
-    Resume { context: CONTEXT, opens: opens.to_vec(), stages: vec![BATCH] }
+    let locks = vec![PresentedLock { ws: WS, uuid: COLLECTION, lock: facts::lock() }];
+    Resume { context: CONTEXT, opens: opens.to_vec(), stages: vec![BATCH], locks }
 }
 
 pub(crate) fn resume_answer() -> ResumeAnswer {
     let fenced = Error::fenced("the exclusive hold has passed on").with_clause(Clause::X1);
-    ResumeAnswer { opens: vec![Ok(CatalogReply::Done), Err(fenced)], lost: vec![BATCH] }
+    let ended = Error::fenced("the lock has ended").with_clause(Clause::O11);
+    let opens = vec![Ok(CatalogReply::Done), Err(fenced)];
+    ResumeAnswer { opens, lost: vec![BATCH], locks: vec![Ok(CatalogReply::Done), Err(ended)] }
 }
 
 fn frame<B: Body>(body: &B, request: u64, payload_len: u64) -> (Verb, Vec<u8>) {

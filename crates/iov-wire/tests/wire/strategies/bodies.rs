@@ -1,4 +1,7 @@
-use iov_types::{EntryKind, catalog::Presented};
+use iov_types::{
+    EntryKind,
+    catalog::{Presented, PresentedLock},
+};
 use iov_wire::messages::*;
 use proptest::prelude::*;
 
@@ -47,13 +50,15 @@ pub(crate) fn resume() -> BoxedStrategy<Resume> {
     let kind = one_of(&[EntryKind::Group, EntryKind::Collection]);
     let presented = (uuid(), uuid(), kind, any::<[u32; 2]>(), number())
         .prop_map(|(ws, uuid, kind, [handles, writers], epoch)| Presented { ws, uuid, kind, handles, writers, epoch });
-    (context(), list(presented), list(uuid()))
-        .prop_map(|(context, opens, stages)| Resume { context, opens, stages })
+    let lock = (uuid(), uuid(), super::catalog::lock()).prop_map(|(ws, uuid, lock)| PresentedLock { ws, uuid, lock });
+    (context(), list(presented), list(uuid()), list(lock))
+        .prop_map(|(context, opens, stages, locks)| Resume { context, opens, stages, locks })
         .boxed()
 }
 
 pub(crate) fn resume_answer() -> BoxedStrategy<ResumeAnswer> {
-    (list(result(catalog_reply())), list(uuid())).prop_map(|(opens, lost)| ResumeAnswer { opens, lost }).boxed()
+    let results = || list(result(catalog_reply()));
+    (results(), list(uuid()), results()).prop_map(|(opens, lost, locks)| ResumeAnswer { opens, lost, locks }).boxed()
 }
 
 pub(crate) fn catalog_request() -> BoxedStrategy<CatalogRequest> {

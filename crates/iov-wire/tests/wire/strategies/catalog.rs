@@ -37,7 +37,7 @@ fn search() -> BoxedStrategy<SearchSpec> {
         .boxed()
 }
 
-fn lock() -> BoxedStrategy<LockSpec> {
+pub(crate) fn lock() -> BoxedStrategy<LockSpec> {
     (any::<[bool; 2]>(), range(), number(), time())
         .prop_map(|([exclusive, try_only], range, owner, lease_ns)| LockSpec {
             exclusive,
