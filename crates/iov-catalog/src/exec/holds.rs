@@ -67,10 +67,11 @@ impl Exec<'_> {
 
     /// As [`Exec::cover`], for something that is put into a group.
     pub(crate) fn cover_in(&mut self, ws: Uuid, group: Uuid, take: bool) -> Result<bool> {
-        if !self.shared().opens.may_cover() {
+        if !self.shared().opens.may_cover() && !self.core.in_grace() {
             return Ok(false);
         }
         let groups = self.way_up(ws, group)?;
+        self.may_return(ws, &groups)?;
         self.cover(ws, &groups, take)
     }
 
@@ -83,6 +84,31 @@ impl Exec<'_> {
         self.cover(ws, &groups, take)
     }
 
+    /// Fails where a group may be held by a session of the catalog before, which has not come back yet. Nothing says
+    /// whether the last hold had ended, so that it is taken for alive until nobody can come back any more.
+    fn may_return(&mut self, ws: Uuid, groups: &[Uuid]) -> Result<()> {
+        if !self.core.in_grace() {
+            return Ok(());
+        }
+        for group in groups {
+            if self.entry(*group).is_some_and(|e| e.hold.is_some()) {
+                continue;
+            }
+            let epoch = if *group == ws {
+                let at = self.workspace(ws, iov_types::Right::Read)?;
+                self.record(at).epoch
+            } else {
+                self.any_record(ws, *group)?.epoch
+            };
+            if epoch > 0 {
+                return Err(busy("the group or workspace")
+                    .context("its holder may still come back, as the server has just started anew")
+                    .with_clause(Clause::X2));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails where somebody else's hold, or the loss of the caller's own, forbids a change of an object.
     pub(crate) fn may_change(&mut self, ws: Uuid, key: Uuid, names: &[NameIn]) -> Result<()> {
         if let Some(entry) = self.entry(key) {
@@ -92,6 +118,10 @@ impl Exec<'_> {
             if entry.hold.is_some_and(|h| !self.is_mine(h.holder) && self.is_live(h.holder)) {
                 return Err(busy("it"));
             }
+        }
+        if self.core.in_grace() {
+            let groups = self.above(ws, names)?;
+            self.may_return(ws, &groups)?;
         }
         self.cover_of(ws, names, false).map(drop)
     }

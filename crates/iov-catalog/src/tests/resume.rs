@@ -270,3 +270,41 @@ fn a1_only_stores_of_one_user_believe_what_a_session_says() {
     let cx = client.cx();
     assert_eq!(kind(rig.service.resume(&cx, &[presented(&client, uuid, 1)])), Kind::Stale);
 }
+
+#[test]
+fn x2_nobody_gets_below_a_held_root_before_its_holder_could_come_back() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let other = client.other();
+    let group = client.group(ROOT, "g");
+    let inside = client.create_in(group, "inside");
+    let epoch = client.open_exclusive(ROOT, EntryKind::Group).unwrap().epoch;
+    let (rig, [client, other]) = crash(rig, 30 * SECOND, [client, other]);
+    let create = |c: &Client, parent, text: &str| c.ask(c.create_op(parent, text).1);
+    for parent in [ROOT, group] {
+        assert_eq!(create(&other, parent, "intruder").unwrap_err().clause(), Some(Clause::X2));
+    }
+    assert_eq!(kind(other.delete(group, "inside")), Kind::Busy);
+    assert_eq!(kind(other.open_exclusive(ROOT, EntryKind::Group)), Kind::Busy);
+    let root = Presented { kind: EntryKind::Group, writers: 0, ..presented(&client, ROOT, epoch) };
+    resume(&client, root).unwrap();
+    create(&client, group, "mine").unwrap();
+    assert_eq!(kind(create(&other, ROOT, "intruder")), Kind::Busy, "it is held");
+    client.close(ROOT).unwrap();
+    rig.service.end_grace().unwrap();
+    create(&other, ROOT, "later").unwrap();
+    assert!(other.stat(inside).is_ok());
+    drop(rig);
+}
+
+#[test]
+fn x2_a_holder_that_does_not_come_back_keeps_others_out_for_its_lease_alone() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let other = client.other();
+    client.open_exclusive(ROOT, EntryKind::Group).unwrap();
+    let (rig, [_, other]) = crash(rig, 30 * SECOND, [client, other]);
+    assert_eq!(kind(other.ask(other.create_op(ROOT, "a").1)), Kind::Busy);
+    rig.later(31 * SECOND);
+    other.ask(other.create_op(ROOT, "a").1).unwrap();
+}

@@ -132,6 +132,9 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
     let none = Layout::default();
     let effective = promise::at_create(&defaults, asked, &none, &x.core.capability().targets)?;
     let exclusive = effective.concurrency == Concurrency::Exclusive;
+    if exclusive && record.epoch > 0 && x.core.in_grace() && x.entry(ws).is_none_or(|e| e.hold.is_none()) {
+        return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
+    }
     let grant = x.hold(ws, ws, EntryKind::Group, record.epoch, exclusive, false)?;
     if let Some(epoch) = grant.raised {
         x.raise_root(ws, epoch)?;
