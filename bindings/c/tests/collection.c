@@ -229,6 +229,39 @@ static void test_handles_of_others(void) {
     OK(iov_close(t));
 }
 
+static void test_m3_sealed_is_known_by_uuid(void) {
+    iov_session *t = open_store("mem:collection");
+    iov_workspace *v = NULL;
+    iov_collection *c = new_collection(w, "sealed", "mutability=immutable"), *d;
+    iov_counters before = IOV_COUNTERS_INIT, after = IOV_COUNTERS_INIT;
+    iov_stat stat = IOV_STAT_INIT;
+    char uuid[IOV_UUID_TEXT];
+    int i;
+    write_text(c, 0, "some bytes");
+    OK(iov_seal(NULL, c));
+    OK(iov_collection_stat(NULL, c, &stat));
+    OK(iov_uuid_format(&stat.uuid, uuid));
+    OK(iov_collection_close(NULL, c));
+    OK(iov_workspace_load(t, "ws", &v));
+    c = look_up(v, uuid);
+    OK(iov_session_counters(t, &before));
+    for (i = 0; i < 10; i++) {
+        d = look_up(v, uuid);
+        expect_bytes(d, 0, "some bytes");
+        OK(iov_collection_close(NULL, d));
+    }
+    OK(iov_session_counters(t, &after));
+    CHECK(after.metadata_requests == before.metadata_requests);
+    OK(iov_collection_stat(NULL, c, &stat)); /* a question about it is asked */
+    OK(iov_session_counters(t, &after));
+    CHECK(after.metadata_requests == before.metadata_requests + 1);
+    OK(iov_collection_close(NULL, c));
+    OK(iov_collection_delete(NULL, v, NULL, "sealed"));
+    FAILS(NOTFOUND, iov_collection_lookup(NULL, v, NULL, uuid, NULL, &d));
+    OK(iov_workspace_close(v));
+    OK(iov_close(t));
+}
+
 int main(void) {
     s = open_store("mem:collection");
     w = new_workspace(s, "ws");
@@ -240,6 +273,7 @@ int main(void) {
     RUN(test_born_as_the_batch_says);
     RUN(test_groups);
     RUN(test_handles_of_others);
+    RUN(test_m3_sealed_is_known_by_uuid);
     OK(iov_workspace_close(w));
     OK(iov_close(s));
     return 0;

@@ -45,6 +45,10 @@ pub(crate) struct CollectionInner {
     closed: AtomicBool,
     /// The catalog was asked to end the open, so that it must not be asked again.
     returned: AtomicBool,
+    /// Opened from a record that the session has kept: the catalog does not know of it (M3).
+    detached: AtomicBool,
+    /// All bytes, which are sealed.
+    kept: OnceLock<Arc<[u8]>>,
 }
 
 /// A collection or group. Clones are the same handle; any thread, any time.
@@ -67,6 +71,8 @@ impl Collection {
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
             returned: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            kept: OnceLock::new(),
         }))
     }
 
@@ -186,6 +192,40 @@ impl Collection {
         // A handle is the result of one operation; a second answer would be a defect and changes nothing.
         let _ = self.0.ready.set(ready);
         result
+    }
+
+    /// Opens it from a record that the session has kept (M3): there is no open in the catalog to be ended.
+    pub(crate) fn fulfil_from_record(&self, opened: Opened, bytes: Option<Arc<[u8]>>) -> Result<()> {
+        self.0.detached.store(true, Ordering::Relaxed);
+        self.mark_returned();
+        if let Some(bytes) = bytes {
+            let _ = self.0.kept.set(bytes);
+        }
+        self.fulfil(Ok(opened))
+    }
+
+    /// Whether the catalog does not know that it is open.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.0.detached.load(Ordering::Relaxed)
+    }
+
+    /// The catalog has opened it after all; `false` if it had before, so that this open is one too many.
+    pub(crate) fn attach(&self) -> bool {
+        let first = self.0.detached.swap(false, Ordering::Relaxed);
+        if first {
+            self.mark_kept();
+        }
+        first
+    }
+
+    /// All bytes of a sealed collection, where they are known.
+    pub(crate) fn kept(&self) -> Option<&Arc<[u8]>> {
+        self.0.kept.get()
+    }
+
+    /// These are they.
+    pub(crate) fn keep(&self, bytes: Arc<[u8]>) {
+        let _ = self.0.kept.set(bytes);
     }
 
     pub(crate) fn object(&self) -> Result<ObjectId> {

@@ -9,6 +9,7 @@ mod event;
 mod exec;
 mod op;
 mod progress;
+mod records;
 mod request;
 mod session;
 mod workspace;

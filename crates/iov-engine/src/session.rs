@@ -20,6 +20,7 @@ use crate::{
     Cursor, Workspace, cursor,
     event::Event,
     progress::{Progress, Renewal},
+    records::{Records, Watched},
     request::RequestInner,
 };
 
@@ -64,6 +65,8 @@ pub(crate) struct SessionInner {
     /// Grows with each answer that a request has not looked at yet.
     answers: AtomicU64,
     pub(crate) progress: Progress,
+    /// Of sealed collections; `None` where the session was opened to keep none.
+    pub(crate) records: Option<Arc<Records>>,
     generation: u64,
     closed: AtomicBool,
 }
@@ -78,7 +81,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Session {
     /// A session of `caller` on a store. Counters may be shared with the sides, which count what they see.
-    pub fn new(url: &str, sides: Sides, caller: Caller, attr: SessionAttr, counters: Arc<Counters>) -> Session {
+    pub fn new(url: &str, mut sides: Sides, caller: Caller, attr: SessionAttr, counters: Arc<Counters>) -> Session {
+        let records = (!attr.nocache).then(|| {
+            let lease_ns = sides.catalog.capability().lease_ns;
+            Arc::new(Records::new(attr.cache_bytes, lease_ns, counters.clone(), seam::monotonic_ns))
+        });
+        if let Some(records) = &records {
+            sides.catalog = Arc::new(Watched::new(sides.catalog, records.clone()));
+        }
         Session(Arc::new(SessionInner {
             sides,
             caller: Mutex::new(caller),
@@ -91,6 +101,7 @@ impl Session {
             event: Event::default(),
             answers: AtomicU64::new(0),
             progress: Progress::default(),
+            records,
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
         }))

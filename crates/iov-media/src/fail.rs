@@ -56,6 +56,9 @@ pub const POINTS: &[&str] = &[
     "remove.0.begin",
     "remove.1.data",
     "remove.2.sidecar",
+    "sums.0.opened",
+    "sums.1.summed",
+    "sums.2.committed",
     "sync.data",
     "sync.stage",
 ];

@@ -4,4 +4,4 @@
 pub mod fail;
 mod files;
 
-pub use files::{Files, Granted, Options, Peer, Which};
+pub use files::{Files, Granted, OpenSums, Options, Peer, Which};

@@ -11,16 +11,24 @@ use std::{
     time::Duration,
 };
 
-use iov_store::{Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted, seam};
+use iov_store::{
+    Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted,
+    block_sums::{BLOCKS, BlockSum},
+    seam,
+};
 use iov_types::{
     Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result,
     Spatiality,
 };
-use iov_wire::messages::{Access, GiveBack, GrantRequest};
+use iov_wire::{
+    Body,
+    messages::{Access, GiveBack, GrantRequest, SumsAnswer, SumsRequest},
+};
 use rustix::{fs::Advice, io::Errno};
 
 use crate::{
     conn::Reply,
+    kept::SumCache,
     link::{ATTEMPTS, Link, Up},
     remote::RemoteBackend,
 };
@@ -28,7 +36,10 @@ use crate::{
 /// Most grants held, each with a descriptor: sites allow 1,024 descriptors to a process, and it has other plans too.
 const GRANTS: usize = 256;
 /// A first operation up to this size goes over the socket: a grant costs as much, and there may be no second one.
-const FIRST_BY_SOCKET: usize = 16 << 10;
+const FIRST_BY_SOCKET: u64 = 16 << 10;
+/// Writes smaller than this to an object that is kept by checksums go over the socket: for those the daemon knows which
+/// bytes they change, and need not read all that it has lent.
+const KEPT_BY_SOCKET: u64 = 256 << 10;
 /// How long an object that the daemon does not grant is not asked for again.
 const NOT_GRANTED_NS: i64 = 1_000_000_000;
 
@@ -40,6 +51,8 @@ struct Grant {
     /// The object's, or that under which access was asked for where that is newer.
     epoch: u64,
     range: Range,
+    /// What is read must be compared with checksums (I1).
+    kept: bool,
     up: Weak<Up>,
     used: AtomicU64,
     /// The pattern that the kernel was told last.
@@ -47,6 +60,10 @@ struct Grant {
 }
 
 impl Grant {
+    fn covers(&self, range: Range) -> bool {
+        range.offset >= self.range.offset && range.end() <= self.range.end()
+    }
+
     /// Tells the kernel how the bytes will be read (H2): the descriptor is this grant's alone.
     fn advise(&self, pattern: Option<Spatiality>) {
         let mut advised = lock(&self.advised);
@@ -69,6 +86,8 @@ struct Entry {
     grant: Option<Arc<Grant>>,
     uses: u64,
     not_before_ns: i64,
+    /// The object is kept by checksums, as far as we know.
+    kept: bool,
 }
 
 /// A `file:` target seen from a client on the same host.
@@ -78,6 +97,7 @@ pub struct DirectBackend {
     entries: Mutex<HashMap<ObjectId, Entry>>,
     page: Mutex<Option<(Weak<Up>, Arc<ClientPage>)>>,
     clock: AtomicU64,
+    kept: SumCache,
     direct: bool,
 }
 
@@ -110,6 +130,7 @@ impl DirectBackend {
             entries: Mutex::default(),
             page: Mutex::default(),
             clock: AtomicU64::new(0),
+            kept: SumCache::default(),
             direct,
         }
     }
@@ -127,28 +148,32 @@ impl DirectBackend {
     }
 
     /// A cached grant that still holds, or a new one; `None`: the daemon grants none.
-    fn grant(&self, cx: &OpCx, op: &ObjectOp, access: Access, len: usize) -> Result<Option<Arc<Grant>>> {
+    fn grant(&self, cx: &OpCx, op: &ObjectOp, access: Access, range: Range) -> Result<Option<Arc<Grant>>> {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(op.object).or_default();
         entry.uses += 1;
         if let Some(grant) = &entry.grant {
             let enough = grant.access == Access::Write || access == Access::Read;
+            // Of an object that is kept by checksums only a part is lent to a writer.
+            let enough = enough && (access == Access::Read || !grant.kept || grant.covers(range));
             if enough && grant.slot.holds() && op.demand.epoch <= grant.epoch {
                 grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
                 return Ok(Some(grant.clone()));
             }
         }
         // The daemon's descriptors serve everybody, so that only a grant's can be read in a pattern.
-        let small = entry.uses == 1 && len <= FIRST_BY_SOCKET && op.demand.pattern.is_none();
+        let small = entry.uses == 1 && range.len <= FIRST_BY_SOCKET && op.demand.pattern.is_none()
+            || entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET;
         if seam::monotonic_ns() < entry.not_before_ns || small {
             return Ok(None);
         }
         drop(entries);
-        let new = self.ask(cx, op, access);
+        let new = self.ask(cx, op, access, range);
         let mut entries = lock(&self.entries);
         let entry = entries.entry(op.object).or_default();
         match new {
             Ok(grant) => {
+                entry.kept = grant.kept;
                 let old = entry.grant.replace(grant.clone());
                 drop(entries);
                 old.into_iter().for_each(|old| give_back(&old));
@@ -164,52 +189,24 @@ impl DirectBackend {
     }
 
     /// Asks for a grant, again where the connection broke: that has no effect but the grant.
-    fn ask(&self, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
+    fn ask(&self, cx: &OpCx, op: &ObjectOp, access: Access, range: Range) -> Result<Arc<Grant>> {
         for _ in 1..ATTEMPTS {
             let up = self.link.up(cx)?;
             self.link.book().check(op.object.collection, op.demand.stage)?;
-            match self.ask_over(&up, cx, op, access) {
+            match self.ask_over(&up, cx, op, access, range) {
                 Err(e) if e.kind() == Kind::Unavailable && up.connection.is_broken() && cx.left_ns() > 0 => {}
                 done => return done,
             }
         }
-        self.ask_over(&self.link.up(cx)?, cx, op, access)
+        self.ask_over(&self.link.up(cx)?, cx, op, access, range)
     }
 
-    fn ask_over(&self, up: &Arc<Up>, cx: &OpCx, op: &ObjectOp, access: Access) -> Result<Arc<Grant>> {
+    fn ask_over(&self, up: &Arc<Up>, cx: &OpCx, op: &ObjectOp, access: Access, range: Range) -> Result<Arc<Grant>> {
         // A daemon whose disk is full sends something else in its place.
         let page = self.page(up).map_err(|e| Error::unsupported(format!("no direct access: {e}")))?;
-        let range = Range { offset: 0, len: i64::MAX as u64 };
         let request =
             GrantRequest { context: Link::context(cx), object: op.object, range, access, epoch: op.demand.epoch };
-        let slot = Arc::new((Mutex::new(None), Condvar::new()));
-        let to = slot.clone();
-        Counters::add(&self.link.counters().round_trips, 1);
-        up.connection.request(
-            &request,
-            &[],
-            cx.left_ns(),
-            Box::new(move |reply| {
-                *lock(&to.0) = Some(reply);
-                to.1.notify_all();
-            }),
-        );
-        let reply = loop {
-            if let Some(reply) = lock(&slot.0).take() {
-                break reply;
-            }
-            let left = cx.left_ns();
-            if left == 0 {
-                return Err(Error::timeout("the daemon did not grant access in time"));
-            }
-            up.connection.drive(left.min(100_000_000));
-            let waiting = lock(&slot.0);
-            if waiting.is_none() {
-                let pause = Duration::from_micros(50);
-                drop(slot.1.wait_timeout(waiting, pause).unwrap_or_else(PoisonError::into_inner));
-            }
-        };
-        match reply? {
+        match self.exchange(up, cx, &request)? {
             Reply::Granted(granted, fd) => {
                 Counters::add(&self.link.counters().grants, 1);
                 Ok(Arc::new(Grant {
@@ -222,6 +219,7 @@ impl DirectBackend {
                     access: granted.access,
                     epoch: granted.epoch.max(op.demand.epoch),
                     range: granted.range,
+                    kept: granted.kept,
                     up: Arc::downgrade(up),
                     used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
                     advised: Mutex::default(),
@@ -229,6 +227,72 @@ impl DirectBackend {
             }
             Reply::Frame(_) => Err(Error::corrupt("the daemon answered a grant request with something else")),
         }
+    }
+
+    /// Sends a request and waits for its answer.
+    fn exchange<B: Body>(&self, up: &Up, cx: &OpCx, request: &B) -> Result<Reply> {
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let to = slot.clone();
+        Counters::add(&self.link.counters().round_trips, 1);
+        up.connection.request(
+            request,
+            &[],
+            cx.left_ns(),
+            Box::new(move |reply| {
+                *lock(&to.0) = Some(reply);
+                to.1.notify_all();
+            }),
+        );
+        loop {
+            if let Some(reply) = lock(&slot.0).take() {
+                return reply;
+            }
+            let left = cx.left_ns();
+            if left == 0 {
+                return Err(Error::timeout("the daemon did not grant access in time"));
+            }
+            up.connection.drive(left.min(100_000_000));
+            let waiting = lock(&slot.0);
+            if waiting.is_none() {
+                let pause = Duration::from_micros(50);
+                drop(slot.1.wait_timeout(waiting, pause).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    /// What is known of the blocks of some runs of an object that is kept by checksums.
+    fn sums(&self, cx: &OpCx, grant: &Grant, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>> {
+        let up = grant.up.upgrade().ok_or_else(|| Error::unavailable("the daemon of this grant has ended"))?;
+        let request = SumsRequest { context: Link::context(cx), object, first, runs };
+        let Reply::Frame(frame) = self.exchange(&up, cx, &request)? else {
+            return Err(Error::corrupt("the daemon answered a request for checksums with a grant"));
+        };
+        let answer: SumsAnswer = frame.header.body(&frame.body)?;
+        if let Some(e) = answer.failed {
+            return Err(e);
+        }
+        let (words, rest) = frame.payload.as_chunks::<{ BlockSum::BYTES }>();
+        if !rest.is_empty() || words.len() as u64 != runs * BLOCKS as u64 {
+            return Err(Error::corrupt("the daemon sent another number of checksums than was asked for"));
+        }
+        words.iter().map(|word| BlockSum::decode(*word)).collect()
+    }
+
+    /// Reads and, where the object is kept by checksums, compares; `None`: only the daemon can tell.
+    fn read(&self, cx: &OpCx, op: &ObjectOp, grant: &Grant, offset: u64, out: &mut [u8]) -> Option<Result<u64>> {
+        grant.advise(op.demand.pattern);
+        let got = match read_all(&grant.fd, out, offset) {
+            Ok(got) => got,
+            Err(e) => return Some(Err(e)),
+        };
+        if !grant.kept {
+            return Some(Ok(got));
+        }
+        let whole = self.kept.compare(op.object, &grant.fd, offset, &out[..got as usize], |first, runs| {
+            self.sums(cx, grant, op.object, first, runs)
+        });
+        // What does not fit may have been changed since: the daemon looks at it while nobody changes it.
+        whole.then_some(Ok(got))
     }
 
     /// Gives back the grants used longest ago while there are too many, and forgets objects without one.
@@ -270,12 +334,14 @@ impl DirectBackend {
             return Direct::Socket;
         }
         loop {
-            let grant = match self.grant(cx, op, access, memory.len()) {
+            let grant = match self.grant(cx, op, access, range) {
                 Ok(Some(grant)) => grant,
                 Ok(None) => return Direct::Socket,
                 Err(e) => return Direct::Done(Err(e)),
             };
-            if range.offset < grant.range.offset || range.end() > grant.range.end() {
+            // What is lent to a writer in parts may be read as a whole.
+            let lent = grant.access == Access::Write && access == Access::Read;
+            if !lent && !grant.covers(range) {
                 // Beyond what is granted, such as what an appender has not finished yet.
                 return Direct::Socket;
             }
@@ -289,10 +355,13 @@ impl DirectBackend {
                     }
                 },
                 Access::Read => {
-                    grant.advise(op.demand.pattern);
-                    let got = read_all(&grant.fd, memory.bytes_mut(), offset);
+                    let got = self.read(cx, op, &grant, offset, memory.bytes_mut());
                     // What was read while the grant was taken back is void (G3).
-                    grant.slot.read_is_valid().then_some(got)
+                    match (grant.slot.read_is_valid(), got) {
+                        (true, None) => return Direct::Socket,
+                        (true, Some(got)) => Some(got),
+                        (false, _) => None,
+                    }
                 }
             };
             match done {

@@ -6,6 +6,7 @@ mod book;
 mod conn;
 mod direct;
 pub mod frames;
+mod kept;
 mod link;
 mod remote;
 pub mod socket;

@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use iov_store::{CatalogCapability, OpCx, seam};
@@ -55,6 +58,8 @@ pub struct Link {
     counters: Arc<Counters>,
     book: Book,
     generation: u64,
+    /// How often it was connected anew.
+    mended: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,6 +79,7 @@ impl Link {
             counters,
             book: Book::default(),
             generation: seam::fork_generation(),
+            mended: AtomicU64::new(0),
         }))
     }
 
@@ -120,6 +126,7 @@ impl Link {
             Counters::add(&self.counters.connections, 1);
         }
         Counters::add(&self.counters.retries, 1);
+        self.mended.fetch_add(1, Ordering::Relaxed);
         Ok(up.insert(Arc::new(new)).clone())
     }
 
@@ -171,6 +178,13 @@ impl Link {
     /// The present connection if there is one that works.
     pub(crate) fn current(&self) -> Option<Arc<Up>> {
         lock(&self.up).clone().filter(|up| !up.connection.is_broken())
+    }
+
+    /// Which connection there is; one that is broken is none any more, and stands for the next.
+    pub(crate) fn connection(&self) -> u64 {
+        let up = lock(&self.up);
+        let works = up.as_ref().is_some_and(|up| !up.connection.is_broken());
+        self.mended.load(Ordering::Relaxed) + u64::from(!works)
     }
 
     /// Lets go of the connection: the session has ended. A daemon hears of that by the end of the connection; one that

@@ -181,6 +181,10 @@ impl Catalog for RemoteCatalog {
             None => false,
         }
     }
+
+    fn connection(&self) -> u64 {
+        self.0.connection()
+    }
 }
 
 /// The target on the other side of a link: every byte goes over the socket.
@@ -240,11 +244,13 @@ impl Part {
         let mut loans = Vec::new();
         let mut calls = Vec::with_capacity(self.ops.len());
         for (_, (op, memory)) in &self.ops {
+            let mut checksum = None;
             if matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Append) {
+                checksum = Some(iov_wire::frame::checksum(memory.bytes()));
                 loans.push(memory.part(0, memory.len()));
                 Counters::add(&counters.bytes_unix, memory.len() as u64);
             }
-            calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum: None });
+            calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum });
         }
         Counters::add(&counters.round_trips, 1);
         let request = ObjectRequest { context: Link::context(&self.cx), calls };

@@ -89,6 +89,12 @@ impl Starter {
             Some(65) => Error::corrupt(words),
             Some(66) => Error::not_found(words),
             Some(28 | 73) => Error::exhausted(words),
+            // A setting in the environment; what follows the first paragraph is advice for a command line.
+            Some(2) => {
+                let first = words.split("\n\n").next().unwrap_or(words);
+                let first = first.strip_prefix("error: ").unwrap_or(first);
+                Error::invalid(format!("the daemon does not take a setting of the environment (IOVD_…): {first}"))
+            }
             _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
         })
     }

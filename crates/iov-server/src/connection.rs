@@ -168,6 +168,7 @@ impl Connection {
             Verb::Catalog => verbs::catalog::run(self, server, client, &frame)?,
             Verb::Object => verbs::object::run(self, server, client, &frame)?,
             Verb::Grant => verbs::grant::run(self, server, client, &frame)?,
+            Verb::Sums => verbs::sums::run(self, server, client, &frame)?,
             Verb::GiveBack => verbs::give_back::run(server, client, &frame)?,
             Verb::Renew => verbs::renew::run(self, server, client, &frame)?,
             Verb::Status => verbs::status::run(self, server, client, &frame)?,

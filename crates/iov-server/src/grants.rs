@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use iov_media::{Files, Peer};
-use iov_store::{LeaseAccess, OpCx};
+use iov_store::{LeaseAccess, OpCx, block_sums::BlockSum};
 use iov_types::{Error, Kind, ObjectId, Range, Result, Uuid};
 use iov_wire::messages::Access;
 
@@ -18,6 +18,8 @@ pub struct Granted {
     pub range: Range,
     /// The object's epoch.
     pub epoch: u64,
+    /// Whether what is read must be compared with checksums.
+    pub kept: bool,
 }
 
 /// Direct access (SEMANTICS §2.6): lease pages of sessions, and grants recorded in them.
@@ -27,7 +29,10 @@ pub trait GrantBook: Send + Sync {
     fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<Option<OwnedFd>>;
 
     /// Grants direct access, or says why the bytes must go over the socket.
-    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted>;
+    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, range: Range, epoch: u64) -> Result<Granted>;
+
+    /// What is known of the blocks of an object that is kept by checksums.
+    fn sums(&self, cx: &OpCx, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>>;
 
     /// The client has given a grant back.
     fn give_back(&self, session: Uuid, number: u64);
@@ -63,16 +68,19 @@ impl GrantBook for Files {
         }
     }
 
-    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, epoch: u64) -> Result<Granted> {
+    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, range: Range, epoch: u64) -> Result<Granted> {
         let access = match access {
             Access::Read => LeaseAccess::Read,
             Access::Write => LeaseAccess::Write,
         };
-        let granted = Files::grant(self, cx, cx.caller.session, object, access, epoch)?;
+        let granted = Files::grant(self, cx, cx.caller.session, object, access, range, epoch)?;
         let number = iov_net::grant_number(granted.slot, granted.generation)
             .ok_or_else(|| Error::unsupported("the lease page's slots are worn out: use the socket"))?;
-        let range = Range { offset: 0, len: granted.limit.unwrap_or(i64::MAX as u64) };
-        Ok(Granted { fd: granted.file, number, range, epoch: granted.epoch })
+        Ok(Granted { fd: granted.file, number, range: granted.range, epoch: granted.epoch, kept: granted.kept })
+    }
+
+    fn sums(&self, cx: &OpCx, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>> {
+        self.block_sums(cx, object, first, runs)
     }
 
     fn give_back(&self, session: Uuid, number: u64) {

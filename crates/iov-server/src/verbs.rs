@@ -9,3 +9,4 @@ pub(crate) mod renew;
 pub(crate) mod resume;
 pub(crate) mod shutdown;
 pub(crate) mod status;
+pub(crate) mod sums;

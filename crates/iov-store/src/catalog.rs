@@ -46,6 +46,12 @@ pub trait Catalog: Send + Sync {
         let _ = timeout_ns;
         false
     }
+
+    /// Which connection to the catalog there is, counted from its first: what was learned over another one may not hold
+    /// any more. One in this process is never lost.
+    fn connection(&self) -> u64 {
+        0
+    }
 }
 
 /// Submits and waits for the answer, until the context's deadline.

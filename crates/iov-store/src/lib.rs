@@ -5,6 +5,7 @@
 //! detection) only.
 
 mod backend;
+pub mod block_sums;
 mod catalog;
 pub mod conformance;
 mod cx;

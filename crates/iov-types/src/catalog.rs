@@ -212,6 +212,8 @@ pub struct Opened {
     /// Its bytes live in the record, for now: they are read and written with [`CatalogOp::Read`] and
     /// [`CatalogOp::Write`], until one of these answers [`CatalogReply::Moved`].
     pub inline: bool,
+    /// The length of a sealed collection, which is fixed; `None` where it may change, or the server does not say.
+    pub size: Option<u64>,
 }
 
 /// What a session has open of one object, as it tells a server that does not know it any more (X1).

@@ -3,7 +3,8 @@
 use crate::Wire;
 use crate::messages::{
     CatalogAnswer, CatalogRequest, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, ObjectAnswer,
-    ObjectRequest, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, Welcome,
+    ObjectRequest, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, SumsAnswer, SumsRequest,
+    Welcome,
 };
 
 /// Who sends a frame.
@@ -83,6 +84,8 @@ verbs! {
     Shutdown = 16, Client, Shutdown, "Asks a daemon to end.";
     Resume = 17, Client, Resume, "A session comes back, with what it has open.";
     ResumeAnswer = 18, Server, ResumeAnswer, "What has become of that.";
+    Sums = 19, Client, SumsRequest, "Asks for checksums of an object, to compare what is read with them.";
+    SumsAnswer = 20, Server, SumsAnswer, "The checksums, in the payload.";
 }
 
 impl Verb {

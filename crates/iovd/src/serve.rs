@@ -11,7 +11,7 @@ use std::{
 };
 
 use iov_catalog::Service;
-use iov_media::Files;
+use iov_media::{Files, OpenSums};
 use iov_meta_local::LocalStore;
 use iov_server::Server;
 use iov_store::{Backend, seam};
@@ -50,6 +50,21 @@ fn inside(dir: &OwnedFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }
 
+/// Memory of the engine that keeps checksums: 1 KiB of them stand for 1 MiB of bytes.
+const SUMS: iov_meta_local::Options =
+    iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20 };
+
+/// Where the target keeps its checksums.
+fn sums_in(dir: OwnedFd) -> OpenSums {
+    Box::new(move |make| {
+        let path = inside(&dir, "sums");
+        if !make && !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(LocalStore::open(&path, SUMS)?)))
+    })
+}
+
 /// Serves until it is told to end or has been idle for long enough; the code is 0 also where another daemon serves.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let dir = open_dir(&args.dir)?;
@@ -75,7 +90,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let connections = make_room();
     let incarnation = seam::now_ns() as u64;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
-    let files = Arc::new(Files::open(dir.try_clone().map_err(Error::from)?, iov_media::Options::default())?);
+    let sums = sums_in(dir.try_clone().map_err(Error::from)?);
+    let media = iov_media::Options::default();
+    let files = Arc::new(Files::open_with(dir.try_clone().map_err(Error::from)?, media, Some(sums))?);
     let target: Arc<dyn Backend> = files.clone();
     let options = iov_catalog::Options {
         single_user: true,

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::{
-    data::FOOTPRINT,
-    machine,
+    data, machine,
     meta::BATCH,
     report::{Case, Ceiling},
     worker::{Worker, step},
@@ -37,6 +36,7 @@ const DURABLE: &str = "meta.create.batch.durable";
 
 struct Bench {
     options: MicroOptions,
+    store: PathBuf,
     url: String,
     plain: PathBuf,
     cases: Vec<Case>,
@@ -55,8 +55,9 @@ pub fn micro(options: MicroOptions, tell: impl Fn(&str) + 'static) -> Result<ser
     let root = options.dir.join(format!("iov-bench-{}", std::process::id()));
     let plain = root.join("plain");
     std::fs::create_dir_all(&plain).with_context(|| format!("no directory {}", plain.display()))?;
-    let url = format!("file:{}", root.join("store").display());
-    let mut bench = Bench { options, url, plain, cases: Vec::new(), tell: Box::new(tell) };
+    let store = root.join("store");
+    let url = format!("file:{}", store.display());
+    let mut bench = Bench { options, store, url, plain, cases: Vec::new(), tell: Box::new(tell) };
     let done = bench.run();
     // Whatever happened: no daemon and no gigabytes are left behind.
     let _ = ioverbs::daemon_shutdown(&bench.url);
@@ -86,8 +87,9 @@ impl Bench {
         let indexes = vec!["temperature".to_owned()];
         let attr = ioverbs::WorkspaceAttr { indexes, ..Default::default() };
         session.create_workspace(ioverbs::Name::new("bench")?, attr)?;
-        if self.wants(&["file.write.first.1MiB", "file.write.1MiB", "file.read.1MiB"]) {
-            self.data()?;
+        if self.wants(&data::CASES.map(|(name, _, _)| name)) {
+            let cases = data::cases(&data::CASES, &self.store, &self.plain, self.options.runs)?;
+            cases.into_iter().for_each(|case| self.add(case));
         }
         let names = self.options.only.clone();
         if names.is_empty() || names.iter().any(|o| o.starts_with("meta") && ![DURABLE, MEMORY, REOPEN].contains(&&**o))
@@ -98,7 +100,17 @@ impl Bench {
             self.footprint()?;
         }
         if self.wants(&[DURABLE]) {
-            self.durable()?;
+            self.on_disk(|bench, root| Ok(vec![bench.durable_in(&format!("file:{}", root.join("store").display()))?]))?;
+        }
+        if self.wants(&data::DURABLE_CASES.map(|(name, _, _)| name)) {
+            self.on_disk(|bench, root| {
+                let (store, plain) = (root.join("store"), root.join("plain"));
+                std::fs::create_dir_all(&plain)?;
+                let session =
+                    ioverbs::open(Some(&format!("file:{}", store.display())), ioverbs::SessionAttr::default())?;
+                session.create_workspace(ioverbs::Name::new("bench")?, ioverbs::WorkspaceAttr::default())?;
+                data::cases(&data::DURABLE_CASES, &store, &plain, bench.options.runs)
+            })?;
         }
         Ok(())
     }
@@ -109,72 +121,18 @@ impl Bench {
         Worker::start(&all)
     }
 
-    fn data(&mut self) -> Result<()> {
-        let plain = self.plain.to_string_lossy().into_owned();
-        let url = self.url.clone();
-        let mut ours = [self.worker("data", &[&url, "bench"])?];
-        let mut reader = [self.worker("data", &[&url, "bench"])?];
-        let mut bare = [self.worker("plain-data", &[&plain])?];
-        let mut bare_reader = [self.worker("plain-data", &[&plain])?];
-        let names = ["file.write.first.1MiB", "file.write.1MiB", "file.read.1MiB"];
-        let mut ours_rates = [const { Vec::new() }; 3];
-        let mut bare_rates = [const { Vec::new() }; 3];
-        let mut counters = [const { Vec::new() }; 3];
-        let rate = |seconds: f64| FOOTPRINT as f64 / seconds / 1e9;
-        // One round is not counted: it warms the machine's memory up.
-        for run in 0..=self.options.runs {
-            let file = format!("run-{run}");
-            for (i, what) in ["first", "over", "read"].iter().enumerate() {
-                let order = format!("{what} {file}");
-                let (ours, bare) = if i == 2 { (&mut reader, &mut bare_reader) } else { (&mut ours, &mut bare) };
-                // In turns, so that neither is always the one behind a pause.
-                let ((seconds, said), (bare_seconds, _)) = if run % 2 == 0 {
-                    (step(ours, &order)?, step(bare, &order)?)
-                } else {
-                    let bare = step(bare, &order)?;
-                    (step(ours, &order)?, bare)
-                };
-                if run > 0 {
-                    ours_rates[i].push(rate(seconds));
-                    bare_rates[i].push(rate(bare_seconds));
-                    let map = said[0]["counters"].as_object().cloned().unwrap_or_default();
-                    counters[i] = map.into_iter().map(|(k, v)| (k, v.as_u64().unwrap_or(0))).collect();
-                }
-            }
-            step(&mut reader, &format!("close {file}"))?;
-            step(&mut bare_reader, &format!("close {file}"))?;
-            step(&mut ours, &format!("drop {file}"))?;
-            step(&mut bare, &format!("drop {file}"))?;
-        }
-        for (i, name) in names.iter().enumerate() {
-            let ceiling = if i == 2 { "pread" } else { "pwrite" };
-            self.add(Case {
-                name: (*name).to_owned(),
-                unit: "GB/s",
-                higher_is_better: true,
-                values: std::mem::take(&mut ours_rates[i]),
-                ceiling: Some(Ceiling { name: ceiling.into(), values: std::mem::take(&mut bare_rates[i]) }),
-                counters: std::mem::take(&mut counters[i]),
-            });
-        }
-        for workers in [ours, reader, bare, bare_reader] {
-            workers.into_iter().try_for_each(Worker::end)?;
-        }
-        Ok(())
-    }
-
-    /// Batches of creates of which each is on the disk before it completes, from two processes.
-    fn durable(&mut self) -> Result<()> {
+    /// Runs cases in a directory on the disk, whose store is `store`.
+    fn on_disk(&mut self, cases: impl FnOnce(&Bench, &Path) -> Result<Vec<Case>>) -> Result<()> {
         let root = self.options.disk.join(format!("iov-bench-{}", std::process::id()));
-        let url = format!("file:{}", root.join("store").display());
         std::fs::create_dir_all(&root).with_context(|| format!("no directory {}", root.display()))?;
-        let done = self.durable_in(&url);
-        let _ = ioverbs::daemon_shutdown(&url);
+        let done = cases(self, &root);
+        let _ = ioverbs::daemon_shutdown(&format!("file:{}", root.join("store").display()));
         let cleaned = std::fs::remove_dir_all(&root);
-        self.add(done?);
+        done?.into_iter().for_each(|case| self.add(case));
         cleaned.context("the benchmark's directory cannot be removed")
     }
 
+    /// Batches of creates of which each is on the disk before it completes, from two processes.
     fn durable_in(&self, url: &str) -> Result<Case> {
         let session = ioverbs::open(Some(url), ioverbs::SessionAttr::default())?;
         let attr = ioverbs::WorkspaceAttr { indexes: vec!["temperature".to_owned()], ..Default::default() };

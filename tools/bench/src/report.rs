@@ -30,25 +30,36 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The lowest and the highest.
+fn span(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)))
+}
+
 impl Case {
-    /// The median of the ratios of pairs measured one after the other, so that drift of the machine falls out.
+    /// Ratios of pairs measured one after the other or in turns, one a run.
+    fn ratios(&self) -> Vec<f64> {
+        let ceiling = self.ceiling.iter().flat_map(|c| &c.values);
+        self.values.iter().zip(ceiling).map(|(v, c)| v / c).collect()
+    }
+
+    /// The median of the ratios of the pairs, so that drift of the machine falls out.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        let ceiling = self.ceiling.as_ref()?;
-        let ratios: Vec<f64> = self.values.iter().zip(&ceiling.values).map(|(v, c)| v / c).collect();
+        let ratios = self.ratios();
         (!ratios.is_empty()).then(|| median(&ratios))
     }
 
+    /// The object of API §5, and the value of each run of both sides.
     pub(crate) fn json(&self) -> Value {
-        let fold = |f: fn(f64, f64) -> f64, from| self.values.iter().copied().fold(from, f);
+        let (min, max) = span(&self.values);
         let counters: Map<String, Value> = self.counters.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         let mut out = json!({
             "name": self.name, "value": median(&self.values), "unit": self.unit,
             "higher_is_better": self.higher_is_better, "runs": self.values.len(),
-            "min": fold(f64::min, f64::INFINITY), "median": median(&self.values), "max": fold(f64::max, f64::NEG_INFINITY),
-            "ceiling": Value::Null, "ratio": Value::Null, "counters": counters,
+            "min": min, "median": median(&self.values), "max": max,
+            "ceiling": Value::Null, "ratio": Value::Null, "counters": counters, "values": self.values,
         });
         if let Some(ceiling) = &self.ceiling {
-            out["ceiling"] = json!({"name": ceiling.name, "value": median(&ceiling.values)});
+            out["ceiling"] = json!({"name": ceiling.name, "value": median(&ceiling.values), "values": ceiling.values});
             out["ratio"] = json!(self.ratio());
         }
         out
@@ -56,8 +67,7 @@ impl Case {
 
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        let (min, max) =
-            self.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+        let (min, max) = span(&self.values);
         let figure = |v: f64| if v >= 1000.0 { format!("{v:.0}") } else { format!("{v:.2}") };
         let mut line = format!(
             "{:28} {:>12} {:14} [{} .. {}]",
@@ -68,9 +78,13 @@ impl Case {
             figure(max)
         );
         if let Some(ceiling) = &self.ceiling {
-            let ratio = self.ratio().unwrap_or(f64::NAN);
-            line += &format!("  {ratio:.2} of {} ({})", figure(median(&ceiling.values)), ceiling.name);
+            let (ratio, (min, max)) = (self.ratio().unwrap_or(f64::NAN), span(&self.ratios()));
+            let of = figure(median(&ceiling.values));
+            line += &format!("  {ratio:.2} [{min:.2} .. {max:.2}] of {of} ({})", ceiling.name);
         }
         line
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,7 +110,6 @@ pub(crate) fn serve(mut run: impl FnMut(&str) -> Result<Value>) -> Result<()> {
 pub fn worker(args: &[String]) -> Result<()> {
     match args.split_first().map(|(role, rest)| (role.as_str(), rest)) {
         Some(("data", rest)) => crate::data::worker(rest),
-        Some(("plain-data", rest)) => crate::ceiling::data_worker(rest),
         Some(("meta", rest)) => crate::meta::worker(rest),
         Some(("plain-meta", rest)) => crate::ceiling::meta_worker(rest),
         _ => bail!("a benchmark worker is started by `iov bench`, not by hand"),

@@ -113,6 +113,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         epoch,
         writable: true,
         inline,
+        size: None,
     })))
 }
 

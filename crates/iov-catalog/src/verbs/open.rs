@@ -118,6 +118,7 @@ pub(crate) fn open(
         epoch: grant.epoch,
         writable,
         inline: record.inline && !beyond,
+        size: (record.state == State::Sealed).then_some(record.size),
     })))
 }
 
@@ -155,5 +156,6 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
         epoch: grant.epoch,
         writable: x.has_right(at, Right::Write) && !x.is_expired(at),
         inline: false,
+        size: None,
     })))
 }

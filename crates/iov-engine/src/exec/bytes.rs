@@ -86,6 +86,8 @@ impl Exec {
             _ => return Err(Error::internal("not an operation on bytes")),
         };
         let contract = self.data_handle(&c, changes)?;
+        self.check_attached(i)?;
+        self.expect_all(i, &c);
         if changes {
             self.may_overwrite(&contract, i)?;
         }
@@ -143,6 +145,7 @@ impl Exec {
                 Err(e) => error = error.or(Some(e)),
             }
         }
+        let error = self.check_all(i, bytes, error);
         let counters = self.session.counters();
         match &self.ops[i] {
             Op::Read { .. } => Counters::add(&counters.bytes_read, bytes),

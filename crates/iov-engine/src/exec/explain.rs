@@ -5,7 +5,7 @@ use iov_semantics::{
     plan::{Class, Plan},
     text,
 };
-use iov_types::{Controls, OnError, Persistence, Point};
+use iov_types::{Controls, OnError, Persistence, Point, Which};
 
 use super::describe;
 use crate::{Op, Session};
@@ -44,6 +44,7 @@ fn steps(op: &Op) -> Vec<&'static str> {
         Op::Persist { .. } if durable => vec!["sync bytes (P5)", "persist records (P7)"],
         Op::Persist { .. } => vec!["nothing to sync at this level"],
         Op::Seal { .. } => vec!["seal at the target, then in the record (M2)"],
+        Op::Open { which: Which::Uuid(_), .. } => vec!["ask the catalog, unless it is known and sealed (M3)"],
         _ => vec!["ask the catalog"],
     }
 }

@@ -30,6 +30,7 @@ impl Exec {
         if let Some(c) = op.handle() {
             self.check_handle(c)?;
         }
+        self.check_attached(i)?;
         for group in op.parents() {
             self.check_handle(group)?;
             if !group.is_group() {
@@ -136,6 +137,8 @@ impl Exec {
                 None => return Ok(None),
             },
             Op::Seal { .. } => CatalogOp::Seal { ws, uuid, published: Default::default() },
+            // The catalog does not know that it is open (M3).
+            Op::Close { .. } if c.is_detached() => return Ok(None),
             Op::Close { .. } => CatalogOp::Close { ws, uuid, published: c.published() },
             _ => return Ok(None),
         }))

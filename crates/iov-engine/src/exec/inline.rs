@@ -9,7 +9,7 @@ use iov_types::{
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use super::{Exec, Phase};
+use super::{Exec, Phase, sealed::copy_out};
 use crate::{
     Collection, Op, OpState,
     op::{Output, Status},
@@ -97,6 +97,7 @@ impl Exec {
     fn inline_cost(&self, i: usize) -> (u64, usize) {
         let limit = self.session.0.sides.catalog.capability().inline_bytes;
         match &self.ops[i] {
+            Op::Read { c, .. } if let Some(size) = self.whole(c) => (size, 1),
             Op::Read { chunks, .. } => (chunks.iter().map(|(_, m)| limit.min(m.len() as u64)).sum(), chunks.len()),
             Op::Write { chunks, .. } => (chunks.iter().map(|(_, m)| m.len() as u64).sum(), chunks.len()),
             _ => (0, 0),
@@ -108,6 +109,9 @@ impl Exec {
         match &self.ops[i] {
             Op::Read { chunks, .. } => {
                 self.data_handle(c, false)?;
+                if let Some(size) = self.whole(c) {
+                    return Ok(vec![CatalogOp::Read { ws, uuid, offset: 0, len: size }]);
+                }
                 let read = |offset: u64, len: usize| CatalogOp::Read { ws, uuid, offset, len: len as u64 };
                 Ok(chunks.iter().map(|(offset, memory)| read(*offset, memory.len())).collect())
             }
@@ -146,7 +150,7 @@ impl Exec {
     }
 
     /// `None`: the bytes have moved, nothing of it was done.
-    fn inline_status(&mut self, i: usize, replies: Vec<Result<CatalogReply>>) -> Option<Status> {
+    fn inline_status(&mut self, i: usize, mut replies: Vec<Result<CatalogReply>>) -> Option<Status> {
         let c = self.ops[i].handle()?.clone();
         if replies.iter().any(|r| matches!(r, Ok(CatalogReply::Moved))) {
             c.mark_moved();
@@ -154,7 +158,20 @@ impl Exec {
         }
         let mut bytes = 0;
         let mut error = None;
+        let whole = self.whole(&c).filter(|_| matches!(self.ops[i], Op::Read { .. }));
+        let whole = whole.map(|size| match replies.pop() {
+            Some(Ok(CatalogReply::Bytes(all))) => self.keep_whole(&c, size, all),
+            Some(Err(e)) => Err(e),
+            _ => Err(Error::internal("a read was not answered by bytes")),
+        });
         match &mut self.ops[i] {
+            Op::Read { chunks, .. } if let Some(whole) = whole => {
+                match whole {
+                    Ok(all) => bytes = copy_out(&all, chunks),
+                    Err(e) => error = Some(e),
+                }
+                Counters::add(&self.session.counters().bytes_read, bytes);
+            }
             Op::Read { chunks, .. } => {
                 for ((_, memory), reply) in chunks.iter_mut().zip(replies) {
                     match reply {

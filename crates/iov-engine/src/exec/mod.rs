@@ -11,13 +11,14 @@ mod inbox;
 mod inline;
 mod publish;
 mod rollback;
+mod sealed;
 mod tail;
 mod waves;
 
 pub(crate) use explain::explain_ops;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -38,6 +39,8 @@ use crate::{Collection, Op, OpState, Session, Status, collection::CollectionInne
 /// Where the batch is.
 #[derive(Debug)]
 enum Phase {
+    /// Handles that the catalog does not know of are opened there.
+    Attach,
     /// Between waves.
     Next,
     /// The catalog's answer to operations on bytes in records is under way.
@@ -84,6 +87,13 @@ pub(crate) struct Exec {
     /// Of a rollback batch: what its creates and lookups will have opened.
     tentative: HashMap<*const CollectionInner, (Opened, Arc<Contract>)>,
     touched: Vec<(Collection, usize)>,
+    /// Handles of sealed collections that must be open in the catalog before the batch begins, and those that could not be.
+    to_attach: Vec<Collection>,
+    unattached: Vec<(Collection, Error)>,
+    /// These, and those that it opens itself and that the catalog must know of.
+    must_ask: HashSet<*const CollectionInner>,
+    /// Bytes that a read of a sealed collection must find.
+    expected: HashMap<usize, u64>,
     cancelled: bool,
 }
 
@@ -104,6 +114,8 @@ pub(crate) struct Start {
 impl Exec {
     pub(crate) fn new(start: Start) -> Exec {
         let Start { session, ops, barriers, policy, controls, id, deadline_ns } = start;
+        let rollback = policy == OnError::Rollback;
+        let (mut to_attach, mut must_ask) = (Vec::<Collection>::new(), HashSet::new());
         for (i, op) in ops.iter().enumerate() {
             if let Op::Create { out, .. } = op {
                 out.choose_uuid(births::uuid_for(id, i));
@@ -113,17 +125,21 @@ impl Exec {
             {
                 c.mark_used();
             }
+            for c in sealed::needs_open(op, rollback) {
+                if (c.is_pending() || c.is_detached()) && must_ask.insert(Arc::as_ptr(&c.0)) && c.is_detached() {
+                    to_attach.push(c.clone());
+                }
+            }
         }
         let (births, born_with) = births::collect(&ops);
         let mut cx = session.cx(deadline_ns);
         cx.batch = id.unwrap_or(Uuid::NIL);
-        let rollback = policy == OnError::Rollback;
         let plan = Plan::new(describe::describe(&ops), &barriers, policy);
-        Exec {
+        let mut exec = Exec {
             status: ops.iter().map(|_| Status::default()).collect(),
             plan,
             queue: VecDeque::new(),
-            phase: if rollback { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next },
+            phase: Phase::Attach,
             wave: None,
             inbox: None,
             sent: Vec::new(),
@@ -132,6 +148,10 @@ impl Exec {
             stage: rollback.then(|| id.unwrap_or_else(iov_store::seam::new_uuid)),
             tentative: HashMap::new(),
             touched: Vec::new(),
+            to_attach,
+            unattached: Vec::new(),
+            must_ask,
+            expected: HashMap::new(),
             cancelled: false,
             session,
             ops,
@@ -140,7 +160,15 @@ impl Exec {
             id,
             births,
             born_with,
+        };
+        if exec.to_attach.is_empty() {
+            exec.phase = exec.first_phase();
         }
+        exec
+    }
+
+    fn first_phase(&self) -> Phase {
+        if self.stage.is_some() { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next }
     }
 
     pub(crate) fn status(&self, i: usize) -> Option<&Status> {
@@ -203,6 +231,7 @@ impl Exec {
             }
             match self.phase {
                 Phase::Finished => return true,
+                Phase::Attach => self.send_attach(request),
                 Phase::Next => self.next_wave(request),
                 Phase::Unsent => self.send_bytes(request),
                 Phase::Inline => self.phase = Phase::Unsent,
@@ -220,6 +249,7 @@ impl Exec {
 
     fn arrived(&mut self, arrived: Arrived) {
         match (std::mem::replace(&mut self.phase, Phase::Next), arrived) {
+            (Phase::Attach, Arrived::Answer(answer)) => self.attach_arrived(answer),
             (Phase::Inline, Arrived::Answer(answer)) => self.inline_arrived(answer),
             (Phase::Bytes, Arrived::Evidence(evidence)) => self.bytes_arrived(evidence),
             (Phase::Facts, Arrived::Answer(answer)) => self.facts_arrived(answer),

@@ -117,8 +117,13 @@ impl Exec {
 
     /// Gives back the open of a handle whose close failed half way; nobody waits for it.
     fn give_back(&self, c: &crate::Collection) {
+        c.mark_returned();
+        self.close_open(c);
+    }
+
+    /// Ends one open of a collection; nobody waits for it.
+    pub(super) fn close_open(&self, c: &crate::Collection) {
         if let Ok(ready) = c.ready() {
-            c.mark_returned();
             let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published: None };
             self.session.0.sides.catalog.submit(&self.cx, vec![close], Submission::Each, Box::new(|_| {}));
         }

@@ -10,7 +10,7 @@ use iov_types::{
 };
 
 use super::{Exec, Phase, publish, tail};
-use crate::{Op, OpState, Status, op::Output, request::RequestInner};
+use crate::{Op, OpState, Status, op::Output, records, request::RequestInner};
 
 impl Exec {
     pub(super) fn next_wave(&mut self, request: &Arc<RequestInner>) {
@@ -84,7 +84,7 @@ impl Exec {
     }
 
     pub(super) fn send_bytes(&mut self, request: &Arc<RequestInner>) {
-        let unanswered = self.unanswered(self.wave_ops());
+        let unanswered = self.read_kept(self.unanswered(self.wave_ops()));
         if self.send_inline(&unanswered, request) {
             return;
         }
@@ -190,7 +190,10 @@ impl Exec {
         self.sent.clear();
         self.persisting.clear();
         let mut persist = None;
-        for i in self.wave_ops() {
+        let wave = self.wave_ops();
+        // What comes before an open in its wave might change what it finds, or keep it from starting.
+        let mut alone = !self.wave.as_ref().is_some_and(|w| w.until_failure) || wave.len() == 1;
+        for i in wave {
             if self.status[i].state != OpState::Pending {
                 continue;
             }
@@ -202,7 +205,9 @@ impl Exec {
             let wants = self.wants_records_persisted(i);
             match (op, wants) {
                 (Err(e), _) => self.end(i, Status::failed(e)),
+                (Ok(Some(op)), _) if alone && self.open_from_record(i, &op) => {}
                 (Ok(Some(op)), wants) => {
+                    alone &= records::change(&op).is_none();
                     self.telling_catalog(i);
                     self.sent.push(Some(i));
                     ops.push(op);

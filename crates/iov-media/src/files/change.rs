@@ -12,6 +12,7 @@ use super::{
     journal::UnitChange,
     object::{Object, State},
     sidecar::{self, Facts},
+    sums::Touch,
     tree::FileName,
 };
 use crate::fail;
@@ -50,6 +51,9 @@ impl Files {
         if let Some(key) = key {
             // Before the seal is looked at: this one has taken effect already, and a retry must hear so.
             if let Some(offset) = state.appends.as_ref().and_then(|a| a.find(&key)) {
+                if is_durable(demand) {
+                    self.quiesce(&object, state)?;
+                }
                 self.settle(&object, state, demand, None)?;
                 return self.told(state, op, len, offset);
             }
@@ -73,6 +77,14 @@ impl Files {
             return self.told(state, op, len, offset);
         }
         self.ensure(&object, state)?;
+        let (touched, touch) = match verb {
+            ObjectVerb::Truncate { size } => (Range { offset: *size, len: before.saturating_sub(*size) }, Touch::Clear),
+            ObjectVerb::Punch(range) => (*range, Touch::Clear),
+            // They hold zeros before and afterwards.
+            ObjectVerb::Allocate { .. } => (Range::default(), Touch::Clear),
+            _ => (Range { offset, len }, Touch::Write),
+        };
+        self.open_blocks(object.id, state, touched, before, touch)?;
         let changed = match verb {
             ObjectVerb::Append => self.append(&object, state, demand, data, before),
             ObjectVerb::Write { offset } => self.write_exclusive(&object, state, demand, *offset, data),
@@ -96,7 +108,9 @@ impl Files {
                 state.torn = Some(e.clone());
             }
         })?;
-        self.settle(&object, state, demand, Some(Range { offset, len }))
+        let quiet = if is_durable(demand) { self.quiesce(&object, state) } else { Ok(()) };
+        quiet
+            .and_then(|()| self.settle(&object, state, demand, Some(Range { offset, len })))
             .map_err(|e| e.with_outcome(Outcome::Unknown))?;
         self.told(state, op, len, offset)
     }
@@ -113,7 +127,8 @@ impl Files {
     fn write_shared(&self, cx: &OpCx, object: &Object, op: &ObjectOp, data: &[u8]) -> Result<Option<Evidence>> {
         let ObjectVerb::Write { offset } = op.verb else { return Ok(None) };
         let state = object.read(self, cx, None)?;
-        if !state.exists || state.appends.is_some() {
+        let summed = state.kept.is_kept() || (is_durable(&op.demand) && self.sums.is_kept());
+        if summed || !state.exists || state.appends.is_some() {
             return Ok(None);
         }
         let len = data.len() as u64;

@@ -40,6 +40,7 @@ impl Files {
         }
         self.ensure(&object, &mut state)?;
         if is_durable(&op.demand) {
+            self.quiesce(&object, &mut state)?;
             self.sync_object(&object, &state)?;
         }
         state.evidence(self, op.object, None)
@@ -65,6 +66,7 @@ impl Files {
             fail::point("seal.2.sealed")?;
         }
         if is_durable(&op.demand) {
+            self.quiesce(&object, &mut state)?;
             self.sync_object(&object, &state)?;
         }
         state.evidence(self, op.object, None)
@@ -88,6 +90,7 @@ impl Files {
             fail::point("fence.2.fenced")?;
         }
         if is_durable(&op.demand) {
+            self.quiesce(&object, &mut state)?;
             self.sync_object(&object, &state)?;
         }
         state.evidence(self, op.object, None)
@@ -126,6 +129,9 @@ impl Files {
             }
             self.disk.remove(FileName::Side(object.id))?;
             fail::point("remove.2.sidecar")?;
+            if state.kept.is_kept() {
+                self.sums.forget(object.id)?;
+            }
             object.end(&mut state);
             let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
             if objects.known.get(&object.id).is_some_and(|known| Arc::ptr_eq(known, &object)) {

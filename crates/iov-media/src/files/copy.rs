@@ -3,7 +3,7 @@
 use iov_store::OpCx;
 use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
 
-use super::{Files, io, object::State};
+use super::{Files, change::is_durable, io, object::State};
 
 /// Most bytes copied while both objects are held.
 const PIECE: u64 = 64 << 20;
@@ -85,7 +85,9 @@ impl Files {
         let (source, target) = (self.object(source), self.object(op.object));
         // Without waiting: two copies in opposite directions must not wait for each other.
         let (Some(from), Some(to)) = (source.try_read(), target.try_read()) else { return Ok(None) };
-        if !from.exists || !to.exists || to.appends.is_some() || from.removed || to.removed {
+        // What is damaged in the source must not get a good checksum in the target.
+        let kept = from.kept.is_kept() || to.kept.is_kept() || (is_durable(&op.demand) && self.sums.is_kept());
+        if kept || !from.exists || !to.exists || to.appends.is_some() || from.removed || to.removed {
             return Ok(None);
         }
         from.check_epoch(&Demand::default())?;

@@ -2,13 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use iov_store::{LeaseAccess, OpCx};
-use iov_types::{Demand, Error, ObjectId, Result, Uuid};
+use iov_store::{LeaseAccess, OpCx, block_sums::RUN};
+use iov_types::{Demand, Error, ObjectId, Range, Result, Uuid};
 
 use super::{
     Files, io,
     object::{Object, State},
     process::Process,
+    sums::Touch,
     tree::{FileName, SEALED_MODE},
 };
 use crate::fail;
@@ -33,10 +34,26 @@ pub struct Granted {
     pub slot: u32,
     /// The generation that the slot must show.
     pub generation: u64,
-    /// Where a reader must stop; `None`: at the end of the file.
-    pub limit: Option<u64>,
+    /// The bytes it covers; what lies behind the end of the file is there to be written.
+    pub range: Range,
     /// The object's epoch.
     pub epoch: u64,
+    /// Whether the object is kept by checksums: what is read must be compared with them.
+    pub kept: bool,
+}
+
+/// Bytes that a writer of an object that is kept by checksums gets at once (G1): nobody is told which of them it
+/// changes, so all are read again at the next sync.
+const LENT: u64 = 64 << 20;
+
+/// And at least so many: a stream of small writes does not ask for each.
+const LENT_LEAST: u64 = 4 << 20;
+
+/// What is lent to somebody who wants a range: what a stream of such requests will want next.
+fn lent(wanted: Range) -> Range {
+    let offset = wanted.offset / RUN * RUN;
+    let len = wanted.len.saturating_mul(16).clamp(LENT_LEAST, LENT);
+    Range { offset, len: len.min((i64::MAX as u64).saturating_sub(offset)) }
 }
 
 impl Files {
@@ -49,13 +66,14 @@ impl Files {
         self.leases.open_session(&self.disk, session, process, trusted)
     }
 
-    /// Grants direct access to an object. `Unsupported` means: use the socket for this object, nothing is wrong.
+    /// Grants direct access to an object, to all of it where nothing speaks against that. `Unsupported` means: use the socket for this object, nothing is wrong.
     pub fn grant(
         &self,
         cx: &OpCx,
         session: Uuid,
         object: ObjectId,
         access: LeaseAccess,
+        wanted: Range,
         epoch: u64,
     ) -> Result<Granted> {
         self.leases.check(session, access)?;
@@ -77,15 +95,36 @@ impl Files {
                 continue;
             }
             state.check_direct(write)?;
-            let name = FileName::Data(object.id);
-            // A description of its own: what a reader gets must not be open for writing.
-            let file = self.disk.sparing(|| self.disk.tree.open_file(name, write))?;
-            let file = file.ok_or_else(|| Error::corrupt("the file of an object has vanished"))?;
-            let limit = state.appends.as_ref().map(|log| log.end());
-            let epoch = state.facts.epoch;
-            let (slot, generation) = self.leases.grant(session, object.id, access, epoch)?;
-            return Ok(Granted { file, slot, generation, limit, epoch });
+            if write && state.kept.is_kept() {
+                drop(state);
+                let state = object.write(self, cx, None)?;
+                state.check_change(&object, &demand)?;
+                state.check_direct(write)?;
+                let size = state.size(self, object.id)?;
+                let range = lent(wanted);
+                self.open_blocks(object.id, &state, range, size, Touch::Lend)?;
+                return self.hand_out(session, &object, &state, access, range);
+            }
+            let end = state.appends.as_ref().map_or(i64::MAX as u64, |log| log.end());
+            return self.hand_out(session, &object, &state, access, Range { offset: 0, len: end });
         }
+    }
+
+    fn hand_out(
+        &self,
+        session: Uuid,
+        object: &Object,
+        state: &State,
+        access: LeaseAccess,
+        range: Range,
+    ) -> Result<Granted> {
+        let name = FileName::Data(object.id);
+        // A description of its own: what a reader gets must not be open for writing.
+        let file = self.disk.sparing(|| self.disk.tree.open_file(name, access == LeaseAccess::Write))?;
+        let file = file.ok_or_else(|| Error::corrupt("the file of an object has vanished"))?;
+        let epoch = state.facts.epoch;
+        let (slot, generation) = self.leases.grant(session, object.id, access, epoch)?;
+        Ok(Granted { file, slot, generation, range, epoch, kept: state.kept.is_kept() })
     }
 
     /// Takes grants back that a client does not need any more: pairs of slot and generation.

@@ -23,6 +23,7 @@ mod recover;
 mod sidecar;
 mod stage;
 mod staged;
+mod sums;
 mod sync;
 mod tree;
 
@@ -39,6 +40,7 @@ use std::{
 
 pub use grants::{Granted, Peer, Which};
 pub use options::Options;
+pub use sums::OpenSums;
 
 use disk::Disk;
 use iov_store::{Backend, Memory, OpCx, Sink, Submitted};
@@ -48,6 +50,7 @@ use leases::Leases;
 use listing::Listing;
 use object::Object;
 use stage::budget::Budget;
+use sums::SumStore;
 use tree::FileName;
 
 /// Objects in use.
@@ -67,6 +70,7 @@ pub struct Files {
     budget: Budget,
     journal: Journal,
     leases: Leases,
+    sums: SumStore,
     listing: Listing,
     /// Objects that got a file.
     births: AtomicU64,

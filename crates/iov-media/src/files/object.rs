@@ -21,6 +21,7 @@ use super::{
     io,
     sidecar::{self, Facts},
     stage::Stage,
+    sums::Kept,
     tree::FileName,
 };
 
@@ -40,6 +41,8 @@ pub(super) struct State {
     /// A change could not be finished, so the bytes are neither old nor new: why.
     pub(super) torn: Option<Error>,
     pub(super) frozen: Option<Uuid>,
+    /// Its checksums, from the first durable sync on.
+    pub(super) kept: Kept,
     /// Staged changes, or why they cannot be used.
     pub(super) stages: HashMap<Uuid, Result<Mutex<Stage>>>,
 }
@@ -109,6 +112,9 @@ impl Object {
             if !state.loaded {
                 drop(state);
                 drop(self.write_now(files)?);
+            } else if state.kept.found_open() && passes(&state, stage) {
+                drop(state);
+                drop(self.write(files, cx, stage)?);
             } else if passes(&state, stage) {
                 return Ok(state);
             } else {
@@ -120,7 +126,7 @@ impl Object {
 
     /// As [`Object::read`], if that is possible at once.
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
-        self.state.try_read().ok().filter(|state| state.loaded && passes(state, None))
+        self.state.try_read().ok().filter(|state| state.loaded && !state.kept.found_open() && passes(state, None))
     }
 
     /// The state for changing it, once no other stage than `stage` keeps it frozen.
@@ -128,6 +134,9 @@ impl Object {
         loop {
             let state = self.write_now(files)?;
             if passes(&state, stage) {
+                if state.kept.found_open() {
+                    files.close_found(self, &state);
+                }
                 return Ok(state);
             }
             drop(state);
@@ -198,6 +207,7 @@ impl State {
             Err(Errno::NOENT) => {}
             Err(e) => return Err(io::os("looking for an object")(e)),
         }
+        state.kept = files.load_sums(id, state.exists)?;
         // A sidecar without a file is what is left of an object that was removed.
         if state.exists
             && let Some(side) = disk.get(FileName::Side(id), true)?

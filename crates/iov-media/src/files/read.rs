@@ -39,6 +39,9 @@ impl Files {
         if len == 0 {
             return Ok(0);
         }
+        if state.kept.is_kept() {
+            return self.read_kept(id, state, size, offset, &mut out[..len]).map(|()| len);
+        }
         io::read(state.data(&self.disk, id)?, &mut out[..len], offset)
     }
 

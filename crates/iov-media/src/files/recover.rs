@@ -7,7 +7,7 @@ use iov_types::{Capability, Error, ObjectId, Persistence, Result, Uuid};
 use rustix::io::Errno;
 
 use super::{
-    Files, Options,
+    Files, OpenSums, Options,
     disk::Disk,
     io,
     journal::{FILES, Found, Journal},
@@ -15,6 +15,7 @@ use super::{
     listing::Listing,
     object::torn,
     stage::budget::Budget,
+    sums::SumStore,
     tree::{FileName, Tree, log_of},
 };
 use crate::fail;
@@ -28,6 +29,11 @@ impl Files {
     /// Changes that were cut short are finished or undone before this returns. Stages stay until they are published,
     /// discarded or dropped by [`Files::drop_stages`].
     pub fn open(directory: OwnedFd, options: Options) -> Result<Files> {
+        Files::open_with(directory, options, None)
+    }
+
+    /// As [`Files::open`]; with a place for checksums, what is durable is compared with them whenever it is read (I1).
+    pub fn open_with(directory: OwnedFd, options: Options, sums: Option<OpenSums>) -> Result<Files> {
         fail::arm_from_environment()?;
         let tree = Tree::open(directory, seam::now_ns() as u64)?;
         let magic = rustix::fs::fstatfs(&tree.root).map_err(io::os("asking for the file system"))?.f_type as u64;
@@ -53,6 +59,7 @@ impl Files {
             budget: Budget::new(options.stage_bytes),
             journal: Journal::new(),
             leases: Leases::new(options.recall_ns),
+            sums: SumStore::new(sums)?,
             listing: Listing::default(),
             births: 0.into(),
             temporary: 0.into(),

@@ -15,6 +15,7 @@ use super::{
         Stage,
         plan::{Base, Plan},
     },
+    sums::Touch,
     tree::FileName,
 };
 use crate::fail;
@@ -162,6 +163,7 @@ impl Files {
         object.end_freeze(state, stage);
         let mut evidence = state.evidence(self, object.id, None)?;
         if is_durable(&op.demand) {
+            self.quiesce(&object, state)?;
             self.sync_object(&object, state)?;
             evidence.durability = op.demand.durability;
         }
@@ -181,7 +183,16 @@ impl Files {
         let applied = staged.decide(&self.disk, durable).and_then(|()| {
             fail::point("publish.1.decided")?;
             // The version is raised last: where it is, all else is done.
-            if state.facts.version >= plan.version { Ok(None) } else { staged.apply(&self.disk, &plan).map(Some) }
+            if state.facts.version >= plan.version {
+                return Ok(None);
+            }
+            if state.kept.is_kept() {
+                for range in staged.touched(&self.disk, &plan)? {
+                    // The length does not matter: nothing of these blocks is compared.
+                    self.open_blocks(object.id, state, range, 0, Touch::Lend)?;
+                }
+            }
+            staged.apply(&self.disk, &plan).map(Some)
         });
         let (decided, durable) = (staged.decided, staged.durable);
         drop(staged);

@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        PoisonError,
+        PoisonError, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -25,7 +25,15 @@ impl Files {
     /// `Sync`: of what is staged, or of the object.
     pub(super) fn sync(&self, cx: &OpCx, op: &ObjectOp) -> Result<Evidence> {
         let object = self.object(op.object);
-        let state = object.read(self, cx, op.demand.stage)?;
+        let state = match is_durable(&op.demand) && self.sums.is_kept() {
+            true => {
+                let mut state = object.write(self, cx, op.demand.stage)?;
+                self.quiesce(&object, &mut state)?;
+                // Who only looks need not wait for the medium.
+                RwLockWriteGuard::downgrade(state)
+            }
+            false => object.read(self, cx, op.demand.stage)?,
+        };
         state.check_epoch(&op.demand)?;
         if is_durable(&op.demand) {
             match state.stage(op.demand.stage)? {
@@ -57,7 +65,8 @@ impl Files {
         self.judge(object, synced)
     }
 
-    /// Makes everything acknowledged of an object survive power loss.
+    /// Makes everything acknowledged of an object survive power loss, and notes its checksums. Where there are any, the
+    /// object must be quiet ([`Files::quiesce`]).
     pub(super) fn sync_object(&self, object: &Object, state: &State) -> Result<()> {
         object.check_sync()?;
         if state.exists {
@@ -90,7 +99,8 @@ impl Files {
             })
         })
         .and_then(|()| once(&object.folder_unsynced, &|| self.disk.tree.sync_folder(name)));
-        self.judge(object, synced)
+        self.judge(object, synced)?;
+        self.close_blocks(object, state)
     }
 
     /// Remembers a failed sync: the kernel may take the lost pages for clean from now on.

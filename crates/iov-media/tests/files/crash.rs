@@ -2,13 +2,13 @@
 
 mod scenarios;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, os::unix::fs::FileExt, path::Path};
 
 use iov_media::{Files, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess};
-use iov_types::ObjectVerb;
+use iov_types::{Clause, Demand, ObjectVerb, Persistence};
 
-use crate::kit::{Parent, Peer, all, call, cx, data_path, directory, object, open, try_all, uuid, write};
+use crate::kit::{ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, send, try_all, uuid, write};
 use scenarios::{Expect, SCENARIOS, Scenario, base};
 
 /// What must be there after a death at a point. A number in its name says how far it had come.
@@ -33,16 +33,28 @@ pub(crate) fn daemon(root: &Path) {
     let scenario = SCENARIOS.iter().find(|s| s.name == name).expect("a known scenario");
     let files = open(root);
     (scenario.before)(&files);
+    if std::env::var_os("IOV_TEST_KEPT").is_some() {
+        keep(&files);
+    }
     if let Ok(point) = std::env::var("IOV_TEST_POINT") {
         fail::arm(&point).expect("a known fail point");
     }
     (scenario.act)(&files);
 }
 
+/// From here on the object is kept by checksums (I1).
+fn keep(files: &Files) {
+    let durable = Demand { durability: Some(Persistence::Durable), ..Demand::default() };
+    send(files, object(1), ObjectVerb::Sync, durable, &[]).expect("a sync");
+}
+
 /// Runs a scenario to its death at the n-th passage of a point; false if it came to its end.
-fn dies(scenario: &Scenario, point: &str, n: u32, root: &Path) -> bool {
+fn dies(scenario: &Scenario, kept: bool, point: &str, n: u32, root: &Path) -> bool {
     let armed = format!("{point}:{n}:kill");
-    let variables = [("IOV_TEST_SCENARIO", scenario.name), ("IOV_TEST_POINT", armed.as_str())];
+    let mut variables = vec![("IOV_TEST_SCENARIO", scenario.name), ("IOV_TEST_POINT", armed.as_str())];
+    if kept {
+        variables.push(("IOV_TEST_KEPT", "1"));
+    }
     let child = Peer::start("daemon", root, &variables);
     child.end() == Some(rustix::process::Signal::KILL.as_raw())
 }
@@ -51,14 +63,16 @@ fn dies(scenario: &Scenario, point: &str, n: u32, root: &Path) -> bool {
 fn run(which: &str) -> BTreeSet<&'static str> {
     let mut died = BTreeSet::new();
     for scenario in SCENARIOS.iter().filter(|s| s.name.starts_with(which)) {
-        for point in fail::POINTS.iter().filter(|p| scenario.points.iter().any(|start| p.starts_with(start))) {
+        let passes = |p: &&str| p.starts_with("sums.") || scenario.points.iter().any(|start| p.starts_with(start));
+        let points = fail::POINTS.iter().copied().filter(passes);
+        for (point, kept) in points.flat_map(|p| [(p, false), (p, true)]) {
             for n in 1..=3 {
                 let directory = directory();
-                if !dies(scenario, point, n, directory.path()) {
+                if !dies(scenario, kept, point, n, directory.path()) {
                     break;
                 }
-                died.insert(*point);
-                println!("{}: killed at {point}, the {n}. time", scenario.name);
+                died.insert(point);
+                println!("{}{}: killed at {point}, the {n}. time", scenario.name, if kept { ", kept" } else { "" });
                 let files = open(directory.path());
                 assert!(files.troubles().is_empty(), "{:?}", files.troubles());
                 (scenario.after)(&files, expected(point));
@@ -69,7 +83,17 @@ fn run(which: &str) -> BTreeSet<&'static str> {
                 };
                 let before = look(&files);
                 drop(files);
-                assert!(look(&open(directory.path())) == before, "the same after another start");
+                let files = open(directory.path());
+                assert!(look(&files) == before, "the same after another start");
+                let path = data_path(directory.path(), object(1));
+                if kept && let Some(first) = before.0.as_ref().and_then(|bytes| bytes.first()) {
+                    keep(&files); // where there was nothing to keep before the scenario
+                    // Its mode may forbid it: what is sealed can rot as well.
+                    let _ = std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600));
+                    let file = std::fs::File::options().write(true).open(&path).expect("the file");
+                    file.write_all_at(&[first ^ 1], 0).expect("some damage");
+                    assert!(try_all(&*files, object(1)).is_err_and(|e| e.clause() == Some(Clause::I1)), "it is kept");
+                }
             }
         }
     }
@@ -86,7 +110,7 @@ fn check_all_died(starts: &[&str], died: &BTreeSet<&str>) {
 fn m4_an_append_is_there_or_not() {
     let mut died = run("an append");
     died.extend(run("the first append"));
-    check_all_died(&["append."], &died);
+    check_all_died(&["append.", "sums.0"], &died);
 }
 
 #[test]
@@ -94,7 +118,7 @@ fn m1_units_are_old_or_new() {
     let mut died = run("a change of units");
     died.extend(run("a durable change"));
     died.extend(run("a cut through"));
-    check_all_died(&["unit."], &died);
+    check_all_died(&["unit.", "sums."], &died);
 }
 
 #[test]
@@ -120,7 +144,7 @@ pub(crate) fn relocating_daemon(root: &Path, mut parent: Parent) {
     let pid = rustix::process::getppid().expect("a parent").as_raw_nonzero().get() as u32;
     let uid = rustix::process::geteuid().as_raw();
     files.open_session(uuid(1), Client { pid, uid }).expect("a session");
-    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, 0).expect("a grant");
+    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, ALL, 0).expect("a grant");
     parent.say(&format!("{} {}", granted.slot, granted.generation));
     parent.hear().expect("the parent is stuck now");
     fail::arm(&std::env::var("IOV_TEST_POINT").expect("a fail point")).expect("a known fail point");

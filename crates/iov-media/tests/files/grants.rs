@@ -13,7 +13,7 @@ use iov_store::{ClientPage, ClientSlot, LeaseAccess};
 use iov_types::{Clause, Demand, Kind, ObjectVerb, Uuid};
 use rustix::process::Signal;
 
-use crate::kit::{Parent, Peer, all, bytes, call, cx, directory, object, open, send, uuid, write};
+use crate::kit::{ALL, Parent, Peer, all, bytes, call, cx, directory, object, open, send, uuid, write};
 
 const LEN: usize = 200_000;
 
@@ -106,7 +106,7 @@ impl Connected {
     }
 
     fn grant(&mut self, files: &Files, slot: u64, access: LeaseAccess, epoch: u64, name: &str) -> Granted {
-        let granted = files.grant(&cx(), self.session, object(slot), access, epoch).expect("a grant");
+        let granted = files.grant(&cx(), self.session, object(slot), access, ALL, epoch).expect("a grant");
         self.peer.pass(&format!("grant {name} {} {}", granted.slot, granted.generation), &granted.file);
         assert_eq!(self.peer.hear(), "taken");
         granted
@@ -174,7 +174,7 @@ fn t11_a_direct_write_is_before_the_seal_or_fails() {
         }
         assert!(sealed.iter().all(|b| *b == sealed[0]) && values.contains(&sealed[0]), "{last:?}, {}", sealed[0]);
         assert!(all(&*files, object(round)) == sealed, "M2: bytes are fixed once sealed");
-        let refused = files.grant(&cx(), clients[0].session, object(round), LeaseAccess::Write, 0);
+        let refused = files.grant(&cx(), clients[0].session, object(round), LeaseAccess::Write, ALL, 0);
         assert_eq!(refused.err().map(|e| e.kind()), Some(Kind::Immutable));
         clients[0].grant(&files, round, LeaseAccess::Read, 0, "r");
         assert_eq!(clients[0].ask("read r 0"), format!("true 1000 {}", sealed[0]));
@@ -205,7 +205,7 @@ fn take_from_stopped(take: impl Fn(&Files), expected: &[u8], grants: LeaseAccess
         assert!(client.ask("read r 0").starts_with("false"), "a reader of the old bytes is told");
     }
     files.sweep_sessions().expect("a sweep");
-    let again = files.grant(&cx(), client.session, object(2), LeaseAccess::Write, 0).expect("the session goes on");
+    let again = files.grant(&cx(), client.session, object(2), LeaseAccess::Write, ALL, 0).expect("the session goes on");
     drop(again);
 }
 
@@ -273,7 +273,7 @@ fn x1_a_fence_leaves_grants_of_its_own_epoch() {
     let files = open(directory.path());
     call(&*files, object(1), ObjectVerb::Fence { epoch: 2 }).expect("a fence");
     let mut client = Connected::new(&files, directory.path(), 1);
-    let late = files.grant(&cx(), client.session, object(1), LeaseAccess::Write, 1);
+    let late = files.grant(&cx(), client.session, object(1), LeaseAccess::Write, ALL, 1);
     assert_eq!(late.err().map(|e| e.kind()), Some(Kind::Fenced));
     client.grant(&files, 1, LeaseAccess::Write, 2, "a");
     call(&*files, object(1), ObjectVerb::Fence { epoch: 2 }).expect("the same fence");
@@ -335,18 +335,21 @@ fn g6_what_cannot_be_granted_goes_through_the_socket() {
     let files = open(directory.path());
     let client = Connected::new(&files, directory.path(), 1);
     let grant = |slot, access| {
-        files.grant(&cx(), client.session, object(slot), access, 0).map(|g| g.limit).map_err(|e| (e.kind(), e.clause()))
+        files
+            .grant(&cx(), client.session, object(slot), access, ALL, 0)
+            .map(|g| g.range.end())
+            .map_err(|e| (e.kind(), e.clause()))
     };
     let unsupported = Err((Kind::Unsupported, Some(Clause::G6)));
     assert_eq!(grant(1, LeaseAccess::Read), unsupported, "nobody has written it");
     send(&*files, object(2), ObjectVerb::Append, Demand::default(), b"record").expect("an append");
     assert_eq!(grant(2, LeaseAccess::Write), unsupported, "appends");
-    assert_eq!(grant(2, LeaseAccess::Read), Ok(Some(6)), "a reader of appends stops at their end");
+    assert_eq!(grant(2, LeaseAccess::Read), Ok(6), "a reader of appends stops at their end");
     let unit = Demand { unit: 4096, ..Demand::default() };
     send(&*files, object(3), ObjectVerb::Write { offset: 0 }, unit, &[1; 4096]).expect("a unit");
     assert_eq!(grant(3, LeaseAccess::Read), unsupported, "units");
     assert_eq!(grant(3, LeaseAccess::Write), unsupported, "units");
-    assert_eq!(grant(4, LeaseAccess::Write), Ok(None), "a writer makes the file");
+    assert_eq!(grant(4, LeaseAccess::Write), Ok(i64::MAX as u64), "a writer makes the file");
     let dead = Client { pid: 0, ..of(&client.peer) };
     assert_eq!(
         files.open_session(uuid(5), dead).err().map(|e| e.kind()),
@@ -354,7 +357,7 @@ fn g6_what_cannot_be_granted_goes_through_the_socket() {
         "a foreign namespace"
     );
     assert_eq!(files.open_session(client.session, of(&client.peer)).err().map(|e| e.kind()), Some(Kind::Exists));
-    let stale = files.grant(&cx(), uuid(77), object(4), LeaseAccess::Read, 0);
+    let stale = files.grant(&cx(), uuid(77), object(4), LeaseAccess::Read, ALL, 0);
     assert_eq!(stale.err().map(|e| e.kind()), Some(Kind::Unsupported), "no session");
 }
 
@@ -368,7 +371,7 @@ fn g5_other_users_may_only_read() {
     let page = files.open_session(uuid(1), other).expect("a session");
     let mode = rustix::fs::fcntl_getfl(&page).expect("flags") & rustix::fs::OFlags::RWMODE;
     assert_eq!(mode, rustix::fs::OFlags::RDONLY, "it cannot cut the page under the daemon's feet");
-    let refused = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, 0);
+    let refused = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, ALL, 0);
     assert_eq!(refused.err().map(|e| (e.kind(), e.clause())), Some((Kind::Unsupported, Some(Clause::G5))));
     peer.pass("page", &page);
     assert_eq!(peer.hear(), "mapped");
@@ -385,7 +388,7 @@ fn g1_slots_are_bounded_and_come_back() {
     let files = open(directory.path());
     write(&*files, object(1), 0, b"bytes").expect("a write");
     let client = Connected::new(&files, directory.path(), 1);
-    let grant = || files.grant(&cx(), client.session, object(1), LeaseAccess::Read, 0);
+    let grant = || files.grant(&cx(), client.session, object(1), LeaseAccess::Read, ALL, 0);
     let taken: Vec<_> = (0..1024).map(|_| grant().map(|g| (g.slot, g.generation)).expect("a grant")).collect();
     assert_eq!(grant().err().map(|e| e.kind()), Some(Kind::Exhausted));
     files.give_back(client.session, &taken[..10]);

@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iov_media::{Files, Options};
+use iov_media::{Files, OpenSums, Options};
 use iov_store::{Backend, Memory, OpCx, run_one};
-use iov_types::{Caller, Demand, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Result, Uuid};
+use iov_types::{Caller, Demand, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Range, Result, Uuid};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -34,10 +34,22 @@ pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(scratch()).expect("a directory")
 }
 
+/// A place for checksums, as the daemon makes it.
+fn sums(path: PathBuf) -> OpenSums {
+    Box::new(move |make| {
+        if !make && !path.exists() {
+            return Ok(None);
+        }
+        let small = iov_meta_local::Options { write_buffer: 1 << 20, record_cache: 1 << 20, table_cache: 1 << 20 };
+        Ok(Some(Arc::new(iov_meta_local::LocalStore::open(&path, small)?)))
+    })
+}
+
 pub(crate) fn open_with(path: &Path, options: Options) -> Result<Files> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        match Files::open(std::fs::File::open(path).expect("the directory").into(), options.clone()) {
+        let directory = std::fs::File::open(path).expect("the directory").into();
+        match Files::open_with(directory, options.clone(), Some(sums(path.join("sums")))) {
             // A child that another test has just forked holds all our locks until it runs its program.
             Err(e) if e.kind() == Kind::Busy && Instant::now() < end => {}
             other => return other,
@@ -49,6 +61,9 @@ pub(crate) fn open(path: &Path) -> Arc<Files> {
     // A short recall: what these tests let stand is stuck for good.
     Arc::new(open_with(path, Options { recall_ns: 50_000_000, ..Options::default() }).expect("a target"))
 }
+
+/// What clients ask for who do not know what they will need.
+pub(crate) const ALL: Range = Range { offset: 0, len: i64::MAX as u64 };
 
 pub(crate) fn object(slot: u64) -> ObjectId {
     ObjectId { collection: Uuid([0xc0; 16]), slot }

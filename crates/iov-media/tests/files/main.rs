@@ -8,4 +8,5 @@ mod kit;
 mod late;
 mod model;
 mod space;
+mod sums;
 mod survive;

@@ -17,6 +17,7 @@ fn opened(n: u8, writable: bool, epoch: u64) -> Result<CatalogReply> {
         epoch,
         writable,
         inline: false,
+        size: None,
     })))
 }
 

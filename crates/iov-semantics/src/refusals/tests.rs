@@ -5,11 +5,8 @@ use crate::{Control, stores};
 
 const HEAD: &str = "# What cannot be had yet
 
-Whatever a program asks for is given, given stronger, or refused, with one exception that is still to be mended: `file:`
-grants `persistence=durable` and keeps P3, but bytes under `data/` carry no checksum at rest, as I1 demands from that
-level on, so that damage on the disk is not noticed. Metadata and small collections are checked. This page lists what a
-kind of store refuses today: one value of one control at a time, combinations that the [clauses](clauses.md) exclude, and
-layouts. *Clause* is what could not be kept (with `IOV_EINVALID` or `IOV_EUNSUPPORTED`, where it is not `IOV_EREFUSED`);
+Whatever a program asks for is given, given stronger, or refused. This page lists what a kind of store refuses today: one
+value of one control at a time, combinations that the [clauses](clauses.md) exclude, and layouts. *Clause* is what could not be kept (with `IOV_EINVALID` or `IOV_EUNSUPPORTED`, where it is not `IOV_EREFUSED`);
 *offer* is what to ask for instead.
 
 The page is made from the code that refuses, and a test compares the two. After a change of that code,

@@ -17,7 +17,9 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let answer =
         |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
     let at_target = server.catalog.at_target(&cx, request.object.collection);
-    match at_target.and_then(|()| server.grants.grant(&cx, request.object, request.access, request.epoch)) {
+    match at_target
+        .and_then(|()| server.grants.grant(&cx, request.object, request.access, request.range, request.epoch))
+    {
         Ok(granted) => {
             let body = GrantAnswer::Granted(Granted {
                 grant: granted.number,
@@ -26,6 +28,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
                 access: request.access,
                 epoch: granted.epoch,
                 lease_ns: server.lease_ns(),
+                kept: granted.kept,
             });
             answer(&body, &[granted.fd.as_fd()]);
         }

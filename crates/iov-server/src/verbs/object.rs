@@ -85,7 +85,10 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let mut places = Vec::new();
     let mut ops = Vec::new();
     let mut completions = Vec::new();
-    let done = |index, result: Result<Evidence>, len| ObjectCompletion { index, result, len, checksum: None };
+    let done = |index, result: Result<Evidence>, bytes: &[u8]| {
+        let checksum = (!bytes.is_empty()).then(|| checksum(bytes));
+        ObjectCompletion { index, result, len: bytes.len() as u64, checksum }
+    };
     for (index, call) in request.calls.into_iter().enumerate() {
         match admit(call, &mut payload, &mut room).and_then(|op| at_target(server, &cx, op)) {
             Ok(op) => {
@@ -95,7 +98,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
                 places.push(index as u32);
                 ops.push(op);
             }
-            Err(e) => completions.push(done(index as u32, Err(e), 0)),
+            Err(e) => completions.push(done(index as u32, Err(e), &[])),
         }
     }
     let discarded: Vec<Uuid> = ops
@@ -107,7 +110,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         .collect();
     let mut read = Vec::new();
     for (index, (result, bytes)) in places.into_iter().zip(run_all(&*server.target, &cx, ops)) {
-        completions.push(done(index, result, bytes.len() as u64));
+        completions.push(done(index, result, &bytes));
         read.push(bytes);
     }
     discarded.into_iter().for_each(|stage| server.stages.leave(stage, &*server.grants));

@@ -122,6 +122,7 @@ message! {
         7 => epoch: uint,
         8 => writable: boolean,
         9 => inline: boolean,
+        10 => size: optional uint,
     }
 }
 

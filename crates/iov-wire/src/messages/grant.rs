@@ -56,6 +56,8 @@ pub struct Granted {
     pub epoch: u64,
     /// How long it lasts without [`super::Renew`], in nanoseconds.
     pub lease_ns: u64,
+    /// The object is kept by checksums (I1): what is read must be compared with them.
+    pub kept: bool,
 }
 
 message! {
@@ -67,6 +69,7 @@ message! {
         4 => access: required number,
         5 => epoch: uint,
         6 => lease_ns: uint,
+        7 => kept: boolean,
     }
 }
 
@@ -89,6 +92,33 @@ impl From<GrantAnswer> for Result<Granted> {
         }
     }
 }
+
+/// Asks for what is known of the blocks of an object that is kept by checksums (I1), to compare what is read with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SumsRequest {
+    /// For whom.
+    pub context: Context,
+    /// Which object.
+    pub object: ObjectId,
+    /// The first run, of 1 MiB.
+    pub first: u64,
+    /// How many; at most 64.
+    pub runs: u64,
+}
+
+message! {
+    strict SumsRequest { 1 => context: message, 2 => object: required message, 3 => first: uint, 4 => runs: uint }
+}
+
+/// The answer: for each block of 4 KiB eight bytes in the payload. A word says what is known (0: it holds zeros, 1: its
+/// checksum, 2: nothing, as it has changed since the last sync), another is its CRC-32C; both are little-endian.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SumsAnswer {
+    /// Why there is none.
+    pub failed: Option<Error>,
+}
+
+message! { SumsAnswer { 1 => failed: optional message } }
 
 /// Asks for a grant back (G1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

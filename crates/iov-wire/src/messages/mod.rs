@@ -13,7 +13,7 @@ mod resume;
 mod scalars;
 mod session;
 
-pub use grant::{Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall};
+pub use grant::{Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, SumsAnswer, SumsRequest};
 pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};
 pub use request::{CatalogAnswer, CatalogRequest, Context};
 pub use resume::{Resume, ResumeAnswer};

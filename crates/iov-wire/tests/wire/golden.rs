@@ -19,7 +19,12 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 /// The newest bytes of a verb: an answer that got a field has a file for each form that it was ever sent in.
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
-    named(verb, if matches!(verb, Welcome | Catalog | CatalogAnswer | Resume | ResumeAnswer) { "-2" } else { "" })
+    let newest = match verb {
+        CatalogAnswer => "-3",
+        Welcome | Catalog | GrantAnswer | Resume | ResumeAnswer => "-2",
+        _ => "",
+    };
+    named(verb, newest)
 }
 
 fn golden(verb: Verb) -> Vec<u8> {
@@ -70,6 +75,8 @@ fn version_1_is_read_for_ever() {
     reads_as(Shutdown);
     reads_as(examples::resume());
     reads_as(examples::resume_answer());
+    reads_as(examples::sums_request());
+    reads_as(examples::sums_answer());
 }
 
 #[test]
@@ -86,7 +93,20 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Bytes(_) | CatalogReply::Moved)));
     for reply in answer.replies.iter_mut().flatten() {
         if let CatalogReply::Opened(opened) = reply {
-            opened.inline = false;
+            (opened.inline, opened.size) = (false, None);
+        }
+    }
+    reads(&bytes, answer);
+    // Before objects were kept by checksums.
+    let bytes = std::fs::read(named(Verb::GrantAnswer, "")).expect("the bytes of the first release");
+    let GrantAnswer::Granted(granted) = examples::grant_answer() else { unreachable!("a grant") };
+    reads(&bytes, GrantAnswer::Granted(Granted { kept: false, ..granted }));
+    // Before a sealed collection's length was told.
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-2")).expect("the bytes of a later one");
+    let mut answer = examples::catalog_answer();
+    for reply in answer.replies.iter_mut().flatten() {
+        if let CatalogReply::Opened(opened) = reply {
+            opened.size = None;
         }
     }
     reads(&bytes, answer);

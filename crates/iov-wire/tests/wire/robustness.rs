@@ -33,6 +33,8 @@ fn harmless_as_any(bytes: &[u8]) -> bool {
         && harmless::<Renew>(bytes)
         && harmless::<Resume>(bytes)
         && harmless::<ResumeAnswer>(bytes)
+        && harmless::<SumsRequest>(bytes)
+        && harmless::<SumsAnswer>(bytes)
         && harmless::<Goodbye>(bytes)
         && harmless::<Fault>(bytes)
         && harmless::<StatusRequest>(bytes)

@@ -55,6 +55,8 @@ round_trips!(
     status_answer,
     resume,
     resume_answer,
+    sums_request,
+    sums_answer,
 );
 
 #[test]

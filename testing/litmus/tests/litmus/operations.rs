@@ -107,7 +107,7 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "durable write",
-        points: &["sync.data"],
+        points: &["sync.data", "sums."],
         controls: "persistence=durable point=request",
         before: &["write H 0 100000 1"],
         open: "lookup H NAME",

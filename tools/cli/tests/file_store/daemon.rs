@@ -82,3 +82,13 @@ fn o5_an_error_in_a_predicate_points_at_the_place() {
     assert!(lines[0].starts_with("iov: column 14: ") && lines[0].ends_with("clause O5)"), "{}", ran.err);
     assert_eq!(ran.code, Some(64));
 }
+
+#[test]
+fn a_setting_that_the_daemon_does_not_take_is_told_in_one_line() {
+    let store = Store::new();
+    let output = store.command(&["ws", "create", "w"]).env("IOVD_INLINE_BYTES", "100000").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("IOVD_") && said.contains("100000 is not in 0..=65536"), "{said}");
+    assert!(!said.contains("--help"), "{said}");
+}

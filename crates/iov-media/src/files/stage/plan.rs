@@ -211,6 +211,25 @@ impl Stage {
         Ok(view.appended)
     }
 
+    /// Which bytes applying the plan changes.
+    pub(in crate::files) fn touched(&self, disk: &Disk, plan: &Plan) -> Result<Vec<Range>> {
+        if plan.rename {
+            return Ok(vec![Range { offset: 0, len: plan.base.max(plan.size) }]);
+        }
+        let view = self.replay(disk, plan.base)?;
+        let mut out: Vec<Range> = Vec::new();
+        let cut = Range { offset: plan.size, len: plan.base.saturating_sub(plan.size) };
+        let staged = view.overlay.cover(Range { offset: 0, len: plan.size });
+        for range in staged.filter(|(_, source)| source.is_some()).map(|(range, _)| range).chain([cut]) {
+            match out.last_mut() {
+                _ if range.len == 0 => {}
+                Some(last) if last.end() == range.offset => last.len += range.len,
+                _ => out.push(range),
+            }
+        }
+        Ok(out)
+    }
+
     fn lay(&self, disk: &Disk, view: &View, plan: &Plan, target: &impl AsFd) -> Result<()> {
         let log = disk.must(self.log(), true)?;
         let mut verified = None;

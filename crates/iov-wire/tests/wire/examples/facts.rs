@@ -156,6 +156,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         epoch: 2,
         writable: true,
         inline: true,
+        size: Some(3),
     };
     let workspace = OpenedWorkspace {
         uuid: WS,

@@ -205,7 +205,16 @@ pub(crate) fn grant_answer() -> GrantAnswer {
         access: Access::Write,
         epoch: 2,
         lease_ns: 30_000_000_000,
+        kept: true,
     })
+}
+
+pub(crate) fn sums_request() -> SumsRequest {
+    SumsRequest { context: CONTEXT, object: OBJECT, first: 3, runs: 16 }
+}
+
+pub(crate) fn sums_answer() -> SumsAnswer {
+    SumsAnswer { failed: Some(Error::not_found("the collection was deleted")) }
 }
 
 pub(crate) fn recall() -> Recall {
@@ -277,5 +286,7 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&Shutdown, 10, 0),
         frame(&resume(), 11, 0),
         frame(&resume_answer(), 11, 0),
+        frame(&sums_request(), 12, 0),
+        frame(&sums_answer(), 12, 0),
     ]
 }

@@ -97,14 +97,15 @@ pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
 }
 
 pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
-    let granted = ([number(), number(), number(), number()], range(), access()).prop_map(
-        |([grant, position, epoch, lease_ns], range, access)| Granted {
+    let granted = ([number(), number(), number(), number()], range(), access(), any::<bool>()).prop_map(
+        |([grant, position, epoch, lease_ns], range, access, kept)| Granted {
             grant,
             range,
             position,
             access,
             epoch,
             lease_ns,
+            kept,
         },
     );
     prop_oneof![granted.prop_map(GrantAnswer::Granted), error().prop_map(GrantAnswer::Failed)].boxed()
@@ -112,6 +113,16 @@ pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
 
 pub(crate) fn recall() -> BoxedStrategy<Recall> {
     (number(), number()).prop_map(|(grant, within_ns)| Recall { grant, within_ns }).boxed()
+}
+
+pub(crate) fn sums_request() -> BoxedStrategy<SumsRequest> {
+    (context(), object_id(), number(), number())
+        .prop_map(|(context, object, first, runs)| SumsRequest { context, object, first, runs })
+        .boxed()
+}
+
+pub(crate) fn sums_answer() -> BoxedStrategy<SumsAnswer> {
+    prop::option::of(error()).prop_map(|failed| SumsAnswer { failed }).boxed()
 }
 
 pub(crate) fn give_back() -> BoxedStrategy<GiveBack> {

@@ -152,8 +152,9 @@ pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
 
 fn opened() -> BoxedStrategy<Opened> {
     let what = (uuid(), uuid(), entry_kind(), state());
-    (what, effective(), layout(), number(), any::<(bool, bool)>())
-        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, (writable, inline))| Opened {
+    let rest = (any::<(bool, bool)>(), any::<Option<u64>>());
+    (what, effective(), layout(), number(), rest)
+        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, ((writable, inline), size))| Opened {
             ws,
             uuid,
             kind,
@@ -163,6 +164,7 @@ fn opened() -> BoxedStrategy<Opened> {
             epoch,
             writable,
             inline,
+            size,
         })
         .boxed()
 }

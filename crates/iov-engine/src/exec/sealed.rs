@@ -1,0 +1,187 @@
+//! Sealed collections (M3): opened from a record that the session has kept, and read from bytes that it has kept, they cost
+//! no request to the catalog.
+//!
+//! The catalog does not know of a handle that is opened so. What it has to know for (locks, what the target does with the
+//! collection as a whole, a rollback batch) opens the handle there first.
+
+use std::sync::Arc;
+
+use iov_store::{Answer, Memory};
+use iov_types::{
+    Clause, Controls, Counters, EntryKind, Error, Kind, Result, Uuid, Which,
+    catalog::{CatalogOp, Submission},
+};
+
+use super::Exec;
+use crate::{
+    Collection, Op, Status,
+    op::{Chunk, Output},
+    records::Change,
+    request::RequestInner,
+};
+
+/// The handles that must be open in the catalog for an operation.
+pub(super) fn needs_open(op: &Op, rollback: bool) -> impl Iterator<Item = &Collection> {
+    let (one, two) = match op {
+        Op::Lock { c, .. } | Op::Unlock { c, .. } | Op::Extents { c, .. } => (Some(c), None),
+        Op::Copy { src, dst, .. } => (Some(src), Some(dst)),
+        op if rollback => (op.handle(), None),
+        _ => (None, None),
+    };
+    one.into_iter().chain(two)
+}
+
+/// Copies what a read asks for out of all bytes, and tells how many that were.
+pub(super) fn copy_out(all: &[u8], chunks: &mut [Chunk]) -> u64 {
+    let mut copied = 0;
+    for (offset, memory) in chunks {
+        let from = usize::try_from(*offset).map_or(all.len(), |offset| offset.min(all.len()));
+        let len = memory.len().min(all.len() - from);
+        memory.bytes_mut()[..len].copy_from_slice(&all[from..from + len]);
+        copied += len as u64;
+    }
+    copied
+}
+
+fn deleted() -> Error {
+    Error::not_found("the collection was deleted after this session had learned of it").with_clause(Clause::M3)
+}
+
+impl Exec {
+    /// Opens in the catalog what operations of this batch need to be open there.
+    pub(super) fn send_attach(&mut self, request: &Arc<RequestInner>) {
+        let mut ops = Vec::new();
+        // Another batch may have been faster.
+        self.to_attach.retain(|c| {
+            let Some(uuid) = c.uuid().ok().filter(|_| c.is_detached()) else { return false };
+            let (ws, which) = (c.workspace().uuid(), Which::Uuid(uuid));
+            let (kind, controls) = (EntryKind::Collection, Controls::default());
+            ops.push(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls });
+            true
+        });
+        if ops.is_empty() {
+            self.phase = self.first_phase();
+        } else {
+            self.submit_facts(ops, Submission::Each, request);
+        }
+    }
+
+    pub(super) fn attach_arrived(&mut self, answer: Answer) {
+        let handles = std::mem::take(&mut self.to_attach);
+        let mut replies = match answer {
+            Ok(replies) => replies.into_iter(),
+            Err(e) => vec![Err(e); handles.len()].into_iter(),
+        };
+        for c in handles {
+            match replies.next() {
+                Some(Ok(_)) if c.attach() => {}
+                // Another batch was faster: this open is one too many.
+                Some(Ok(_)) => self.close_open(&c),
+                Some(Err(e)) => self.unattached.push((c, e)),
+                None => self.unattached.push((c, Error::internal("the catalog left out a reply"))),
+            }
+        }
+        self.phase = self.first_phase();
+    }
+
+    /// Fails where an operation needs its handle to be open in the catalog, and that could not be.
+    pub(super) fn check_attached(&self, i: usize) -> Result<()> {
+        for c in needs_open(&self.ops[i], self.stage.is_some()).filter(|_| !self.unattached.is_empty()) {
+            if let Some((_, e)) = self.unattached.iter().find(|(other, _)| Arc::ptr_eq(&other.0, &c.0)) {
+                return Err(e.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a handle from a record, if there is one that holds; `false`: the catalog is to be asked.
+    pub(super) fn open_from_record(&mut self, i: usize, op: &CatalogOp) -> bool {
+        let Op::Open { out, .. } = &self.ops[i] else { return false };
+        // What this batch goes on to do with it needs an open.
+        if self.must_ask.contains(&Arc::as_ptr(&out.0)) {
+            return false;
+        }
+        let session = &self.session.0;
+        let known = session.records.as_ref().and_then(|r| r.find(op, || session.sides.catalog.connection()));
+        let Some((opened, bytes)) = known else { return false };
+        let status = match out.fulfil_from_record(opened, bytes) {
+            Ok(()) => Status::ok(0, Output::None),
+            Err(e) => Status::failed(e),
+        };
+        self.end(i, status);
+        true
+    }
+
+    /// Reads what is kept, and returns the operations that are left.
+    pub(super) fn read_kept(&mut self, mut ops: Vec<usize>) -> Vec<usize> {
+        ops.retain(|i| !self.read_one_kept(*i));
+        ops
+    }
+
+    fn read_one_kept(&mut self, i: usize) -> bool {
+        let Op::Read { c, .. } = &self.ops[i] else { return false };
+        let Some(all) = c.kept().cloned() else { return false };
+        let status = match self.data_handle(&c.clone(), false) {
+            Ok(_) => {
+                let Op::Read { chunks, .. } = &mut self.ops[i] else { return false };
+                let bytes = copy_out(&all, chunks);
+                let counters = self.session.counters();
+                Counters::add(&counters.bytes_read, bytes);
+                Counters::add(&counters.cache_hits, 1);
+                Status::ok(bytes, Output::None)
+            }
+            Err(e) => Status::failed(e),
+        };
+        self.end(i, status);
+        true
+    }
+
+    /// The length of a sealed collection that lives in its record, where all of it is read at once to be kept: it takes one
+    /// operation, like any part of it, and it is the last one.
+    pub(super) fn whole(&self, c: &Collection) -> Option<u64> {
+        let size = c.ready().ok()?.opened.size?;
+        let keeps = self.session.0.records.is_some() && self.contract(c).is_ok_and(|contract| contract.cacheable);
+        keeps.then_some(size)
+    }
+
+    /// All bytes of it have come.
+    pub(super) fn keep_whole(&self, c: &Collection, size: u64, bytes: Vec<u8>) -> Result<Arc<[u8]>> {
+        if bytes.len() as u64 != size {
+            let why = format!("the catalog has {} bytes of a sealed collection of {size}", bytes.len());
+            return Err(Error::internal(why));
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        c.keep(bytes.clone());
+        if let (Some(records), Ok(uuid)) = (&self.session.0.records, c.uuid()) {
+            records.keep_bytes(uuid, &bytes);
+        }
+        Counters::add(&self.session.counters().cache_misses, 1);
+        Ok(bytes)
+    }
+
+    /// A read through a handle that the catalog does not know of goes to a target, which takes a collection that is gone
+    /// for one that is empty.
+    pub(super) fn expect_all(&mut self, i: usize, c: &Collection) {
+        if !c.is_detached() {
+            return;
+        }
+        let (Op::Read { chunks, .. }, Some(size)) = (&self.ops[i], c.ready().ok().and_then(|r| r.opened.size)) else {
+            return;
+        };
+        let there = |offset: u64, memory: &Memory| size.saturating_sub(offset).min(memory.len() as u64);
+        self.expected.insert(i, chunks.iter().map(|(offset, memory)| there(*offset, memory)).sum());
+    }
+
+    /// Whether a read has found all that was sealed: fewer bytes mean that the rest is gone.
+    pub(super) fn check_all(&mut self, i: usize, bytes: u64, error: Option<Error>) -> Option<Error> {
+        let Some(expected) = self.expected.remove(&i) else { return error };
+        let error = error.or_else(|| (bytes < expected).then(deleted));
+        if error.as_ref().is_some_and(|e| e.kind() == Kind::NotFound)
+            && let (Some(records), Some(Ok(uuid))) =
+                (&self.session.0.records, self.ops[i].handle().map(Collection::uuid))
+        {
+            records.forget(Change::One(uuid));
+        }
+        error
+    }
+}

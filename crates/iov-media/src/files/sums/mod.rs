@@ -1,0 +1,343 @@
+//! Checksums at rest (I1): from the first durable sync on, an object is *kept*. What is read of it is compared with what
+//! was there when it was last synced.
+//!
+//! Blocks that have changed since are *open*: which ones is written down before they change, and survives power loss
+//! before they do where they had a checksum. Whatever an open block holds is taken as it is; a sync reads the open ones
+//! again and closes them. A block without a checksum that is not open holds zeros. `docs/adr/0009-checksums-at-rest.md`
+//! tells why it is done so.
+
+mod run;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use iov_store::{
+    OpCx,
+    block_sums::{BLOCK, BLOCKS, BlockSum, RUN, sum_of},
+};
+use iov_types::{Clause, Error, ExtentKind, ObjectId, Outcome, Range, Result};
+
+use super::{
+    Files, Which, io,
+    object::{Object, State},
+};
+use crate::fail;
+use run::{Blocks, Run};
+use store::Changes;
+
+pub use store::OpenSums;
+pub(super) use store::SumStore;
+
+/// What is known of an object's checksums.
+#[derive(Default)]
+pub(super) struct Kept {
+    kept: AtomicBool,
+    /// Blocks were open when the object was loaded: an earlier daemon has not come to syncing them.
+    found_open: AtomicBool,
+    /// By run.
+    open: Mutex<BTreeMap<u64, Blocks>>,
+}
+
+impl Kept {
+    /// Whether the object is kept by checksums.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Acquire)
+    }
+
+    /// Whether blocks that an earlier daemon left open are still to be looked at.
+    pub(super) fn found_open(&self) -> bool {
+        self.found_open.load(Ordering::Acquire)
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Blocks>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs that are opened together.
+const AHEAD: u64 = 16;
+
+/// How blocks are about to change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// They get new bytes; those that are covered in part keep some of the old ones.
+    Write,
+    /// They get new bytes, and whoever writes them does not say which.
+    Lend,
+    /// They become zeros: of no concern where there is no checksum.
+    Clear,
+}
+
+/// A range by runs: the run, and which of its blocks the range touches.
+fn by_run(range: Range) -> impl Iterator<Item = (u64, Blocks)> {
+    let runs = if range.len == 0 { 0..0 } else { range.offset / RUN..(range.end() - 1) / RUN + 1 };
+    runs.map(move |run| {
+        let start = run * RUN;
+        let first = range.offset.saturating_sub(start) / BLOCK;
+        let end = (range.end() - start).min(RUN).div_ceil(BLOCK);
+        (run, Blocks::range(first as usize, end as usize))
+    })
+}
+
+fn damaged(range: Range) -> Error {
+    Error::corrupt(format!(
+        "bytes {} to {} are not what was written: the medium has damaged them. Restore the collection from a copy, or \
+         write these bytes anew as a whole",
+        range.offset,
+        range.end()
+    ))
+    .with_clause(Clause::I1)
+}
+
+/// What is known of a block.
+fn known(sums: &Run, open: Blocks, block: usize) -> BlockSum {
+    match sums.get(block) {
+        _ if open.has(block) => BlockSum::Open,
+        Some(sum) => BlockSum::Sum(sum),
+        None => BlockSum::Zeros,
+    }
+}
+
+/// Compares a block with what is known of it. `bytes` reach to its end or to that of the object.
+fn check(run: u64, sums: &Run, open: Blocks, block: usize, bytes: &[u8]) -> Result<()> {
+    if known(sums, open, block).fits(bytes) != Some(false) {
+        return Ok(());
+    }
+    Err(damaged(Range { offset: run * RUN + block as u64 * BLOCK, len: bytes.len() as u64 }))
+}
+
+impl Files {
+    /// What is known of the checksums of an object that is loaded. Those of an object that is not there belong to one
+    /// that was removed, and go.
+    pub(super) fn load_sums(&self, id: ObjectId, exists: bool) -> Result<Kept> {
+        let Some(open) = self.sums.load(id)? else { return Ok(Kept::default()) };
+        if !exists {
+            self.sums.forget(id)?;
+            return Ok(Kept::default());
+        }
+        Ok(Kept {
+            kept: true.into(),
+            found_open: (!open.is_empty()).into(),
+            open: Mutex::new(open.into_iter().collect()),
+        })
+    }
+
+    /// Closes what an earlier daemon has left open: its clients cannot write any more. That a block matches its old
+    /// checksum or not tells nothing then, since it was being changed.
+    pub(super) fn close_found(&self, object: &Object, state: &State) {
+        if state.torn.is_none() {
+            // What fails here leaves them open; the next sync tries again, and tells.
+            let _ = self.sync_object(object, state);
+        }
+        state.kept.found_open.store(false, Ordering::Release);
+    }
+
+    /// Before a sync: nobody may change bytes past our lock while they are read again, and nobody read them without
+    /// comparing them afterwards.
+    pub(super) fn quiesce(&self, object: &Object, state: &mut State) -> Result<()> {
+        if !self.sums.is_kept() || !state.exists {
+            return Ok(());
+        }
+        let which = if state.kept.is_kept() { Which::Writers } else { Which::All };
+        self.recall(object, state, which, None)
+    }
+
+    /// Opens the blocks of a range of an object of `size` bytes, before they change.
+    pub(super) fn open_blocks(&self, id: ObjectId, state: &State, range: Range, size: u64, touch: Touch) -> Result<()> {
+        if range.len == 0 || !state.kept.is_kept() {
+            return Ok(());
+        }
+        if touch != Touch::Lend {
+            self.check_edges(id, state, range, size)?;
+        }
+        let wanted: Vec<(u64, Blocks)> = match touch {
+            // Of a range without an end only what has checksums is looked at.
+            Touch::Clear => {
+                let runs = self.sums.runs_from(id, range.offset / RUN)?;
+                let within = runs.into_iter().take_while(|run| run * RUN < range.end());
+                within
+                    .filter_map(|run| by_run(range.intersect(&Range { offset: run * RUN, len: RUN })?).next())
+                    .collect()
+            }
+            _ => by_run(range).collect(),
+        };
+        let mut open = state.kept.open();
+        let is_open = |run: &u64, blocks: Blocks| blocks.without(open.get(run).copied().unwrap_or_default()).is_empty();
+        if wanted.iter().all(|(run, blocks)| is_open(run, *blocks)) {
+            return Ok(());
+        }
+        let last = wanted.last().map_or(0, |(run, _)| *run);
+        // What has no checksum yet is opened far ahead, so that a stream of writes waits for the medium now and then only.
+        let ahead = if touch == Touch::Clear { last..last } else { last + 1..(last / AHEAD + 1) * AHEAD };
+        let wanted: Vec<_> = wanted.into_iter().chain(ahead.map(|run| (run, Blocks::default()))).collect();
+        let runs: Vec<u64> = wanted.iter().map(|(run, _)| *run).collect();
+        let mut changes = Changes::default();
+        let mut new = Vec::with_capacity(wanted.len());
+        for ((run, blocks), sums) in wanted.into_iter().zip(self.sums.runs(id, &runs)?) {
+            let before = open.get(&run).copied().unwrap_or_default();
+            let blocks = blocks.or(Blocks::ALL.without(sums.present)).or(before);
+            if blocks == before {
+                continue;
+            }
+            changes.open(id, run, Some(blocks));
+            new.push((run, blocks));
+            if changes.is_full() {
+                self.sums.commit(std::mem::take(&mut changes))?;
+            }
+        }
+        self.sums.commit(changes)?;
+        // A cut of power must not leave new bytes on the medium, and what is known of these blocks as it was.
+        self.sums.persist()?;
+        open.extend(new);
+        drop(open);
+        fail::point("sums.0.opened")
+    }
+
+    /// Refuses to mix new bytes with damaged ones: they would get a good checksum together.
+    fn check_edges(&self, id: ObjectId, state: &State, range: Range, size: u64) -> Result<()> {
+        let (first, last) = (range.offset / BLOCK, (range.end() - 1) / BLOCK);
+        let cut_first = !range.offset.is_multiple_of(BLOCK);
+        let cut_last = !range.end().is_multiple_of(BLOCK) && range.end() < size;
+        let edges = [(first, cut_first || (first == last && cut_last)), (last, cut_last && first != last)];
+        for (block, _) in edges.into_iter().filter(|(block, cut)| *cut && block * BLOCK < size) {
+            let mut bytes = [0; BLOCK as usize];
+            let there = (size - block * BLOCK).min(BLOCK) as usize;
+            self.read_kept(id, state, size, block * BLOCK, &mut bytes[..there])
+                .map_err(|e| e.with_outcome(Outcome::NotApplied))?;
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of an object of `size` bytes, all of which must lie in it, and compares each block with its checksum.
+    pub(super) fn read_kept(&self, id: ObjectId, state: &State, size: u64, offset: u64, out: &mut [u8]) -> Result<()> {
+        let file = state.data(&self.disk, id)?;
+        let range = Range { offset, len: out.len() as u64 };
+        let runs: Vec<u64> = by_run(range).map(|(run, _)| run).collect();
+        let sums = self.sums.runs(id, &runs)?;
+        for ((run, blocks), sums) in by_run(range).zip(sums) {
+            let open = state.kept.open().get(&run).copied().unwrap_or_default();
+            let start = run * RUN;
+            let from = start.max(offset);
+            let piece = &mut out[(from - offset) as usize..((start + RUN).min(range.end()) - offset) as usize];
+            must_read(&file, piece, from)?;
+            for block in (0..BLOCKS).filter(|b| blocks.has(*b)) {
+                let begin = start + block as u64 * BLOCK;
+                let end = (begin + BLOCK).min(size);
+                let (have, until) = (begin.max(from), end.min(range.end()));
+                let part = &piece[(have - from) as usize..(until - from) as usize];
+                if have == begin && until == end {
+                    check(run, &sums, open, block, part)?;
+                } else if !open.has(block) {
+                    let mut whole = [0; BLOCK as usize];
+                    let whole = &mut whole[..(end - begin) as usize];
+                    must_read(&file, whole, begin)?;
+                    check(run, &sums, open, block, whole)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of the blocks of some runs, for a client that reads by itself.
+    pub fn block_sums(&self, cx: &OpCx, id: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>> {
+        let object = self.object(id);
+        let state = object.read(self, cx, None)?;
+        let wanted: Vec<u64> = (first..first.saturating_add(runs)).collect();
+        if !state.kept.is_kept() {
+            return Err(Error::unsupported("the object is not kept by checksums").with_clause(Clause::I1));
+        }
+        let mut out = Vec::with_capacity(wanted.len() * BLOCKS);
+        for (run, sums) in wanted.iter().zip(self.sums.runs(id, &wanted)?) {
+            let open = state.kept.open().get(run).copied().unwrap_or_default();
+            out.extend((0..BLOCKS).map(|block| known(&sums, open, block)));
+        }
+        Ok(out)
+    }
+
+    /// After the bytes were synced: reads open blocks again and closes them. Nobody may change bytes meanwhile.
+    pub(super) fn close_blocks(&self, object: &Object, state: &State) -> Result<()> {
+        if !self.sums.is_kept() || !state.exists {
+            return Ok(());
+        }
+        let (id, kept) = (object.id, state.kept.is_kept());
+        let (size, file) = (state.size(self, id)?, state.data(&self.disk, id)?);
+        // Not kept locked: others may read meanwhile, and nobody opens more.
+        let todo: Vec<(u64, Blocks)> = match kept {
+            true => state.kept.open().iter().map(|(run, blocks)| (*run, *blocks)).collect(),
+            false => {
+                // The rest of an attempt that was cut short.
+                self.sums.forget(id)?;
+                runs_with_data(&file, size)?
+            }
+        };
+        if todo.is_empty() && kept {
+            return Ok(());
+        }
+        let mut bytes = vec![0; RUN as usize];
+        let mut changes = Changes::default();
+        for (run, blocks) in todo {
+            let mut sums = if kept { self.sums.runs(id, &[run])?.remove(0) } else { Run::default() };
+            let start = run * RUN;
+            let there = size.saturating_sub(start).min(RUN) as usize;
+            let first = (0..BLOCKS).find(|b| blocks.has(*b)).unwrap_or(BLOCKS) * BLOCK as usize;
+            let end = (0..BLOCKS).rfind(|b| blocks.has(*b)).map_or(0, |b| (b + 1) * BLOCK as usize).min(there);
+            if first < end {
+                must_read(&file, &mut bytes[first..end], start + first as u64)?;
+            }
+            for block in (0..BLOCKS).filter(|b| blocks.has(*b)) {
+                let from = block * BLOCK as usize;
+                let sum = if from < end { sum_of(&bytes[from..(from + BLOCK as usize).min(end)]) } else { None };
+                sums.set(block, sum);
+            }
+            changes.sums(id, run, &sums);
+            if kept {
+                changes.open(id, run, None);
+            }
+            if changes.is_full() {
+                self.sums.commit(std::mem::take(&mut changes))?;
+            }
+        }
+        if !kept {
+            changes.kept(id);
+        }
+        fail::point("sums.1.summed")?;
+        self.sums.commit(changes)?;
+        fail::point("sums.2.committed")?;
+        self.sums.persist()?;
+        state.kept.open().clear();
+        state.kept.kept.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn must_read(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<()> {
+    let range = Range { offset, len: out.len() as u64 };
+    io::read_exact(file, out, offset)?.ok_or_else(|| damaged(range))
+}
+
+/// The runs of a file that are not holes as a whole.
+fn runs_with_data(file: &OwnedFd, size: u64) -> Result<Vec<(u64, Blocks)>> {
+    let mut out: Vec<(u64, Blocks)> = Vec::new();
+    for extent in io::extents(file, Range { offset: 0, len: size }, size, usize::MAX)? {
+        if extent.kind != ExtentKind::Data {
+            continue;
+        }
+        for (run, blocks) in by_run(extent.range) {
+            match out.last_mut() {
+                Some((last, have)) if *last == run => *have = have.or(blocks),
+                _ => out.push((run, blocks)),
+            }
+        }
+    }
+    Ok(out)
+}

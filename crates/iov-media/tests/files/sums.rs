@@ -1,0 +1,430 @@
+//! I1: what is durable is compared with checksums when it is read.
+
+use std::{
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use iov_media::{Files, Options, Peer as Client};
+use iov_store::{
+    Commit, KeyRange, LeaseAccess, Memory, MemoryStore, MetadataStore, Record, Snapshot, Txn, block_sums::BlockSum,
+    run_one,
+};
+use iov_types::{
+    Clause, Demand, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result, Uuid,
+};
+use proptest::prelude::*;
+
+use crate::kit::{all, bytes, call, cx, data_path, directory, object, open, send, staged, try_all, uuid, write};
+
+const BLOCK: u64 = 4096;
+const DURABLE: Demand = Demand {
+    stage: None,
+    batch: None,
+    epoch: 0,
+    durability: Some(Persistence::Durable),
+    unit: 0,
+    max_size: 0,
+    once: false,
+    pattern: None,
+};
+
+fn sync(files: &Files, id: ObjectId) {
+    send(files, id, ObjectVerb::Sync, DURABLE, &[]).expect("a sync");
+}
+
+fn read(files: &Files, id: ObjectId, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let mut out = vec![0; len];
+    // SAFETY: `run_one` waits for the evidence, and `out` lives longer.
+    let memory = unsafe { Memory::writable(out.as_mut_ptr(), out.len()) };
+    let op = ObjectOp { object: id, verb: ObjectVerb::Read { offset }, demand: Demand::default() };
+    let got = run_one(files, &cx(), op, memory)?.bytes as usize;
+    out.truncate(got);
+    Ok(out)
+}
+
+/// The medium changes a byte by itself.
+fn damage(root: &Path, id: ObjectId, at: u64) {
+    let path = data_path(root, id);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the file");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("a byte");
+    file.write_all_at(&[byte[0] ^ 0x10], at).expect("its damage");
+}
+
+fn is_damage<T: std::fmt::Debug>(result: Result<T>) -> bool {
+    let e: Error = result.expect_err("damage is no success");
+    (e.kind(), e.clause()) == (Kind::Corrupt, Some(Clause::I1))
+}
+
+#[test]
+fn i1_a_damaged_byte_is_an_error_and_the_others_are_read() {
+    let directory = directory();
+    let files = open(directory.path());
+    let data = bytes(3, (3 << 20) + 100);
+    for at in [0, 4095, 4096, (1 << 20) - 1, 1 << 20, (3 << 20) - 1, 3 << 20, (3 << 20) + 99] {
+        let id = object(at);
+        write(&*files, id, 0, &data).expect("a write");
+        sync(&files, id);
+        assert!(all(&*files, id) == data);
+        damage(directory.path(), id, at);
+        assert!(is_damage(try_all(&*files, id)), "damage at {at}");
+        assert!(is_damage(read(&files, id, at, 1)), "the byte itself, at {at}");
+        let (begin, end) = (at / BLOCK * BLOCK, (at / BLOCK + 1) * BLOCK);
+        if begin > 0 {
+            assert!(read(&files, id, 0, begin as usize).expect("what is before") == data[..begin as usize]);
+        }
+        if end < data.len() as u64 {
+            let rest = read(&files, id, end, data.len()).expect("what is behind");
+            assert!(rest == data[end as usize..]);
+        }
+        let e = write(&*files, id, begin, b"x").expect_err("bytes among damaged ones");
+        assert_eq!((e.kind(), e.clause(), e.outcome()), (Kind::Corrupt, Some(Clause::I1), Outcome::NotApplied));
+        let whole = &data[begin as usize..data.len().min(end as usize)];
+        write(&*files, id, begin, whole).expect("the block anew");
+        assert!(all(&*files, id) == data, "mended at {at}");
+    }
+}
+
+#[test]
+fn i1_also_after_a_restart_when_sealed_and_where_there_was_nothing() {
+    let directory = directory();
+    let files = open(directory.path());
+    let data = bytes(5, 100_000);
+    write(&*files, object(1), 0, &data).expect("a write");
+    send(&*files, object(1), ObjectVerb::Seal, DURABLE, &[]).expect("a seal");
+    write(&*files, object(2), 3 << 20, &data).expect("a write behind a hole");
+    sync(&files, object(2));
+    write(&*files, object(3), 0, &data).expect("a write");
+    drop(files);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(data_path(directory.path(), object(1)), mode).expect("rights");
+    for (slot, at) in [(1, 77_777), (2, 1 << 20), (3, 5)] {
+        damage(directory.path(), object(slot), at);
+    }
+    let files = open(directory.path());
+    assert!(is_damage(try_all(&*files, object(1))), "sealed");
+    assert!(is_damage(try_all(&*files, object(2))), "in a hole");
+    assert!(try_all(&*files, object(3)).is_ok(), "what was never to be durable carries none");
+}
+
+#[test]
+fn i1_a_copy_does_not_wash_damage() {
+    let directory = directory();
+    let files = open(directory.path());
+    let data = bytes(7, 50_000);
+    write(&*files, object(1), 0, &data).expect("a write");
+    sync(&files, object(1));
+    let copy = ObjectVerb::Copy { source: object(1), source_offset: 0, offset: 0, len: 50_000 };
+    send(&*files, object(2), copy.clone(), DURABLE, &[]).expect("a copy");
+    assert!(all(&*files, object(2)) == data);
+    damage(directory.path(), object(1), 20_000);
+    assert!(is_damage(send(&*files, object(3), copy, DURABLE, &[])));
+}
+
+#[test]
+fn i1_what_is_not_synced_when_the_daemon_ends_is_taken_as_it_is_and_kept_from_then_on() {
+    let directory = directory();
+    let files = open(directory.path());
+    let (old, new) = (bytes(1, 64 << 10), bytes(2, 8 << 10));
+    write(&*files, object(1), 0, &old).expect("a write");
+    sync(&files, object(1));
+    write(&*files, object(1), 16 << 10, &new).expect("a write that nobody syncs");
+    drop(files);
+    // As if of two blocks one had come to the medium, and the other in part.
+    damage(directory.path(), object(1), (16 << 10) + 17);
+    let files = open(directory.path());
+    let got = all(&*files, object(1));
+    assert!(got[..16 << 10] == old[..16 << 10] && got[24 << 10..] == old[24 << 10..]);
+    damage(directory.path(), object(1), (16 << 10) + 17);
+    assert!(is_damage(try_all(&*files, object(1))), "once looked at, it is kept");
+    drop(files);
+    damage(directory.path(), object(1), 5);
+    assert!(is_damage(read(&open(directory.path()), object(1), 0, 10)), "blocks that were not open are compared");
+}
+
+#[test]
+fn i1_checksums_of_a_removed_object_do_not_come_back() {
+    let directory = directory();
+    let files = open(directory.path());
+    for slot in [1, 2] {
+        write(&*files, object(slot), 0, &bytes(1, 30_000)).expect("a write");
+        sync(&files, object(slot));
+    }
+    call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+    drop(files);
+    // As a remove that was cut short leaves it.
+    std::fs::remove_file(data_path(directory.path(), object(2))).expect("the file");
+    let files = open(directory.path());
+    for slot in [1, 2] {
+        write(&*files, object(slot), 0, &bytes(9, 10_000)).expect("a write");
+        assert!(all(&*files, object(slot)) == bytes(9, 10_000));
+        sync(&files, object(slot));
+        assert!(all(&*files, object(slot)) == bytes(9, 10_000));
+    }
+}
+
+fn grant(files: &Files, session: Uuid, slot: u64, access: LeaseAccess, range: Range) -> Result<iov_media::Granted> {
+    files.grant(&cx(), session, object(slot), access, range, 0)
+}
+
+#[test]
+fn i1_clients_that_write_themselves_get_a_part_and_a_sync_looks_at_it() {
+    let directory = directory();
+    let files = open(directory.path());
+    let me = Client { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
+    files.open_session(uuid(1), me).expect("a session");
+    let want = |offset, len| Range { offset, len };
+    let first = grant(&files, uuid(1), 1, LeaseAccess::Write, want(0, 100)).expect("a grant");
+    assert_eq!((first.range, first.kept), (want(0, i64::MAX as u64), false), "nothing was synced yet");
+    let file = std::fs::File::from(first.file);
+    let mut data = bytes(4, 9 << 20);
+    file.write_all_at(&data, 0).expect("a write");
+    sync(&files, object(1));
+    assert!(all(&*files, object(1)) == data);
+    let reader = grant(&files, uuid(1), 1, LeaseAccess::Read, want(0, 100)).expect("a grant");
+    assert!(reader.kept, "what is read must be compared");
+    let sums = files.block_sums(&cx(), object(1), 8, 2).expect("checksums");
+    assert!(sums[..256].iter().all(|sum| matches!(sum, BlockSum::Sum(_))), "the last run is full");
+    assert!(sums[256..].iter().all(|sum| *sum == BlockSum::Zeros), "behind the end");
+    let lent = grant(&files, uuid(1), 1, LeaseAccess::Write, want((5 << 20) + 3, 100)).expect("a grant");
+    assert_eq!((lent.range, lent.kept), (want(5 << 20, 4 << 20), true));
+    let file = std::fs::File::from(lent.file);
+    file.write_all_at(b"changed", (6 << 20) + 1000).expect("a write");
+    data[(6 << 20) + 1000..][..7].copy_from_slice(b"changed");
+    assert!(all(&*files, object(1)) == data, "others see it at once");
+    assert_eq!(files.block_sums(&cx(), object(1), 6, 1).expect("checksums")[0], BlockSum::Open);
+    damage(directory.path(), object(1), 100);
+    assert!(is_damage(try_all(&*files, object(1))), "what is not lent is compared");
+    damage(directory.path(), object(1), 100);
+    sync(&files, object(1));
+    assert!(all(&*files, object(1)) == data);
+    damage(directory.path(), object(1), (6 << 20) + 1001);
+    assert!(is_damage(try_all(&*files, object(1))), "and from the sync on, all is");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { offset: u64, len: usize, unit: bool },
+    Append(usize),
+    Truncate(u64),
+    Punch(u64, u64),
+    Allocate(u64, u64),
+    Stage(Vec<(u64, usize)>, bool),
+    Sync,
+    Restart,
+}
+
+fn place() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..20_000, (0u64..12).prop_map(|n| n * BLOCK), (1u64 << 20) - 9000..(1 << 20) + 9000]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = || prop_oneof![1usize..100, 3000usize..40_000];
+    prop_oneof![
+        4 => (place(), len(), any::<bool>()).prop_map(|(offset, len, unit)| Step::Write { offset, len, unit }),
+        1 => len().prop_map(Step::Append),
+        1 => place().prop_map(Step::Truncate),
+        1 => (place(), 1u64..30_000).prop_map(|(at, len)| Step::Punch(at, len)),
+        1 => (place(), 1u64..30_000).prop_map(|(at, len)| Step::Allocate(at, len)),
+        1 => (prop::collection::vec((place(), len()), 1..4), any::<bool>()).prop_map(|(w, d)| Step::Stage(w, d)),
+        3 => Just(Step::Sync),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn put(data: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let end = offset as usize + bytes.len();
+    data.resize(data.len().max(end), 0);
+    data[offset as usize..end].copy_from_slice(bytes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn i1_whatever_is_done_the_bytes_are_right_and_damage_shows(
+        steps in prop::collection::vec(step(), 1..24),
+        spot in 0.0f64..1.0,
+    ) {
+        let directory = directory();
+        let mut files = open(directory.path());
+        let id = object(1);
+        let mut data: Vec<u8> = Vec::new();
+        write(&*files, id, 0, b"begin").expect("a write");
+        put(&mut data, 0, b"begin");
+        for (n, step) in steps.into_iter().enumerate() {
+            let fill = |len| bytes(n as u8, len);
+            let plain = Demand::default();
+            match step {
+                Step::Write { offset, len, unit } => {
+                    let demand = Demand { unit: if unit { 4096 } else { 0 }, ..Demand::default() };
+                    send(&*files, id, ObjectVerb::Write { offset }, demand, &fill(len)).expect("a write");
+                    put(&mut data, offset, &fill(len));
+                }
+                Step::Append(len) => {
+                    send(&*files, id, ObjectVerb::Append, plain, &fill(len)).expect("an append");
+                    let end = data.len() as u64;
+                    put(&mut data, end, &fill(len));
+                }
+                Step::Truncate(size) => {
+                    call(&*files, id, ObjectVerb::Truncate { size }).expect("a truncate");
+                    data.resize(size as usize, 0);
+                }
+                Step::Punch(offset, len) => {
+                    call(&*files, id, ObjectVerb::Punch(Range { offset, len })).expect("a hole");
+                    let end = data.len();
+                    data[(offset as usize).min(end)..((offset + len) as usize).min(end)].fill(0);
+                }
+                Step::Allocate(offset, len) => {
+                    let verb = ObjectVerb::Allocate { range: Range { offset, len }, keep_size: false };
+                    call(&*files, id, verb).expect("room");
+                    data.resize(data.len().max((offset + len) as usize), 0);
+                }
+                Step::Stage(writes, durable) => {
+                    let stage = uuid(100 + n as u8);
+                    for (offset, len) in writes {
+                        send(&*files, id, ObjectVerb::Write { offset }, staged(stage), &fill(len)).expect("a write");
+                        put(&mut data, offset, &fill(len));
+                    }
+                    let demand = if durable { DURABLE } else { plain };
+                    send(&*files, id, ObjectVerb::Publish { stage }, demand, &[]).expect("a publication");
+                }
+                Step::Sync => sync(&files, id),
+                Step::Restart => {
+                    drop(files);
+                    files = open(directory.path());
+                }
+            }
+            prop_assert!(all(&*files, id) == data, "after step {}", n);
+        }
+        sync(&files, id);
+        prop_assert!(all(&*files, id) == data);
+        if !data.is_empty() {
+            let at = (spot * data.len() as f64) as u64;
+            damage(directory.path(), id, at);
+            prop_assert!(is_damage(try_all(&*files, id)), "damage at {} of {}", at, data.len());
+            damage(directory.path(), id, at);
+            drop(files);
+            prop_assert!(all(&*open(directory.path()), id) == data);
+        }
+    }
+}
+
+/// A metadata engine that forgets, when the power goes, what was not persisted.
+#[derive(Default)]
+struct Lossy {
+    store: MemoryStore,
+    /// All there was, and how much of it was persisted.
+    log: Mutex<(Vec<Txn>, usize)>,
+}
+
+impl Lossy {
+    /// What comes back after a cut of power.
+    fn survivor(&self) -> Lossy {
+        let (log, persisted) = &*self.log.lock().expect("a lock");
+        let next = Lossy::default();
+        next.commit(log[..*persisted].to_vec()).expect("the same again");
+        next.persist().expect("it was");
+        next
+    }
+}
+
+impl MetadataStore for Lossy {
+    fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
+        self.store.get(keys)
+    }
+
+    fn scan(&self, range: &KeyRange, after: Option<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Record)>> {
+        self.store.scan(range, after, limit)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.store.snapshot()
+    }
+
+    fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+        self.log.lock().expect("a lock").0.extend(txns.iter().cloned());
+        self.store.commit(txns)
+    }
+
+    fn persist(&self) -> Result<()> {
+        let mut log = self.log.lock().expect("a lock");
+        log.1 = log.0.len();
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.store.bytes()
+    }
+}
+
+fn open_lossy(root: &Path, store: &Arc<Lossy>) -> Files {
+    let directory = || std::fs::File::open(root).expect("the directory").into();
+    let open = || {
+        let store = store.clone();
+        Files::open_with(directory(), Options::default(), Some(Box::new(move |_| Ok(Some(store.clone())))))
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        match open() {
+            // A child that another test has just forked holds all our locks until it runs its program.
+            Err(e) if e.kind() == Kind::Busy && std::time::Instant::now() < end => {}
+            other => return other.expect("a target"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// When the power goes, each block that was not synced has come to the medium or not, and so has the length.
+    #[test]
+    fn i1_a_cut_of_power_is_never_taken_for_damage(
+        steps in prop::collection::vec(step(), 1..20),
+        new in any::<u64>(),
+        long in any::<bool>(),
+    ) {
+        let directory = directory();
+        let store = Arc::new(Lossy::default());
+        let files = open_lossy(directory.path(), &store);
+        let (id, plain) = (object(1), Demand::default());
+        let path = data_path(directory.path(), id);
+        write(&files, id, 0, b"begin").expect("a write");
+        let mut synced = b"begin".to_vec();
+        for (n, step) in steps.into_iter().enumerate() {
+            let done = match step {
+                Step::Write { offset, len, .. } => write(&files, id, offset, &bytes(n as u8, len)),
+                Step::Truncate(size) => call(&files, id, ObjectVerb::Truncate { size }),
+                Step::Punch(offset, len) => call(&files, id, ObjectVerb::Punch(Range { offset, len })),
+                Step::Sync => {
+                    sync(&files, id);
+                    synced = std::fs::read(&path).expect("the bytes");
+                    continue;
+                }
+                // What else there is has means of its own against cuts of power.
+                _ => send(&files, id, ObjectVerb::Stat, plain.clone(), &[]),
+            };
+            done.expect("a step");
+        }
+        drop(files);
+        let last = std::fs::read(&path).expect("the bytes");
+        let mut there = if long { last.clone() } else { synced.clone() };
+        for (i, block) in there.chunks_mut(BLOCK as usize).enumerate() {
+            let from = if new >> (i % 64) & 1 == 1 { &last } else { &synced };
+            let at = i * BLOCK as usize;
+            let have = from.get(at..from.len().min(at + block.len())).unwrap_or_default();
+            block.fill(0);
+            block[..have.len()].copy_from_slice(have);
+        }
+        std::fs::write(&path, &there).expect("what came to the medium");
+        let store = Arc::new(store.survivor());
+        let files = open_lossy(directory.path(), &store);
+        let got = try_all(&files, id);
+        prop_assert!(got.is_ok_and(|got| got == there), "blocks {:b}, long {}", new, long);
+        sync(&files, id);
+        prop_assert!(all(&files, id) == there);
+    }
+}

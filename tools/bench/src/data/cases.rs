@@ -1,0 +1,66 @@
+//! Arranges the rounds: a process that writes, another that reads.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::SCHEDULE;
+use crate::{
+    report::{Case, Ceiling},
+    worker::{Worker, step},
+};
+
+/// Name of the case, step of the worker, name of the ceiling.
+pub(crate) const CASES: [(&str, &str, &str); 3] = [
+    ("file.write.first.1MiB", "first", "pwrite"),
+    ("file.write.1MiB", "over", "pwrite"),
+    ("file.read.1MiB", "read", "pread"),
+];
+
+/// The same on a disk, with `persistence=durable`: the write ends with the close that makes it so.
+pub(crate) const DURABLE_CASES: [(&str, &str, &str); 2] =
+    [("file.write.durable.1MiB", "durable", "pwrite and fdatasync"), ("file.read.durable.1MiB", "read", "pread")];
+
+/// Runs cases, `runs` rounds each, in the store at `store`, whose workspace `bench` exists. `plain` is a directory in the
+/// same file system.
+pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, runs: usize) -> Result<Vec<Case>> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let url = format!("file:{}", store.display());
+    let args = ["data".to_owned(), url, "bench".to_owned(), text(&store.join("data")), text(plain)];
+    let mut writer = [Worker::start(&args)?];
+    let mut reader = [Worker::start(&args)?];
+    let new = |(name, _, ceiling): &(&str, &str, &str)| Case {
+        name: (*name).to_owned(),
+        unit: "GB/s",
+        higher_is_better: true,
+        values: Vec::new(),
+        ceiling: Some(Ceiling { name: (*ceiling).to_owned(), values: Vec::new() }),
+        counters: Vec::new(),
+    };
+    let mut cases: Vec<Case> = kinds.iter().map(new).collect();
+    // One round is not counted: it warms the machine's memory up.
+    for round in 0..=runs {
+        let file = format!("run-{round}");
+        for (case, (_, what, _)) in cases.iter_mut().zip(kinds) {
+            let worker = if *what == "read" { &mut reader } else { &mut writer };
+            let (_, said) = step(worker, &format!("{what} {file} {round}"))?;
+            if round == 0 {
+                continue;
+            }
+            let rate = |side: &str| -> Result<f64> {
+                let seconds = said[0][side].as_f64().with_context(|| format!("a worker gave no time of {side}"))?;
+                Ok(SCHEDULE.footprint as f64 / seconds / 1e9)
+            };
+            case.values.push(rate("ours")?);
+            if let Some(ceiling) = &mut case.ceiling {
+                ceiling.values.push(rate("bare")?);
+            }
+            let counters = said[0]["counters"].as_object().cloned().unwrap_or_default();
+            case.counters = counters.into_iter().map(|(k, v)| (k, v.as_u64().unwrap_or(0))).collect();
+        }
+        step(&mut reader, "close")?;
+        step(&mut writer, &format!("drop {file}"))?;
+    }
+    writer.into_iter().chain(reader).try_for_each(Worker::end)?;
+    Ok(cases)
+}

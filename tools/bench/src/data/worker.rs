@@ -1,0 +1,198 @@
+//! The process that does both sides: ours through the C ABI, the bare one on a descriptor of its own.
+
+use std::{
+    ffi::CString,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::SCHEDULE;
+use crate::{
+    capi::{Collection, Controls, NOW, Session, Workspace},
+    worker as workers,
+};
+
+const HUGE_PAGE: usize = 2 << 20;
+const REQUEST: usize = SCHEDULE.request as usize;
+const FILL: u8 = 0x5a;
+
+/// Room for one request in one huge page where the kernel gives one. The cache of a core holds about as much as a
+/// request, so that the luck of a process with scattered pages is worth half of the speed.
+fn aligned() -> Vec<u8> {
+    let mut memory = vec![0; 2 * HUGE_PAGE];
+    let at = page_of(&mut memory).as_mut_ptr();
+    // SAFETY: the huge page lies inside `memory`; advice changes no byte of it.
+    unsafe { libc::madvise(at.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
+    memory.fill(FILL);
+    memory
+}
+
+/// The part of [`aligned`] that begins with a huge page.
+fn page_of(memory: &mut [u8]) -> &mut [u8] {
+    let skip = memory.as_ptr().align_offset(HUGE_PAGE);
+    &mut memory[skip..skip + REQUEST]
+}
+
+/// The file of `len` bytes below `dir`, a store's `data` directory: that of the one collection of this size.
+pub(super) fn data_file(dir: &Path, len: u64) -> Result<PathBuf> {
+    let (mut left, mut found) = (vec![dir.to_owned()], Vec::new());
+    while let Some(dir) = left.pop() {
+        let entries = fs::read_dir(&dir).with_context(|| format!("{} cannot be listed", dir.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            // Gone since it was listed: a file that a deleted collection had.
+            let Ok(facts) = entry.metadata() else { continue };
+            if facts.is_dir() {
+                left.push(entry.path());
+            } else if facts.is_file() && facts.len() == len {
+                found.push(entry.path());
+            }
+        }
+    }
+    let many = found.len();
+    match found.pop() {
+        Some(file) if many == 1 => Ok(file),
+        _ => bail!("{many} files of {len} bytes below {}, where the collection's alone was expected", dir.display()),
+    }
+}
+
+/// Takes away the byte that the next read is to bring back. Each request has another spot, so that no two are alike.
+fn spoil(buffer: &mut [u8], at: u64) -> usize {
+    let spot = at as usize / REQUEST * 997 % REQUEST;
+    buffer[spot] = 0;
+    spot
+}
+
+struct Pair {
+    session: Session,
+    workspace: Workspace,
+    /// The store's files.
+    data: PathBuf,
+    /// Where the bare side fills files of its own.
+    plain: PathBuf,
+    open: Option<(String, Collection)>,
+}
+
+impl Pair {
+    /// The collection as a step leaves it for the next one.
+    fn collection(&mut self, what: &str, name: &str) -> Result<Collection> {
+        let c_name = CString::new(name)?;
+        let collection = match &self.open {
+            Some((is, c)) if is == name => *c,
+            _ if what == "first" => self.workspace.create(&NOW, &c_name, None, None)?,
+            _ if what == "durable" => {
+                let durable = Controls::parse("persistence=durable")?;
+                self.workspace.create(&NOW, &c_name, None, Some(&durable))?
+            }
+            _ => self.workspace.lookup(&NOW, &c_name)?,
+        };
+        self.open = Some((name.to_owned(), collection));
+        Ok(collection)
+    }
+
+    /// The bare side's file: of its own for the first write, else the collection's.
+    fn file(&self, what: &str, name: &str) -> Result<File> {
+        let (path, mut options) = (self.plain.join(name), OpenOptions::new());
+        let file = match what {
+            "first" | "durable" => options.write(true).create_new(true).open(path)?,
+            "over" => options.read(true).write(true).open(data_file(&self.data, SCHEDULE.footprint)?)?,
+            "read" => options.read(true).open(data_file(&self.data, SCHEDULE.footprint)?)?,
+            other => bail!("no step {other}"),
+        };
+        Ok(file)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.open.take().map_or(Ok(()), |(_, c)| c.close(&NOW))
+    }
+
+    fn drop(&mut self, name: &str) -> Result<()> {
+        self.close()?;
+        self.workspace.delete(&NOW, &CString::new(name)?)?;
+        Ok(fs::remove_file(self.plain.join(name))?)
+    }
+
+    /// One round of one case, in turns.
+    fn round(&mut self, buffer: &mut [u8], what: &str, name: &str, round: u64) -> Result<Value> {
+        let collection = self.collection(what, name)?;
+        let file = self.file(what, name)?;
+        let before = self.session.counters()?;
+        let (mut ours, mut bare) = match what {
+            "read" => SCHEDULE.run(
+                SCHEDULE.footprint / 2,
+                round,
+                buffer,
+                |buffer, at| {
+                    let spot = spoil(buffer, at);
+                    let got = collection.read(at, buffer)?;
+                    ensure!(got == REQUEST && buffer[spot] == FILL, "wrong bytes were read");
+                    Ok(())
+                },
+                |buffer, at| {
+                    let spot = spoil(buffer, at);
+                    file.read_exact_at(buffer, at)?;
+                    ensure!(buffer[spot] == FILL, "pread brought wrong bytes");
+                    Ok(())
+                },
+            )?,
+            _ => {
+                // Two files fill from their beginnings; in one file the sides stay apart.
+                let ahead = if what != "over" { 0 } else { SCHEDULE.footprint / 2 };
+                SCHEDULE.run(
+                    ahead,
+                    round,
+                    buffer,
+                    |buffer, at| collection.write(at, buffer),
+                    |buffer, at| Ok(file.write_all_at(buffer, at)?),
+                )?
+            }
+        };
+        if what == "durable" {
+            for is_ours in [round.is_multiple_of(2), !round.is_multiple_of(2)] {
+                let from = workers::clock();
+                if is_ours {
+                    self.close()?
+                } else {
+                    file.sync_data()?
+                }
+                *if is_ours { &mut ours } else { &mut bare } += workers::clock() - from;
+            }
+        }
+        let counters: serde_json::Map<_, _> = self
+            .session
+            .counters()?
+            .into_iter()
+            .zip(before)
+            .filter(|((_, now), (_, old))| now > old)
+            .map(|((name, now), (_, old))| (name, json!(now - old)))
+            .collect();
+        Ok(json!({"ours": ours, "bare": bare, "counters": counters}))
+    }
+}
+
+/// Arguments: URL, workspace, the store's directory of data, a directory for plain files. Steps: `first NAME ROUND`,
+/// `durable NAME ROUND`, `over NAME ROUND`, `read NAME ROUND`, `close`, `drop NAME`.
+pub(crate) fn worker(args: &[String]) -> Result<()> {
+    let [url, ws, data, plain] = args else {
+        bail!("a data worker takes a URL, a workspace and the directories of the store's data and of plain files")
+    };
+    let session = Session::open(url)?;
+    let workspace = session.workspace(ws)?;
+    let mut pair = Pair { session, workspace, data: data.into(), plain: plain.into(), open: None };
+    let mut memory = aligned();
+    let buffer = page_of(&mut memory);
+    workers::serve(|step| {
+        match step.split(' ').collect::<Vec<_>>()[..] {
+            ["close"] => pair.close()?,
+            ["drop", name] => pair.drop(name)?,
+            [what, name, round] => return pair.round(buffer, what, name, round.parse()?),
+            _ => bail!("no step {step:?}"),
+        }
+        Ok(json!({}))
+    })?;
+    pair.session.close()
+}
