@@ -47,6 +47,12 @@ impl Workspace {
         self.0.writable()
     }
 
+    /// Metadata keys of which an index was kept when it was opened.
+    #[getter]
+    fn indexes(&self) -> Vec<String> {
+        self.0.indexes()
+    }
+
     /// Default controls of what is created in it, as text.
     fn defaults(&self) -> String {
         ioverbs::text::format(&self.0.defaults())

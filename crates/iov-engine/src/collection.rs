@@ -123,7 +123,7 @@ impl Collection {
     /// Fails if the handle is closed, of another process, or of a failed operation.
     pub fn check(&self) -> Result<()> {
         self.session().0.check_fork()?;
-        if self.0.closed.load(Ordering::Relaxed) {
+        if self.has_ended() {
             return Err(Error::invalid("the collection handle is closed"));
         }
         match self.0.ready.get() {
@@ -149,6 +149,11 @@ impl Collection {
     /// Marks the handle closed: from now on every use fails. `false` if it was already.
     pub fn end(&self) -> bool {
         !self.0.closed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed)
     }
 
     /// Why the operation that should have made it failed.
@@ -201,7 +206,9 @@ impl Collection {
         if let Some(bytes) = bytes {
             let _ = self.0.kept.set(bytes);
         }
-        self.fulfil(Ok(opened))
+        let (ws, uuid, detached) = (opened.ws, opened.uuid, &self.session().0.detached);
+        detached.add(ws, uuid, &self.0);
+        self.fulfil(Ok(opened)).inspect_err(|_| detached.remove(ws, uuid, &self.0))
     }
 
     /// Whether the catalog does not know that it is open.
@@ -214,8 +221,14 @@ impl Collection {
         let first = self.0.detached.swap(false, Ordering::Relaxed);
         if first {
             self.mark_kept();
+            self.forget_detached();
         }
         first
+    }
+
+    /// Nobody has to open it in the catalog for its bytes to stay: it is open there, or they are gone.
+    pub(crate) fn forget_detached(&self) {
+        self.0.forget_detached();
     }
 
     /// All bytes of a sealed collection, where they are known.
@@ -333,7 +346,7 @@ impl Collection {
     }
 }
 
-fn pending() -> Error {
+pub(crate) fn pending() -> Error {
     Error::busy("the handle is pending: it can be used outside its batch once that has completed")
 }
 
@@ -344,13 +357,27 @@ impl Sink for Ignore {
     fn complete(&self, _: usize, _: Result<Evidence>) {}
 }
 
+impl CollectionInner {
+    fn forget_detached(&self) {
+        if let Some(Ok(ready)) = self.ready.get() {
+            self.workspace.session().0.detached.remove(ready.opened.ws, ready.opened.uuid, self);
+        }
+    }
+}
+
 impl Drop for CollectionInner {
     /// A handle that was dropped instead of closed, or whose close was skipped, gives back its open; changes that
     /// `atomicity=publication` had not published are dropped.
     fn drop(&mut self) {
         let session = self.workspace.session();
         let Some(Ok(ready)) = self.ready.get() else { return };
-        if session.0.check_fork().is_err() || self.returned.load(Ordering::Relaxed) {
+        if session.0.check_fork().is_err() {
+            return;
+        }
+        if self.detached.load(Ordering::Relaxed) {
+            self.forget_detached();
+        }
+        if self.returned.load(Ordering::Relaxed) {
             return;
         }
         let cx: OpCx = session.cx(1_000_000_000);

@@ -20,7 +20,7 @@ use crate::{
     Cursor, Workspace, cursor,
     event::Event,
     progress::{Progress, Renewal},
-    records::{Records, Watched},
+    records::{Detached, Records, Watched},
     request::RequestInner,
 };
 
@@ -67,6 +67,8 @@ pub(crate) struct SessionInner {
     pub(crate) progress: Progress,
     /// Of sealed collections; `None` where the session was opened to keep none.
     pub(crate) records: Option<Arc<Records>>,
+    /// Handles opened from these.
+    pub(crate) detached: Detached,
     generation: u64,
     closed: AtomicBool,
 }
@@ -102,6 +104,7 @@ impl Session {
             answers: AtomicU64::new(0),
             progress: Progress::default(),
             records,
+            detached: Detached::default(),
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
         }))
@@ -233,6 +236,7 @@ impl Session {
     pub fn event_fd(&self) -> Result<i32> {
         self.check()?;
         let fd = self.0.event.fd()?;
+        self.0.event.watch(&*self.0.sides.catalog);
         if !lock(&self.0.completed).is_empty() {
             self.0.event.raise();
         }
@@ -246,9 +250,12 @@ impl Session {
         let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
         loop {
             let running: Vec<_> = lock(&self.0.in_flight).clone();
+            self.0.event.notice();
             if !running.is_empty() {
                 // Those that nobody else goes on with have their answers from here alone.
                 self.0.sides.catalog.drive(0);
+                // It may be another connection than before.
+                self.0.event.watch(&*self.0.sides.catalog);
             }
             let seen = self.0.answers.load(Ordering::SeqCst);
             for request in &running {

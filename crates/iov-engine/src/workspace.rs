@@ -67,6 +67,11 @@ impl Workspace {
         self.read().writable
     }
 
+    /// Metadata keys of which an index was kept when it was opened (O5).
+    pub fn indexes(&self) -> Vec<String> {
+        self.read().indexes.clone()
+    }
+
     pub(crate) fn set_defaults(&self, controls: Controls) {
         self.0.opened.write().unwrap_or_else(std::sync::PoisonError::into_inner).controls = controls;
     }

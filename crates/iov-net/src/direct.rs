@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    os::fd::OwnedFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -12,22 +11,22 @@ use std::{
 };
 
 use iov_store::{
-    Backend, ClientPage, ClientSlot, Memory, OpCx, Sink, Submitted,
+    Backend, ClientPage, Memory, OpCx, Sink, Submitted,
     block_sums::{BLOCKS, BlockSum},
     seam,
 };
 use iov_types::{
     Capability, Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result,
-    Spatiality,
 };
 use iov_wire::{
     Body,
-    messages::{Access, GiveBack, GrantRequest, SumsAnswer, SumsRequest},
+    messages::{Access, GrantRequest, SumsAnswer, SumsRequest},
 };
-use rustix::{fs::Advice, io::Errno};
+use rustix::fs::Advice;
 
 use crate::{
     conn::Reply,
+    grant::{Grant, read_all, slot_of},
     kept::SumCache,
     link::{ATTEMPTS, Link, Up},
     remote::RemoteBackend,
@@ -42,44 +41,6 @@ const FIRST_BY_SOCKET: u64 = 16 << 10;
 const KEPT_BY_SOCKET: u64 = 256 << 10;
 /// How long an object that the daemon does not grant is not asked for again.
 const NOT_GRANTED_NS: i64 = 1_000_000_000;
-
-struct Grant {
-    fd: OwnedFd,
-    number: u64,
-    slot: ClientSlot,
-    access: Access,
-    /// The object's, or that under which access was asked for where that is newer.
-    epoch: u64,
-    range: Range,
-    /// What is read must be compared with checksums (I1).
-    kept: bool,
-    up: Weak<Up>,
-    used: AtomicU64,
-    /// The pattern that the kernel was told last.
-    advised: Mutex<Option<Spatiality>>,
-}
-
-impl Grant {
-    fn covers(&self, range: Range) -> bool {
-        range.offset >= self.range.offset && range.end() <= self.range.end()
-    }
-
-    /// Tells the kernel how the bytes will be read (H2): the descriptor is this grant's alone.
-    fn advise(&self, pattern: Option<Spatiality>) {
-        let mut advised = lock(&self.advised);
-        if *advised == pattern {
-            return;
-        }
-        let advice = match pattern {
-            None | Some(Spatiality::Any) => Advice::Normal,
-            Some(Spatiality::Contiguous) => Advice::Sequential,
-            Some(Spatiality::Strided | Spatiality::Random) => Advice::Random,
-        };
-        // A hint: where it is not taken, reads cost more and bring the same.
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, advice);
-        *advised = pattern;
-    }
-}
 
 #[derive(Default)]
 struct Entry {
@@ -148,14 +109,15 @@ impl DirectBackend {
     }
 
     /// A cached grant that still holds, or a new one; `None`: the daemon grants none.
-    fn grant(&self, cx: &OpCx, op: &ObjectOp, access: Access, range: Range) -> Result<Option<Arc<Grant>>> {
+    fn grant(&self, cx: &OpCx, op: &ObjectOp, access: Access, range: Range, first: bool) -> Result<Option<Arc<Grant>>> {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(op.object).or_default();
         entry.uses += 1;
         if let Some(grant) = &entry.grant {
             let enough = grant.access == Access::Write || access == Access::Read;
             // Of an object that is kept by checksums only a part is lent to a writer.
-            let enough = enough && (access == Access::Read || !grant.kept || grant.covers(range));
+            let start = Range { len: range.len.min(1), ..range };
+            let enough = enough && (access == Access::Read || !grant.kept || grant.covers(start));
             if enough && grant.slot.holds() && op.demand.epoch <= grant.epoch {
                 grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
                 return Ok(Some(grant.clone()));
@@ -163,7 +125,7 @@ impl DirectBackend {
         }
         // The daemon's descriptors serve everybody, so that only a grant's can be read in a pattern.
         let small = entry.uses == 1 && range.len <= FIRST_BY_SOCKET && op.demand.pattern.is_none()
-            || entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET;
+            || first && entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET;
         if seam::monotonic_ns() < entry.not_before_ns || small {
             return Ok(None);
         }
@@ -176,7 +138,7 @@ impl DirectBackend {
                 entry.kept = grant.kept;
                 let old = entry.grant.replace(grant.clone());
                 drop(entries);
-                old.into_iter().for_each(|old| give_back(&old));
+                old.into_iter().for_each(|old| old.give_back());
                 self.evict();
                 Ok(Some(grant))
             }
@@ -288,6 +250,10 @@ impl DirectBackend {
         if !grant.kept {
             return Some(Ok(got));
         }
+        if got < out.len() as u64 {
+            // Whether the object ends here, or its file has lost what comes.
+            return None;
+        }
         let whole = self.kept.compare(op.object, &grant.fd, offset, &out[..got as usize], |first, runs| {
             self.sums(cx, grant, op.object, first, runs)
         });
@@ -315,7 +281,7 @@ impl DirectBackend {
             entries.retain(|_, e| e.grant.is_some());
         }
         drop(entries);
-        old.iter().for_each(|grant| give_back(grant));
+        old.iter().for_each(|grant| grant.give_back());
     }
 
     fn attempt(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Direct {
@@ -333,27 +299,37 @@ impl DirectBackend {
             // The target checks it again where it counts: this saves a grant.
             return Direct::Socket;
         }
+        let mut written = 0;
         loop {
-            let grant = match self.grant(cx, op, access, range) {
+            // Of an object that is kept by checksums a writer gets one part after the other.
+            let left = Range { offset: range.offset + written, len: range.len - written };
+            let grant = match self.grant(cx, op, access, left, written == 0) {
                 Ok(Some(grant)) => grant,
+                // From the beginning: the same bytes once more.
                 Ok(None) => return Direct::Socket,
-                Err(e) => return Direct::Done(Err(e)),
+                Err(e) => return Direct::Done(Err(if written > 0 { e.with_outcome(Outcome::Unknown) } else { e })),
             };
             // What is lent to a writer in parts may be read as a whole.
-            let lent = grant.access == Access::Write && access == Access::Read;
-            if !lent && !grant.covers(range) {
+            let lent = grant.kept && grant.access == Access::Write;
+            if !lent && !grant.covers(left) {
                 // Beyond what is granted, such as what an appender has not finished yet.
                 return Direct::Socket;
             }
             let done = match access {
-                Access::Write => match grant.slot.begin_write() {
-                    None => None,
-                    Some(busy) => {
-                        let written = write_all(&grant.fd, memory.bytes(), offset);
-                        // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
-                        busy.finish().then_some(written)
+                Access::Write => {
+                    let end = grant.range.end().min(left.end());
+                    let bytes = &memory.bytes()[written as usize..(end - offset) as usize];
+                    let (more, outcome) = grant.write(bytes, left.offset);
+                    written += more as u64;
+                    match outcome {
+                        Err(e) if written > more as u64 => Some(Err(e.with_outcome(Outcome::Unknown))),
+                        Err(e) => Some(Err(e)),
+                        Ok(()) if written == range.len => Some(Ok(written)),
+                        // The next part.
+                        Ok(()) if more == bytes.len() && more > 0 => continue,
+                        Ok(()) => None,
                     }
-                },
+                }
                 Access::Read => {
                     let got = self.read(cx, op, &grant, offset, memory.bytes_mut());
                     // What was read while the grant was taken back is void (G3).
@@ -387,7 +363,7 @@ impl DirectBackend {
                         entry.uses = entry.uses.max(1);
                     }
                     drop(entries);
-                    give_back(&grant);
+                    grant.give_back();
                     if cx.left_ns() == 0 {
                         return Direct::Done(Err(
                             Error::timeout("access was taken back again and again").with_clause(Clause::G1)
@@ -397,53 +373,6 @@ impl DirectBackend {
             }
         }
     }
-}
-
-fn give_back(grant: &Grant) {
-    // With the connection the grant has gone anyway.
-    if let Some(up) = grant.up.upgrade()
-        && !up.connection.is_broken()
-    {
-        up.connection.tell(&GiveBack { grant: grant.number });
-    }
-}
-
-fn write_all(fd: &OwnedFd, mut bytes: &[u8], offset: u64) -> Result<u64> {
-    let mut at = offset;
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(fd, bytes, at) {
-            Ok(n) => {
-                bytes = &bytes[n..];
-                at += n as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(os_error(e, at > offset)),
-        }
-    }
-    Ok(at - offset)
-}
-
-fn read_all(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
-    let mut done = 0;
-    while done < out.len() {
-        match rustix::io::pread(fd, &mut out[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(os_error(e, false)),
-        }
-    }
-    Ok(done as u64)
-}
-
-fn os_error(e: Errno, partly: bool) -> Error {
-    let error = match e {
-        Errno::NOSPC | Errno::DQUOT => Error::exhausted("the file system of the store is full: free space, or move it"),
-        Errno::FBIG => Error::file_too_big("the file system of the store does not take larger files"),
-        Errno::IO => Error::corrupt("the medium of the store reports an error (EIO)"),
-        e => Error::from(std::io::Error::from(e)),
-    };
-    if partly { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
 impl Backend for DirectBackend {
@@ -483,14 +412,4 @@ impl Backend for DirectBackend {
         }
         self.socket.send(cx, rest, sink);
     }
-}
-
-/// A grant's number on the wire: the slot of the lease page, and its generation. `None`: the generation is too large.
-pub fn grant_number(slot: u32, generation: u64) -> Option<u64> {
-    (slot < 1 << 16 && generation < 1 << 48).then_some(generation << 16 | u64::from(slot))
-}
-
-/// Slot and generation of a number.
-pub fn slot_of(number: u64) -> (u32, u64) {
-    ((number & 0xffff) as u32, number >> 16)
 }

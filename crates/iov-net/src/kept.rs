@@ -9,7 +9,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use iov_store::block_sums::{BLOCK, BlockSum, RUN};
+use iov_store::{
+    block_sums::{BLOCK, BlockSum, RUN},
+    seam,
+};
 use iov_types::{ObjectId, Result};
 
 /// Runs asked for at once: 32 KiB of checksums for 16 MiB of bytes.
@@ -17,11 +20,17 @@ const RUNS: u64 = 16;
 /// Most pieces kept: 8 MiB of checksums for 4 GiB.
 const PIECES: usize = 256;
 
-type Piece = Arc<Vec<BlockSum>>;
+/// How long what does not fit is not asked for again.
+const AGE_NS: i64 = 10_000_000;
+
+struct Piece {
+    sums: Vec<BlockSum>,
+    asked_ns: i64,
+}
 
 /// Checksums that were asked for, by object and first run.
 #[derive(Default)]
-pub(crate) struct SumCache(Mutex<HashMap<(ObjectId, u64), Piece>>);
+pub(crate) struct SumCache(Mutex<HashMap<(ObjectId, u64), Arc<Piece>>>);
 
 impl SumCache {
     /// Whether bytes read at `offset`, all there were, are what the object should hold; `false` also where that cannot
@@ -39,12 +48,13 @@ impl SumCache {
         while at < end {
             let first = at / (RUN * RUNS) * RUNS;
             let until = end.min((first + RUNS) * RUN);
-            let fits = self.piece((object, first), &ask).and_then(|sums| {
-                let part = &bytes[(at - offset) as usize..(until - offset) as usize];
-                blocks_fit(&sums, first * RUN, file, at, part)
-            });
-            if fits.is_none() {
-                self.lock().remove(&(object, first));
+            let Some(piece) = self.piece((object, first), &ask) else { return false };
+            let part = &bytes[(at - offset) as usize..(until - offset) as usize];
+            if blocks_fit(&piece.sums, first * RUN, file, at, part).is_none() {
+                // It may be out of date, unless it has just come: a program that reads what it writes asks now and then.
+                if seam::monotonic_ns() - piece.asked_ns > AGE_NS {
+                    self.lock().remove(&(object, first));
+                }
                 return false;
             }
             at = until;
@@ -52,16 +62,17 @@ impl SumCache {
         true
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ObjectId, u64), Piece>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ObjectId, u64), Arc<Piece>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn piece(&self, key: (ObjectId, u64), ask: impl Fn(u64, u64) -> Result<Vec<BlockSum>>) -> Option<Piece> {
+    fn piece(&self, key: (ObjectId, u64), ask: impl Fn(u64, u64) -> Result<Vec<BlockSum>>) -> Option<Arc<Piece>> {
         if let Some(piece) = self.lock().get(&key) {
             return Some(piece.clone());
         }
         // Whatever is the matter, the daemon will say it when it is asked for the bytes.
-        let piece = Arc::new(ask(key.1, RUNS).ok()?);
+        let asked_ns = seam::monotonic_ns();
+        let piece = Arc::new(Piece { sums: ask(key.1, RUNS).ok()?, asked_ns });
         let mut pieces = self.lock();
         if pieces.len() >= PIECES {
             pieces.clear();

@@ -6,13 +6,15 @@ mod book;
 mod conn;
 mod direct;
 pub mod frames;
+mod grant;
 mod kept;
 mod link;
 mod remote;
 pub mod socket;
 mod start;
 
-pub use direct::{DirectBackend, grant_number, slot_of};
+pub use direct::DirectBackend;
+pub use grant::{grant_number, slot_of};
 pub use link::{Address, Link, SOCKET};
 pub use remote::{RemoteBackend, RemoteCatalog};
 pub use start::Starter;

@@ -14,7 +14,10 @@ use iov_wire::{
     Body, MAX_VERSION, MIN_VERSION,
     messages::{Context, Hello, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
 };
-use rustix::io::Errno;
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+};
 
 use crate::{
     book::Book,
@@ -185,6 +188,17 @@ impl Link {
         let up = lock(&self.up);
         let works = up.as_ref().is_some_and(|up| !up.connection.is_broken());
         self.mended.load(Ordering::Relaxed) + u64::from(!works)
+    }
+
+    /// Adds the connection there is to a set of epoll.
+    pub(crate) fn watch(&self, set: &OwnedFd) {
+        // While it is being mended nobody is kept waiting: the next look finds it.
+        if let Ok(up) = self.up.try_lock()
+            && let Some(up) = &*up
+        {
+            // It is there already, or there is no room: who waits for the descriptor alone then waits until it polls.
+            let _ = epoll::add(set, up.connection.as_fd(), EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+        }
     }
 
     /// Lets go of the connection: the session has ended. A daemon hears of that by the end of the connection; one that

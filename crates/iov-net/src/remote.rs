@@ -1,6 +1,9 @@
 //! A catalog and a target with a wire in front: the same traits.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
@@ -184,6 +187,10 @@ impl Catalog for RemoteCatalog {
 
     fn connection(&self) -> u64 {
         self.0.connection()
+    }
+
+    fn watch(&self, set: &OwnedFd) {
+        self.0.watch(set);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Facts: workspaces, collections, groups, metadata, leases, locks.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Condvar, Mutex},
+};
 
 use iov_types::{
     Capability, Error, Result,
@@ -52,6 +55,10 @@ pub trait Catalog: Send + Sync {
     fn connection(&self) -> u64 {
         0
     }
+
+    /// Adds the connection on which answers come to a set of epoll, once for each connection, edge-triggered: whoever
+    /// looks at the set hears that there is something to [`Catalog::drive`]. Without a connection there is nothing to add.
+    fn watch(&self, _set: &OwnedFd) {}
 }
 
 /// Submits and waits for the answer, until the context's deadline.

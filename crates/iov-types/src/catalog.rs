@@ -257,6 +257,8 @@ pub struct OpenedWorkspace {
     pub layout: Option<Layout>,
     /// Whether the caller may write in it.
     pub writable: bool,
+    /// Metadata keys of which an index is kept (O5).
+    pub indexes: Vec<String>,
 }
 
 /// One result of a search.

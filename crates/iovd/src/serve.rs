@@ -58,10 +58,11 @@ const SUMS: iov_meta_local::Options =
 fn sums_in(dir: OwnedFd) -> OpenSums {
     Box::new(move |make| {
         let path = inside(&dir, "sums");
-        if !make && !path.exists() {
+        if !make && !path.try_exists().map_err(|e| Error::from(e).context("looking for the checksums"))? {
             return Ok(None);
         }
-        Ok(Some(Arc::new(LocalStore::open(&path, SUMS)?)))
+        let engine = LocalStore::open(&path, SUMS);
+        Ok(Some(Arc::new(engine.map_err(|e| e.context("the checksums of the store, in sums/"))?)))
     })
 }
 

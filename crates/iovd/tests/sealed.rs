@@ -212,9 +212,36 @@ fn m3_after_its_own_delete_a_session_finds_nothing() {
         let uuid = sealed(&ws, "c", len);
         visit(&ws, &uuid, len);
         visit(&ws, &uuid, len);
+        let open = lookup(&ws, &uuid).unwrap();
         delete(&ws, &uuid);
+        // What it has open it goes on reading (O10).
+        assert!(read(&open, len + 10).unwrap() == bytes(len));
+        ioverbs::close(&open).unwrap();
         assert_eq!(lookup(&ws, &uuid).err().unwrap().kind(), Kind::NotFound);
     }
+}
+
+#[test]
+fn x1_a_known_collection_is_busy_once_somebody_else_holds_it() {
+    let store = Store::new(&["--lease-ms", "3000"]);
+    let ws = store.in_workspace();
+    let uuid = sealed(&ws, "c", 100);
+    visit(&ws, &uuid, 100);
+    let theirs = store.again(SessionAttr::default());
+    let hold = ioverbs::lookup(&theirs, None, &uuid, controls("concurrency=exclusive")).unwrap();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        // Whatever else it asks of the catalog meanwhile.
+        run(ws.session(), Op::WorkspaceStat { w: ws.clone() }).unwrap();
+        match lookup(&ws, &uuid) {
+            Ok(c) => ioverbs::close(&c).unwrap(),
+            Err(e) => break assert_eq!(e.kind(), Kind::Busy, "{e}"),
+        }
+        assert!(Instant::now() < end, "the hold was never seen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ioverbs::close(&hold).unwrap();
+    visit(&ws, &uuid, 100);
 }
 
 #[test]
@@ -391,8 +418,7 @@ fn m3_bytes_that_moved_out_of_their_record_are_found() {
     assert_eq!(asked(&theirs), before);
     // Whoever asks for its extents has it moved to a target.
     let range = ioverbs::Range { offset: 0, len: 100 };
-    let c = lookup(&ws, &uuid).unwrap();
-    run(ws.session(), Op::Extents { c, range, max: 8 }).unwrap();
+    run(ws.session(), Op::Extents { c: lookup(&ws, &uuid).unwrap(), range, max: 8 }).unwrap();
     assert_eq!(read(&known, 200).unwrap(), bytes(100));
     for _ in 0..2 {
         visit(&theirs, &uuid, 100);
@@ -401,6 +427,43 @@ fn m3_bytes_that_moved_out_of_their_record_are_found() {
     let known = lookup(&theirs, &uuid).unwrap();
     let extents = run(theirs.session(), Op::Extents { c: known, range, max: 8 }).unwrap();
     assert!(matches!(&extents.output, ioverbs::Output::Extents(e) if !e.is_empty()), "{extents:?}");
+}
+
+/// A small collection that is known but has not been read, and a handle that the catalog does not know of.
+fn unread(store: &Store, uuid: &str) -> (Workspace, Collection) {
+    let ws = store.again(SessionAttr::default());
+    ioverbs::close(&lookup(&ws, uuid).unwrap()).unwrap();
+    let before = asked(&ws);
+    let c = lookup(&ws, uuid).unwrap();
+    assert_eq!(asked(&ws), before);
+    (ws, c)
+}
+
+#[test]
+fn m3_a_read_of_bytes_in_a_record_that_goes_to_a_target_finds_them() {
+    let store = Store::new(&[]);
+    let ws = store.in_workspace();
+    // Beside something that only a target does.
+    let uuid = sealed(&ws, "c", 100);
+    let (theirs, c) = unread(&store, &uuid);
+    let mut buf = [0; 100];
+    let ops = vec![Op::Truncate { c: c.clone(), size: 0 }.into(), Lent::Read { c, offset: 0, buf: &mut buf }];
+    let statuses = ioverbs::run_batch(theirs.session(), Default::default(), ops).unwrap();
+    assert_eq!(statuses[0].error.as_ref().unwrap().kind(), Kind::Immutable);
+    assert_eq!((&statuses[1].error, statuses[1].bytes, &buf[..]), (&None, 100, &bytes(100)[..]));
+    // More than one submission takes, of what is not to be kept.
+    let uuid = sealed(&ws, "d", 8000);
+    let (theirs, c) = unread(&store, &uuid);
+    let mut buf = vec![0; 2100 * 8192];
+    // SAFETY: the buffer outlives the batch, and nobody else touches it.
+    let memory = unsafe { ioverbs::Memory::writable(buf.as_mut_ptr(), buf.len()) };
+    let chunks = (0..2100).map(|n| (0, memory.part(n * 8192, 8192))).collect();
+    let once = ioverbs::BatchAttr { controls: Some(controls("temporality=once")), ..Default::default() };
+    let mut batch = ioverbs::Batch::new(theirs.session(), once).unwrap();
+    batch.push(Op::Read { c, chunks }).unwrap();
+    batch.start().unwrap().wait(-1).unwrap();
+    assert_eq!(batch.status(0).unwrap().bytes, 2100 * 8000);
+    assert!(buf.chunks(8192).all(|buf| buf[..8000] == bytes(8000) && buf[8000..] == [0; 192]));
 }
 
 #[test]

@@ -175,6 +175,44 @@ fn i1_what_is_written_again_is_kept_again() {
 }
 
 #[test]
+fn g1_a_large_write_gets_one_part_after_the_other() {
+    let store = Store::new();
+    let ws = store.workspace(false);
+    let c = create(&ws, "persistence=durable,point=explicit");
+    ioverbs::write_at(&c, 0, &pattern(4)).unwrap();
+    persist(&c);
+    let data: Vec<u8> = (0..(150 << 20) + 999).map(|i: u32| (i / 7) as u8 ^ (i >> 12) as u8).collect();
+    let (direct, grants) = (counter(ws.session(), "bytes_direct"), counter(ws.session(), "grants"));
+    ioverbs::write_at(&c, 100, &data).unwrap();
+    assert_eq!(counter(ws.session(), "bytes_direct") - direct, data.len() as u64);
+    assert!((3..=4).contains(&(counter(ws.session(), "grants") - grants)));
+    persist(&c);
+    let mut back = vec![0; data.len()];
+    assert_eq!(ioverbs::read_at(&c, 100, &mut back).unwrap(), data.len());
+    assert!(back == data);
+}
+
+#[test]
+fn i1_damaged_checksums_are_told_and_nothing_passes_for_checked() {
+    let store = Store::new();
+    let c = create(&store.workspace(false), "persistence=durable");
+    ioverbs::write_at(&c, 0, &pattern(5)).unwrap();
+    ioverbs::close(&c).unwrap();
+    store.end();
+    let log = std::fs::read_dir(store.0.path().join("sums/log")).unwrap().next().unwrap().unwrap().path();
+    let file = File::options().read(true).write(true).open(log).unwrap();
+    let middle = file.metadata().unwrap().len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).unwrap();
+    file.write_all_at(&[!byte[0]], middle).unwrap();
+    let e = open(Some(&store.url()), SessionAttr::default()).err().expect("it must not open");
+    assert_eq!(e.kind(), Kind::Corrupt);
+    assert!(e.to_string().contains("sums/"), "{e}");
+    file.write_all_at(&byte, middle).unwrap();
+    assert!(read(&lookup(&store.workspace(false))).unwrap() == pattern(5), "nothing was lost by trying");
+}
+
+#[test]
 fn i1_bytes_that_are_not_durable_pay_nothing() {
     let store = Store::new();
     let ws = store.workspace(false);

@@ -218,6 +218,8 @@ fn m3_a_session_sees_what_it_has_changed_itself() {
         let mut batch = Batch::new(s, BatchAttr { on_error: Some(on_error), ..Default::default() }).unwrap();
         batch.push(open(&out[0])).unwrap();
         batch.push(Op::Close { c: out[0].clone() }).unwrap();
+        // What it has open can be opened again.
+        batch.barrier().unwrap();
         batch.push(delete(which.clone())).unwrap();
         batch.push(open(&out[1])).unwrap();
         assert!(batch.start().unwrap().wait(i64::MAX).is_err(), "{on_error:?}");
@@ -298,5 +300,106 @@ fn m2_a_handle_from_a_known_record_cannot_write() {
         assert_eq!(all(&c).unwrap(), b"sealed");
         ioverbs::close(&c).unwrap();
         assert!(all(&c).is_err());
+    }
+}
+
+#[test]
+fn m3_what_is_opened_from_a_record_while_it_is_waited_for_is_opened_in_the_catalog() {
+    let world = World::new("pending");
+    let uuid = world.sealed("c", "mutability=immutable", b"0123456789");
+    let ws = world.again(SessionAttr::default());
+    assert_eq!(visit(&ws, &uuid, "", b"0123456789"), 2);
+    let spec = LockSpec {
+        exclusive: true,
+        try_only: true,
+        range: ioverbs::Range { offset: 0, len: 4 },
+        owner: 1,
+        lease_ns: 30_000_000_000,
+    };
+    let dst = ioverbs::create(&ws, None, Some("copy"), Metadata::new(), Controls::default()).unwrap();
+    let copy = |src: &Collection| Op::Copy { src: src.clone(), src_offset: 0, dst: dst.clone(), dst_offset: 0, len: 9 };
+    let stat = |c: &Collection| Op::Stat { c: c.clone() };
+    type Use<'a> = (OnError, &'a dyn Fn(&Collection) -> Op);
+    let uses: [Use; 3] = [
+        (OnError::Continue, &|c| Op::Lock { c: c.clone(), lock: spec.clone() }),
+        (OnError::Stop, &copy),
+        (OnError::Rollback, &stat),
+    ];
+    for (on_error, used) in uses {
+        let caller = BatchAttr { drive: ioverbs::Drive::Caller, ..Default::default() };
+        let out = ws.pending(EntryKind::Collection);
+        let which = Which::parse(&uuid).unwrap();
+        let mut opens = Batch::new(ws.session(), caller.clone()).unwrap();
+        opens.push(Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() }).unwrap();
+        let mut uses = Batch::new(ws.session(), BatchAttr { on_error: Some(on_error), ..caller }).unwrap();
+        uses.push(used(&out)).unwrap();
+        let (opens, uses_it) = (opens.start().unwrap(), uses.start().unwrap());
+        let before = asked(&ws);
+        opens.wait(-1).unwrap();
+        assert_eq!(asked(&ws), before, "from the record");
+        assert_eq!(uses_it.wait(-1), Ok(()), "{on_error:?}: {:?}", uses.status(0));
+        ioverbs::close(&out).unwrap();
+    }
+}
+
+#[test]
+fn o10_an_open_handle_can_be_read_after_its_sessions_own_delete() {
+    let world = World::new("own-delete");
+    let name = |n: &str| Which::Name(Name::new(n).unwrap());
+    type Removes<'a> = &'a dyn Fn(&Workspace, &str) -> Op;
+    let removes: [Removes; 3] = [
+        &|w, uuid| Op::Delete { w: w.clone(), parent: None, which: Which::parse(uuid).unwrap() },
+        &|w, _| Op::Delete { w: w.clone(), parent: None, which: name("c") },
+        &|w, _| Op::Rename {
+            w: w.clone(),
+            from_parent: None,
+            from: Name::new("other").unwrap(),
+            to_parent: None,
+            to: Name::new("c").unwrap(),
+            mode: ioverbs::catalog::RenameMode::Replace,
+        },
+    ];
+    for on_error in [OnError::Continue, OnError::Stop, OnError::Rollback] {
+        for (n, remove) in removes.iter().enumerate() {
+            for kept in [false, true] {
+                let uuid = world.sealed("c", "mutability=immutable", b"sealed");
+                world.sealed("other", "mutability=immutable", b"others");
+                let ws = world.again(SessionAttr::default());
+                ioverbs::close(&lookup(&ws, &uuid).unwrap()).unwrap();
+                let before = asked(&ws);
+                let (first, second) = (lookup(&ws, &uuid).unwrap(), lookup(&ws, &uuid).unwrap());
+                let closed = lookup(&ws, &uuid).unwrap();
+                ioverbs::close(&closed).unwrap();
+                assert_eq!(asked(&ws), before, "from the record");
+                if kept {
+                    assert_eq!(all(&first).unwrap(), b"sealed");
+                }
+                let attr = BatchAttr { on_error: Some(on_error), ..Default::default() };
+                let statuses = ioverbs::run_batch(ws.session(), attr, vec![remove(&ws, &uuid).into()]).unwrap();
+                assert_eq!(statuses[0].error, None);
+                for c in [&first, &second] {
+                    assert_eq!(all(c).as_deref(), Ok(&b"sealed"[..]), "{on_error:?}, {n}, kept: {kept}");
+                    assert_eq!(ioverbs::stat(c).unwrap().bytes, 6);
+                    ioverbs::close(c).unwrap();
+                }
+                assert_eq!(lookup(&ws, &uuid).err().unwrap().kind(), Kind::NotFound);
+                for left in ["c", "other"] {
+                    let w = world.ws.clone();
+                    let _ = run(w.session(), Op::Delete { w: w.clone(), parent: None, which: name(left) });
+                }
+            }
+        }
+    }
+    // Opened and deleted in one batch.
+    for on_error in [OnError::Continue, OnError::Stop] {
+        let uuid = world.sealed("c", "mutability=immutable", b"sealed");
+        let ws = world.again(SessionAttr::default());
+        ioverbs::close(&lookup(&ws, &uuid).unwrap()).unwrap();
+        let (out, which) = (ws.pending(EntryKind::Collection), Which::parse(&uuid).unwrap());
+        let open = Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() };
+        let attr = BatchAttr { on_error: Some(on_error), ..Default::default() };
+        let statuses = ioverbs::run_batch(ws.session(), attr, vec![open.into(), removes[1](&ws, "").into()]).unwrap();
+        assert!(statuses.iter().all(|s| s.error.is_none()), "{statuses:?}");
+        assert_eq!(all(&out).as_deref(), Ok(&b"sealed"[..]), "{on_error:?}");
     }
 }

@@ -91,6 +91,11 @@ class Workspace(Place[Collection, Group]):
         return self._native.writable
 
     @property
+    def indexes(self) -> list[str]:
+        """Metadata keys of which an index was kept when it was opened: searches by them take time by their matches."""
+        return self._native.indexes
+
+    @property
     def defaults(self) -> str:
         """Default controls of what is created in it, as text."""
         return self._native.defaults()

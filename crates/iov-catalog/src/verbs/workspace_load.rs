@@ -27,5 +27,6 @@ fn handle(x: &mut Exec<'_>, ws: Uuid) -> Result<OpenedWorkspace> {
         controls: record.controls.clone(),
         layout: record.layout.clone(),
         writable: x.has_right(at, Right::Write) && !x.is_expired(at),
+        indexes: record.indexes.clone(),
     })
 }

@@ -120,6 +120,8 @@ impl Exec {
             Op::Copy { src, src_offset, dst_offset, len, .. } => {
                 let (src, source_offset, offset, len) = (src.clone(), *src_offset, *dst_offset, *len);
                 self.data_handle(&src, false)?;
+                // It may have been pending until just now.
+                self.check_attached(i)?;
                 let verb = ObjectVerb::Copy { source: src.object()?, source_offset, offset, len };
                 vec![one(verb, demand, Memory::default())]
             }

@@ -26,11 +26,16 @@ fn ids(c: &Collection) -> Result<(iov_types::Uuid, iov_types::Uuid)> {
 impl Exec {
     /// The operation for the catalog; `None` where the catalog has nothing to do for it.
     pub(super) fn catalog_op(&self, i: usize) -> Result<Option<CatalogOp>> {
+        let op = self.any_catalog_op(i)?;
+        self.check_attached(i)?;
+        Ok(op)
+    }
+
+    fn any_catalog_op(&self, i: usize) -> Result<Option<CatalogOp>> {
         let op = &self.ops[i];
         if let Some(c) = op.handle() {
             self.check_handle(c)?;
         }
-        self.check_attached(i)?;
         for group in op.parents() {
             self.check_handle(group)?;
             if !group.is_group() {

@@ -18,7 +18,7 @@ mod waves;
 pub(crate) use explain::explain_ops;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -39,10 +39,12 @@ use crate::{Collection, Op, OpState, Session, Status, collection::CollectionInne
 /// Where the batch is.
 #[derive(Debug)]
 enum Phase {
-    /// Handles that the catalog does not know of are opened there.
-    Attach,
+    /// Handles that the catalog does not know of are being opened there; then it goes on where it was.
+    Attach(Box<Phase>),
     /// Between waves.
     Next,
+    /// The catalog is still to be asked for the present wave.
+    Unasked,
     /// The catalog's answer to operations on bytes in records is under way.
     Inline,
     /// Operations on bytes of the present wave are still to be sent.
@@ -87,11 +89,9 @@ pub(crate) struct Exec {
     /// Of a rollback batch: what its creates and lookups will have opened.
     tentative: HashMap<*const CollectionInner, (Opened, Arc<Contract>)>,
     touched: Vec<(Collection, usize)>,
-    /// Handles of sealed collections that must be open in the catalog before the batch begins, and those that could not be.
-    to_attach: Vec<Collection>,
+    /// Handles of sealed collections that are being opened in the catalog, and those that could not be.
+    attaching: Vec<Collection>,
     unattached: Vec<(Collection, Error)>,
-    /// These, and those that it opens itself and that the catalog must know of.
-    must_ask: HashSet<*const CollectionInner>,
     /// Bytes that a read of a sealed collection must find.
     expected: HashMap<usize, u64>,
     cancelled: bool,
@@ -115,7 +115,6 @@ impl Exec {
     pub(crate) fn new(start: Start) -> Exec {
         let Start { session, ops, barriers, policy, controls, id, deadline_ns } = start;
         let rollback = policy == OnError::Rollback;
-        let (mut to_attach, mut must_ask) = (Vec::<Collection>::new(), HashSet::new());
         for (i, op) in ops.iter().enumerate() {
             if let Op::Create { out, .. } = op {
                 out.choose_uuid(births::uuid_for(id, i));
@@ -125,21 +124,17 @@ impl Exec {
             {
                 c.mark_used();
             }
-            for c in sealed::needs_open(op, rollback) {
-                if (c.is_pending() || c.is_detached()) && must_ask.insert(Arc::as_ptr(&c.0)) && c.is_detached() {
-                    to_attach.push(c.clone());
-                }
-            }
         }
         let (births, born_with) = births::collect(&ops);
         let mut cx = session.cx(deadline_ns);
         cx.batch = id.unwrap_or(Uuid::NIL);
         let plan = Plan::new(describe::describe(&ops), &barriers, policy);
-        let mut exec = Exec {
+        let first = if rollback { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next };
+        Exec {
             status: ops.iter().map(|_| Status::default()).collect(),
             plan,
             queue: VecDeque::new(),
-            phase: Phase::Attach,
+            phase: first,
             wave: None,
             inbox: None,
             sent: Vec::new(),
@@ -148,9 +143,8 @@ impl Exec {
             stage: rollback.then(|| id.unwrap_or_else(iov_store::seam::new_uuid)),
             tentative: HashMap::new(),
             touched: Vec::new(),
-            to_attach,
+            attaching: Vec::new(),
             unattached: Vec::new(),
-            must_ask,
             expected: HashMap::new(),
             cancelled: false,
             session,
@@ -160,15 +154,7 @@ impl Exec {
             id,
             births,
             born_with,
-        };
-        if exec.to_attach.is_empty() {
-            exec.phase = exec.first_phase();
         }
-        exec
-    }
-
-    fn first_phase(&self) -> Phase {
-        if self.stage.is_some() { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next }
     }
 
     pub(crate) fn status(&self, i: usize) -> Option<&Status> {
@@ -231,8 +217,10 @@ impl Exec {
             }
             match self.phase {
                 Phase::Finished => return true,
-                Phase::Attach => self.send_attach(request),
+                // Nothing was sent, so nothing will arrive: take it as an empty answer.
+                Phase::Attach(_) => self.arrived(Arrived::Answer(Ok(Vec::new()))),
                 Phase::Next => self.next_wave(request),
+                Phase::Unasked => self.send_facts(request),
                 Phase::Unsent => self.send_bytes(request),
                 Phase::Inline => self.phase = Phase::Unsent,
                 Phase::Rollback(step) => self.rollback_step(step, request),
@@ -240,7 +228,6 @@ impl Exec {
                 Phase::Tail(step) => self.tail_step(step, request),
                 // The bytes are where they must be; now the catalog hears of it.
                 Phase::Facts if self.facts_wanted() => self.send_facts(request),
-                // Nothing was sent, so nothing will arrive: take it as an empty answer.
                 Phase::Bytes => self.arrived(Arrived::Evidence(Vec::new())),
                 Phase::Facts => self.arrived(Arrived::Answer(Ok(Vec::new()))),
             }
@@ -249,7 +236,7 @@ impl Exec {
 
     fn arrived(&mut self, arrived: Arrived) {
         match (std::mem::replace(&mut self.phase, Phase::Next), arrived) {
-            (Phase::Attach, Arrived::Answer(answer)) => self.attach_arrived(answer),
+            (Phase::Attach(then), Arrived::Answer(answer)) => self.attach_arrived(*then, answer),
             (Phase::Inline, Arrived::Answer(answer)) => self.inline_arrived(answer),
             (Phase::Bytes, Arrived::Evidence(evidence)) => self.bytes_arrived(evidence),
             (Phase::Facts, Arrived::Answer(answer)) => self.facts_arrived(answer),

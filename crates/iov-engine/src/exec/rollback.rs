@@ -39,6 +39,10 @@ impl Exec {
                 if let Some(error) = self.give_up() {
                     return self.undo(None, error);
                 }
+                let all: Vec<usize> = (0..self.ops.len()).collect();
+                if self.attach_first(&all, request) {
+                    return;
+                }
                 match self.rollback_facts() {
                     Err((i, e)) => self.undo(Some(i), e),
                     Ok(ops) if ops.is_empty() => self.phase = Phase::Rollback(Step::Stage),

@@ -2,33 +2,49 @@
 //! no request to the catalog.
 //!
 //! The catalog does not know of a handle that is opened so. What it has to know for (locks, what the target does with the
-//! collection as a whole, a rollback batch) opens the handle there first.
+//! collection as a whole or with bytes that live in its record, a rollback batch) opens the handle there first, when it is
+//! about to be sent: a handle that is pending at the start of a batch may be opened from a record by then. So does a delete
+//! in the same session, for what is open of the collection (O10).
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use iov_store::{Answer, Memory};
 use iov_types::{
-    Clause, Controls, Counters, EntryKind, Error, Kind, Result, Uuid, Which,
-    catalog::{CatalogOp, Submission},
+    Clause, Controls, Counters, EntryKind, Error, Kind, Outcome, Result, Uuid, Which,
+    catalog::{CatalogOp, RenameMode, Submission},
 };
 
-use super::Exec;
+use super::{Exec, Phase};
 use crate::{
     Collection, Op, Status,
+    collection::pending,
     op::{Chunk, Output},
     records::Change,
     request::RequestInner,
 };
 
-/// The handles that must be open in the catalog for an operation.
-pub(super) fn needs_open(op: &Op, rollback: bool) -> impl Iterator<Item = &Collection> {
+/// The handles that must be open in the catalog for an operation; for a read, if it is bound for a target.
+fn needs_open(op: &Op, rollback: bool) -> impl Iterator<Item = &Collection> {
     let (one, two) = match op {
         Op::Lock { c, .. } | Op::Unlock { c, .. } | Op::Extents { c, .. } => (Some(c), None),
         Op::Copy { src, dst, .. } => (Some(src), Some(dst)),
+        // They are brought to the target for who has it open.
+        Op::Read { c, .. } if c.is_inline() => (Some(c), None),
         op if rollback => (op.handle(), None),
         _ => (None, None),
     };
     one.into_iter().chain(two)
+}
+
+/// What may be gone after an operation: in which workspace, and which collection, where that is known.
+pub(super) fn deletes(op: &Op) -> Option<(Uuid, Option<Uuid>)> {
+    match op {
+        Op::Delete { w, which: Which::Uuid(uuid), .. } => Some((w.uuid(), Some(*uuid))),
+        Op::Delete { w, which: Which::Name(_), .. } | Op::Rename { w, mode: RenameMode::Replace, .. } => {
+            Some((w.uuid(), None))
+        }
+        _ => None,
+    }
 }
 
 /// Copies what a read asks for out of all bytes, and tells how many that were.
@@ -48,26 +64,38 @@ fn deleted() -> Error {
 }
 
 impl Exec {
-    /// Opens in the catalog what operations of this batch need to be open there.
-    pub(super) fn send_attach(&mut self, request: &Arc<RequestInner>) {
-        let mut ops = Vec::new();
-        // Another batch may have been faster.
-        self.to_attach.retain(|c| {
-            let Some(uuid) = c.uuid().ok().filter(|_| c.is_detached()) else { return false };
-            let (ws, which) = (c.workspace().uuid(), Which::Uuid(uuid));
-            let (kind, controls) = (EntryKind::Collection, Controls::default());
-            ops.push(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls });
-            true
-        });
-        if ops.is_empty() {
-            self.phase = self.first_phase();
-        } else {
-            self.submit_facts(ops, Submission::Each, request);
+    /// Opens in the catalog what operations that are about to be sent need to be open there, and what they may delete;
+    /// `true`: the present phase begins again when that is done.
+    pub(super) fn attach_first(&mut self, ops: &[usize], request: &Arc<RequestInner>) -> bool {
+        let most = self.session.0.sides.catalog.capability().max_ops;
+        let (mut seen, mut seen_deletes) = (HashSet::new(), HashSet::new());
+        let mut asked = Vec::new();
+        for op in ops.iter().map(|i| &self.ops[*i]) {
+            let deleted = deletes(op).filter(|deleted| seen_deletes.insert(*deleted));
+            let deleted = deleted.map(|(ws, uuid)| self.session.0.detached.of(ws, uuid)).unwrap_or_default();
+            let deleted = deleted.iter().filter(|c| !c.has_ended());
+            for c in needs_open(op, self.stage.is_some()).chain(deleted) {
+                let Some(uuid) = c.uuid().ok().filter(|_| c.is_detached()) else { continue };
+                if asked.len() == most || self.why_unattached(c).is_some() || !seen.insert(Arc::as_ptr(&c.0)) {
+                    continue;
+                }
+                let (ws, which) = (c.workspace().uuid(), Which::Uuid(uuid));
+                let (kind, controls) = (EntryKind::Collection, Controls::default());
+                asked.push(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls });
+                self.attaching.push(c.clone());
+            }
         }
+        if asked.is_empty() {
+            return false;
+        }
+        let then = std::mem::replace(&mut self.phase, Phase::Next);
+        self.phase = Phase::Attach(Box::new(then));
+        self.submit_facts(asked, Submission::Each, request);
+        true
     }
 
-    pub(super) fn attach_arrived(&mut self, answer: Answer) {
-        let handles = std::mem::take(&mut self.to_attach);
+    pub(super) fn attach_arrived(&mut self, then: Phase, answer: Answer) {
+        let handles = std::mem::take(&mut self.attaching);
         let mut replies = match answer {
             Ok(replies) => replies.into_iter(),
             Err(e) => vec![Err(e); handles.len()].into_iter(),
@@ -77,30 +105,41 @@ impl Exec {
                 Some(Ok(_)) if c.attach() => {}
                 // Another batch was faster: this open is one too many.
                 Some(Ok(_)) => self.close_open(&c),
-                Some(Err(e)) => self.unattached.push((c, e)),
+                Some(Err(e)) => {
+                    if e.kind() == Kind::NotFound {
+                        c.forget_detached();
+                    }
+                    // Whatever has become of the open, the operation that needs it was not begun.
+                    self.unattached.push((c, e.with_outcome(Outcome::NotApplied)));
+                }
                 None => self.unattached.push((c, Error::internal("the catalog left out a reply"))),
             }
         }
-        self.phase = self.first_phase();
+        self.phase = then;
+        if matches!(self.phase, Phase::Unasked | Phase::Unsent)
+            && let Some(error) = self.give_up()
+        {
+            self.unanswered(self.wave_ops()).into_iter().for_each(|i| self.end(i, Status::failed(error.clone())));
+            self.phase = Phase::Next;
+        }
     }
 
-    /// Fails where an operation needs its handle to be open in the catalog, and that could not be.
+    fn why_unattached(&self, c: &Collection) -> Option<&Error> {
+        self.unattached.iter().find(|(other, _)| Arc::ptr_eq(&other.0, &c.0)).map(|(_, e)| e)
+    }
+
+    /// Fails where an operation needs its handle to be open in the catalog, and it is not.
     pub(super) fn check_attached(&self, i: usize) -> Result<()> {
-        for c in needs_open(&self.ops[i], self.stage.is_some()).filter(|_| !self.unattached.is_empty()) {
-            if let Some((_, e)) = self.unattached.iter().find(|(other, _)| Arc::ptr_eq(&other.0, &c.0)) {
-                return Err(e.clone());
-            }
+        match needs_open(&self.ops[i], self.stage.is_some()).find(|c| c.is_detached()) {
+            // Where there is no error, it was pending when the operation was looked at.
+            Some(c) => Err(self.why_unattached(c).cloned().unwrap_or_else(pending)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Opens a handle from a record, if there is one that holds; `false`: the catalog is to be asked.
     pub(super) fn open_from_record(&mut self, i: usize, op: &CatalogOp) -> bool {
         let Op::Open { out, .. } = &self.ops[i] else { return false };
-        // What this batch goes on to do with it needs an open.
-        if self.must_ask.contains(&Arc::as_ptr(&out.0)) {
-            return false;
-        }
         let session = &self.session.0;
         let known = session.records.as_ref().and_then(|r| r.find(op, || session.sides.catalog.connection()));
         let Some((opened, bytes)) = known else { return false };

@@ -9,7 +9,7 @@ use iov_types::{
     catalog::{CatalogOp, Submission},
 };
 
-use super::{Exec, Phase, publish, tail};
+use super::{Exec, Phase, publish, sealed::deletes, tail};
 use crate::{Op, OpState, Status, op::Output, records, request::RequestInner};
 
 impl Exec {
@@ -47,9 +47,9 @@ impl Exec {
         let class = wave.class;
         self.wave = Some(wave);
         match class {
-            Class::Data => self.send_bytes(request),
+            Class::Data => self.phase = Phase::Unsent,
             Class::DataThenCatalog => self.send_syncs(request),
-            Class::Catalog | Class::Alone => self.send_facts(request),
+            Class::Catalog | Class::Alone => self.phase = Phase::Unasked,
         }
     }
 
@@ -79,7 +79,7 @@ impl Exec {
             .then(|| Error::timeout("the deadline passed before it started").with_clause(Clause::O8))
     }
 
-    fn wave_ops(&self) -> Vec<usize> {
+    pub(super) fn wave_ops(&self) -> Vec<usize> {
         self.wave.as_ref().map_or(Vec::new(), |w| w.ops.clone())
     }
 
@@ -88,9 +88,13 @@ impl Exec {
         if self.send_inline(&unanswered, request) {
             return;
         }
+        let unanswered = self.unanswered(unanswered);
+        if self.attach_first(&unanswered, request) {
+            return;
+        }
         let mut ops = Vec::new();
         self.sent.clear();
-        for i in self.unanswered(unanswered) {
+        for i in unanswered {
             match self.object_ops(i) {
                 Ok(more) if more.is_empty() => self.end(i, Status::ok(0, Output::None)),
                 Ok(more) => {
@@ -186,17 +190,19 @@ impl Exec {
     }
 
     pub(super) fn send_facts(&mut self, request: &Arc<RequestInner>) {
+        let wave = self.unanswered(self.wave_ops());
+        if self.attach_first(&wave, request) {
+            return;
+        }
         let mut ops = Vec::new();
         self.sent.clear();
         self.persisting.clear();
         let mut persist = None;
-        let wave = self.wave_ops();
-        // What comes before an open in its wave might change what it finds, or keep it from starting.
+        // What comes before an open in its wave might change what it finds, or keep it from starting; what comes behind it
+        // might delete that.
         let mut alone = !self.wave.as_ref().is_some_and(|w| w.until_failure) || wave.len() == 1;
+        alone &= !wave.iter().any(|i| deletes(&self.ops[*i]).is_some());
         for i in wave {
-            if self.status[i].state != OpState::Pending {
-                continue;
-            }
             if self.ops[i].handle().is_some_and(|c| c.has_stage()) && self.publishes(i) {
                 self.to_publish.push_back(i);
                 continue;

@@ -7,15 +7,23 @@
 //! - Deleted meanwhile, a reader gets the sealed bytes or `NotFound`. Bytes that lived in the record are kept here; of
 //!   others the target says that they are gone. No UUID is used twice, so that there are none but the sealed ones.
 //! - A record gives what the reply gave that it comes from, and nothing more (A1). A changed access list, another's
-//!   exclusive hold, an expiry are seen by opens at the latest when the lease is over.
+//!   exclusive hold (X1), an expiry are seen by opens at the latest when the lease is over, however often it was renewed:
+//!   a record lasts no longer than the lease of the last time the catalog would have opened the collection. The other way
+//!   round, a hold is granted although somebody reads by a handle opened from a record: the bytes are fixed.
 //!
 //! Names may move, and whoever writes must be known to the catalog: opens by name, for writing, of what is not sealed, or
 //! with controls that ask for more than reading are none of this cache's business.
 //!
 //! **Renewal.** Whenever a request goes to the catalog anyway, records that were used and are near the end of their lease
-//! are renewed along with it, by one `Stat` each in the same submission: that says both things. It needs no verb of its own,
-//! no thread and no timer; a program that only opens what it knows sends one request for all of it, once in a lease.
+//! are renewed along with it, by a dry run of all their opens: only an open says whether an open would be granted. It needs
+//! no verb of its own, no thread and no timer; a program that only opens what it knows sends two requests for all of it,
+//! once in a lease.
+//!
+//! **Delete.** What this session itself deletes stays readable through handles that it has open (O10), as from the catalog:
+//! those that the catalog does not know of are opened there first ([`Detached`]). Which collection a name stands for is not
+//! known here, so that for a delete by name, or a rename that replaces one, it is those of the whole workspace.
 
+mod detached;
 mod watch;
 
 use std::{
@@ -23,6 +31,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+pub(crate) use detached::Detached;
 use iov_types::{
     Atomicity, Concurrency, Controls, Counters, EntryKind, Kind, Result, State, Temporality, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Opened},
@@ -117,6 +126,21 @@ struct Known {
     /// Since it was learned or last renewed.
     used: bool,
     age: u64,
+}
+
+/// A record that is to be renewed.
+struct Due {
+    ws: Uuid,
+    uuid: Uuid,
+    asked: Controls,
+}
+
+impl Due {
+    /// The open that it speaks for.
+    fn open(&self) -> CatalogOp {
+        let (which, kind, controls) = (Which::Uuid(self.uuid), EntryKind::Collection, self.asked.clone());
+        CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls }
+    }
 }
 
 #[derive(Default)]
@@ -228,10 +252,11 @@ impl Records {
         Asking { now_ns: (self.clock)(), connection, change: inner.first_change + inner.changes.len() as u64 }
     }
 
-    fn learn(&self, inner: &mut Inner, asking: &Asking, asked: &Controls, opened: &Opened) {
+    /// `false`: it is none of what is known.
+    fn learn(&self, inner: &mut Inner, asking: &Asking, asked: &Controls, opened: &Opened) -> bool {
         let (ws, uuid) = (opened.ws, opened.uuid);
         if !is_known_by(asked, opened) || inner.has_changed(asking, ws, uuid) {
-            return;
+            return false;
         }
         let bytes = inner.known.get_mut(&uuid).and_then(|known| known.bytes.take());
         if let Some(before) = inner.known.remove(&uuid) {
@@ -246,11 +271,12 @@ impl Records {
         let age = inner.new_age(uuid);
         let (opened, asked, connection) = (opened.clone(), asked.clone(), asking.connection);
         inner.known.insert(uuid, Known { opened, asked, bytes, connection, until_ns, used: false, age });
+        true
     }
 
-    /// Records to be renewed along with a request over `connection`, at most `room`: those that were used and are in the
-    /// last third of their lease, or not long past it. Others that are past it are forgotten.
-    fn due(&self, inner: &mut Inner, connection: u64, room: usize) -> Vec<(Uuid, Uuid)> {
+    /// Records to be renewed along with a request over `connection`, at most `room`: those that were used and are in the last
+    /// third of their lease, or not long past it. Others that are past it are forgotten.
+    fn due(&self, inner: &mut Inner, connection: u64, room: usize) -> Vec<Due> {
         let now = (self.clock)();
         // Not at each request: whoever has many records would pay for all of them each time.
         if inner.known.is_empty() || now.saturating_sub(inner.looked_ns) < self.lease_ns / 16 {
@@ -268,31 +294,30 @@ impl Records {
                 over.push(*uuid);
             } else if known.used && due.len() < room {
                 known.used = false;
-                due.push((known.opened.ws, *uuid));
+                due.push(Due { ws: known.opened.ws, uuid: *uuid, asked: known.asked.clone() });
             }
         }
         over.into_iter().for_each(|uuid| self.remove(inner, uuid));
         due
     }
 
-    fn renewed(&self, inner: &mut Inner, asking: &Asking, ws: Uuid, uuid: Uuid, reply: Result<CatalogReply>) {
+    /// What a dry run of an open has said, if it came so far.
+    fn renewed(&self, inner: &mut Inner, asking: &Asking, due: Due, reply: Option<Result<CatalogReply>>) {
+        let Some(known) = inner.known.get_mut(&due.uuid).filter(|k| k.asked == due.asked) else { return };
         match reply {
-            Ok(CatalogReply::Stat(stat)) if stat.state == Some(State::Sealed) => {
-                if inner.has_changed(asking, ws, uuid) || !inner.known.contains_key(&uuid) {
-                    return;
+            Some(Ok(CatalogReply::Opened(opened))) if is_known_by(&due.asked, &opened) => {
+                // It may have been opened since this was asked.
+                let used = known.used;
+                if self.learn(inner, asking, &due.asked, &opened) {
+                    inner.known.entry(due.uuid).and_modify(|known| known.used = used);
+                    Counters::add(&self.counters.lease_renewals, 1);
                 }
-                let age = inner.new_age(uuid);
-                if let Some(known) = inner.known.get_mut(&uuid) {
-                    let before = std::mem::replace(&mut known.age, age);
-                    known.until_ns = asking.now_ns.saturating_add(self.lease_ns);
-                    known.connection = asking.connection;
-                    inner.by_age.remove(&before);
-                }
-                Counters::add(&self.counters.lease_renewals, 1);
             }
-            // It was not asked, or not answered: it ends with its lease.
-            Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) => {}
-            _ => self.remove(inner, uuid),
+            // It ended with one before, and is asked for again.
+            None => known.used = true,
+            // Nobody has looked: it ends with its lease.
+            Some(Err(e)) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) => {}
+            Some(_) => self.remove(inner, due.uuid),
         }
     }
 }

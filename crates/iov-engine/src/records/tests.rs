@@ -13,6 +13,8 @@ use iov_types::{
 
 use super::*;
 
+mod renewal;
+
 thread_local! {
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
@@ -66,8 +68,10 @@ fn name(text: &str) -> Name {
 /// Answers later, or as it usually does.
 #[derive(Default)]
 struct Inner {
-    asked: Mutex<Vec<Vec<CatalogOp>>>,
+    asked: Mutex<Vec<(Vec<CatalogOp>, Submission, Uuid)>>,
     gone: Mutex<Vec<Uuid>>,
+    /// Held exclusively by somebody else.
+    held: Mutex<Vec<Uuid>>,
     waiting: Mutex<Vec<(OnAnswer, Answer)>>,
     connection: AtomicU64,
 }
@@ -84,6 +88,9 @@ impl Inner {
         let gone = |uuid: &Uuid| lock(&self.gone).contains(uuid);
         match op {
             CatalogOp::Open { which: Which::Uuid(uuid), .. } if gone(uuid) => Err(Error::not_found("gone")),
+            CatalogOp::Open { which: Which::Uuid(uuid), .. } if lock(&self.held).contains(uuid) => {
+                Err(Error::busy("held"))
+            }
             CatalogOp::Open { which: Which::Uuid(uuid), .. } => {
                 Ok(CatalogReply::Opened(Box::new(Opened { uuid: *uuid, ..sealed(0) })))
             }
@@ -112,10 +119,16 @@ impl Catalog for Fake {
         &self.capability
     }
 
-    fn submit(&self, _: &OpCx, ops: Vec<CatalogOp>, _: Submission, done: OnAnswer) {
-        let mut replies: Vec<_> = ops.iter().map(|op| self.inner.answer(op)).collect();
+    fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
+        let mut replies = Vec::new();
+        for op in &ops {
+            replies.push(self.inner.answer(op));
+            if how == Submission::DryRun && replies.last().is_some_and(Result::is_err) {
+                break;
+            }
+        }
         replies.extend(self.extra.clone().map(Ok));
-        lock(&self.inner.asked).push(ops);
+        lock(&self.inner.asked).push((ops, how, cx.batch));
         lock(&self.inner.waiting).push((done, Ok(replies)));
         if !self.later {
             self.inner.answer_all();
@@ -161,7 +174,8 @@ impl Rig {
         let got = Arc::new(Mutex::new(None));
         let to = got.clone();
         let done = Box::new(move |answer| *lock(&to) = Some(answer));
-        self.watched.submit(&OpCx::new(caller, i64::MAX / 2), ops, how, done);
+        let cx = OpCx { batch: uuid(99), ..OpCx::new(caller, i64::MAX / 2) };
+        self.watched.submit(&cx, ops, how, done);
         got
     }
 
@@ -185,10 +199,22 @@ impl Rig {
         self.records.find(op, || self.watched.connection())
     }
 
-    /// What the last submission asked along with what it was for.
+    /// What was renewed along with the last submission.
     fn along(&self) -> Vec<Uuid> {
-        let stat = |op: &CatalogOp| if let CatalogOp::Stat { uuid, .. } = op { Some(*uuid) } else { None };
-        lock(&self.inner.asked).last().unwrap().iter().filter_map(stat).collect()
+        let uuid = |op: &CatalogOp| match op {
+            CatalogOp::Open { which: Which::Uuid(uuid), .. } => *uuid,
+            op => panic!("{op:?} to renew a record"),
+        };
+        let asked = lock(&self.inner.asked);
+        let before = asked.len().checked_sub(2).map(|n| &asked[n]).filter(|(_, how, _)| *how == Submission::DryRun);
+        before.map_or(Vec::new(), |(ops, _, batch)| {
+            assert!(batch.is_nil(), "the answer is the batch's, from another time");
+            ops.iter().map(uuid).collect()
+        })
+    }
+
+    fn renewals(&self) -> u64 {
+        self.counters.snapshot()[Counters::NAMES.iter().position(|n| *n == "lease_renewals").unwrap()]
     }
 }
 
@@ -354,71 +380,6 @@ fn m3_another_connection_knows_nothing() {
     assert!(!rig.knows(1));
     rig.ask(open(1));
     assert!(rig.knows(1));
-}
-
-#[test]
-fn m3_records_in_use_are_renewed_along_with_another_request() {
-    let rig = Rig::new();
-    rig.open_all(1..=4);
-    later(LEASE / 2);
-    assert!(rig.knows(1) && rig.knows(2) && rig.knows(4));
-    rig.ask(CatalogOp::WorkspaceStat { ws: WS });
-    assert_eq!(rig.along(), [], "not before the last third");
-    later(LEASE / 3);
-    lock(&rig.inner.gone).push(uuid(4));
-    // The answer is as long as what was asked for.
-    assert_eq!(rig.ask(CatalogOp::WorkspaceStat { ws: WS }), 1);
-    assert_eq!(rig.along(), [uuid(1), uuid(2), uuid(4)], "what was not used is not renewed");
-    assert_eq!(rig.counters.snapshot()[Counters::NAMES.iter().position(|n| *n == "lease_renewals").unwrap()], 2);
-    later(LEASE / 3);
-    assert!(rig.knows(1) && rig.knows(2) && !rig.knows(3) && !rig.knows(4));
-    later(LEASE * 2 / 3);
-    assert!(!rig.knows(1), "it lasts as long as any");
-}
-
-#[test]
-fn m3_a_program_that_opens_what_it_knows_asks_once_in_a_lease() {
-    let rig = Rig::new();
-    rig.open_all(0..100);
-    let before = lock(&rig.inner.asked).len();
-    let mut visited = 0;
-    for _ in 0..5 * 20 {
-        later(LEASE / 20);
-        for n in 0..100 {
-            visited += 1;
-            if !rig.knows(n) {
-                rig.ask(open(n));
-            }
-        }
-    }
-    let asked = lock(&rig.inner.asked).len() - before;
-    assert!((5..=8).contains(&asked), "{asked} requests for {visited} opens within 5 leases");
-}
-
-#[test]
-fn m3_nothing_is_asked_along_with_what_stands_alone() {
-    let lock_spec = iov_types::catalog::LockSpec {
-        exclusive: true,
-        try_only: false,
-        range: iov_types::Range { offset: 0, len: 0 },
-        owner: 1,
-        lease_ns: 1,
-    };
-    let waits = CatalogOp::Lock { ws: WS, uuid: uuid(2), lock: lock_spec };
-    let stat = CatalogOp::WorkspaceStat { ws: WS };
-    for (op, how) in [
-        (waits, Submission::Each),
-        (stat.clone(), Submission::UntilFailure),
-        (stat.clone(), Submission::DryRun),
-        (stat, Submission::All { batch: uuid(5), remember: false, staged: Vec::new() }),
-    ] {
-        let rig = Rig::new();
-        rig.ask(open(1));
-        assert!(rig.knows(1));
-        later(LEASE * 3 / 4);
-        rig.submit(vec![op.clone()], how);
-        assert_eq!(rig.along(), [], "{op:?}");
-    }
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! A catalog whose answers are listened to: what they say of sealed collections is kept, and what changes is forgotten.
 
-use std::sync::Arc;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use iov_store::{Answer, Catalog, CatalogCapability, OnAnswer, OpCx};
 use iov_types::{
-    Controls, EntryKind, Kind, Uuid, Which,
+    Controls, Counters, EntryKind, Kind, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use super::{Asking, Change, Inner, Records, change, only_reads};
+use super::{Asking, Change, Due, Inner, Records, change, only_reads};
 use crate::session::lock;
+
+/// Most records renewed at once: whoever has asked for something else waits behind them, and those left over come next.
+const RENEWALS: usize = 1024;
 
 /// The catalog of a session that keeps records.
 pub(crate) struct Watched {
@@ -26,20 +29,12 @@ struct Note {
     /// Operations that would hear if a known collection is gone.
     looks: Vec<(usize, Uuid)>,
     changes: Vec<Change>,
-    /// Records renewed along with it.
-    due: Vec<(Uuid, Uuid)>,
 }
 
 impl Note {
     fn is_empty(&self) -> bool {
-        self.opens.is_empty() && self.looks.is_empty() && self.changes.is_empty() && self.due.is_empty()
+        self.opens.is_empty() && self.looks.is_empty() && self.changes.is_empty()
     }
-}
-
-/// Whether something may be asked along with a submission. A lock that is to wait is one of its own; with the end of a
-/// session everything ends.
-fn takes_more(ops: &[CatalogOp], how: &Submission) -> bool {
-    *how == Submission::Each && !ops.iter().any(|op| matches!(op, CatalogOp::Lock { .. } | CatalogOp::Goodbye))
 }
 
 impl Watched {
@@ -50,15 +45,11 @@ impl Watched {
 
     fn note(&self, ops: &[CatalogOp], how: &Submission) -> Note {
         let mut note = Note::default();
-        if *how == Submission::DryRun {
-            return note;
-        }
         // In a batch that is applied as a whole nothing is learned: who repeats it hears what was true the first time.
         let learns = !matches!(how, Submission::All { .. });
         let opens = learns && ops.iter().any(|op| matches!(op, CatalogOp::Open { kind: EntryKind::Collection, .. }));
-        let asks = opens || !lock(&self.records.inner).known.is_empty();
         // Not under the lock: whoever connects anew may be waiting for that.
-        let connection = asks.then(|| self.inner.connection());
+        let connection = opens.then(|| self.inner.connection());
         let mut inner = lock(&self.records.inner);
         for (i, op) in ops.iter().enumerate() {
             match op {
@@ -81,15 +72,39 @@ impl Watched {
         }
         // Before it is sent and once more when it is answered: nobody finds what it may have changed by then.
         note.changes.iter().for_each(|change| self.records.forget_in(&mut inner, *change));
-        let Some(connection) = connection else { return note };
-        if takes_more(ops, how) {
-            let room = self.inner.capability().max_ops.saturating_sub(ops.len());
-            note.due = self.records.due(&mut inner, connection, room);
-        }
-        if !note.opens.is_empty() || !note.due.is_empty() {
+        if let Some(connection) = connection.filter(|_| !note.opens.is_empty()) {
             note.asking = Some(self.records.asking(&mut inner, connection));
         }
         note
+    }
+
+    /// Has records renewed, if it is time for that.
+    fn renew(&self, cx: &OpCx) {
+        if lock(&self.records.inner).known.is_empty() {
+            return;
+        }
+        let connection = self.inner.connection();
+        let mut inner = lock(&self.records.inner);
+        let due = self.records.due(&mut inner, connection, self.inner.capability().max_ops.min(RENEWALS));
+        if due.is_empty() {
+            return;
+        }
+        let asking = self.records.asking(&mut inner, connection);
+        drop(inner);
+        let records = self.records.clone();
+        Counters::add(&records.counters.metadata_requests, 1);
+        // Not of the batch that it goes along with: that one's answer may be remembered.
+        let cx = OpCx { batch: Uuid::NIL, ..cx.clone() };
+        let opens = due.iter().map(Due::open).collect();
+        let heard = Box::new(move |answer: Answer| {
+            let mut inner = lock(&records.inner);
+            if let Ok(replies) = answer {
+                let mut replies = replies.into_iter();
+                due.into_iter().for_each(|due| records.renewed(&mut inner, &asking, due, replies.next()));
+            }
+            inner.answered();
+        });
+        self.inner.submit(&cx, opens, Submission::DryRun, heard);
     }
 }
 
@@ -100,13 +115,10 @@ impl Note {
         }
     }
 
-    fn answered(self, records: &Records, asked: usize, answer: &mut Answer) {
+    fn answered(self, records: &Records, answer: &Answer) {
         let mut inner = lock(&records.inner);
         self.changes.iter().for_each(|change| records.forget_in(&mut inner, *change));
         if let Ok(replies) = answer {
-            // Where nothing was added, an answer may have more parts than were asked for.
-            let at = if self.due.is_empty() { replies.len() } else { asked.min(replies.len()) };
-            let renewals = replies.split_off(at);
             for (i, uuid) in self.looks {
                 if matches!(replies.get(i), Some(Err(e)) if e.kind() == Kind::NotFound) {
                     records.forget_in(&mut inner, Change::One(uuid));
@@ -117,9 +129,6 @@ impl Note {
                     if let Some(Ok(CatalogReply::Opened(opened))) = replies.get(i) {
                         records.learn(&mut inner, asking, &controls, opened);
                     }
-                }
-                for ((ws, uuid), reply) in self.due.into_iter().zip(renewals) {
-                    records.renewed(&mut inner, asking, ws, uuid, reply);
                 }
             }
         }
@@ -134,16 +143,20 @@ impl Catalog for Watched {
         self.inner.capability()
     }
 
-    fn submit(&self, cx: &OpCx, mut ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
+    fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
+        // What is only tried changes nothing, and nobody opens anything by it.
+        if how == Submission::DryRun {
+            return self.inner.submit(cx, ops, how, done);
+        }
         let note = self.note(&ops, &how);
+        // First, so that it is answered by the time that anybody waits for.
+        self.renew(cx);
         if note.is_empty() {
             return self.inner.submit(cx, ops, how, done);
         }
-        let asked = ops.len();
-        ops.extend(note.due.iter().map(|(ws, uuid)| CatalogOp::Stat { ws: *ws, uuid: *uuid }));
         let records = self.records.clone();
-        let heard = Box::new(move |mut answer: Answer| {
-            note.answered(&records, asked, &mut answer);
+        let heard = Box::new(move |answer: Answer| {
+            note.answered(&records, &answer);
             done(answer);
         });
         self.inner.submit(cx, ops, how, heard);
@@ -155,5 +168,9 @@ impl Catalog for Watched {
 
     fn connection(&self) -> u64 {
         self.inner.connection()
+    }
+
+    fn watch(&self, set: &OwnedFd) {
+        self.inner.watch(set);
     }
 }

@@ -127,7 +127,7 @@ impl Files {
     fn write_shared(&self, cx: &OpCx, object: &Object, op: &ObjectOp, data: &[u8]) -> Result<Option<Evidence>> {
         let ObjectVerb::Write { offset } = op.verb else { return Ok(None) };
         let state = object.read(self, cx, None)?;
-        let summed = state.kept.is_kept() || (is_durable(&op.demand) && self.sums.is_kept());
+        let summed = state.kept.is_guarded() || (is_durable(&op.demand) && self.sums.is_kept());
         if summed || !state.exists || state.appends.is_some() {
             return Ok(None);
         }

@@ -114,7 +114,11 @@ impl Files {
             }
             // Who has it open no more may keep a descriptor: what that reads is void from now on.
             if self.leases.any(object.id) {
-                self.leases.recall(object.id, Which::All, None);
+                self.leases.recall(object.id, Which::All, None, 1);
+            }
+            if state.kept.is_kept() {
+                // Before its bytes: what is kept and not there has been lost.
+                self.sums.forget(object.id)?;
             }
             let large = match state.exists {
                 true => {
@@ -129,9 +133,6 @@ impl Files {
             }
             self.disk.remove(FileName::Side(object.id))?;
             fail::point("remove.2.sidecar")?;
-            if state.kept.is_kept() {
-                self.sums.forget(object.id)?;
-            }
             object.end(&mut state);
             let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
             if objects.known.get(&object.id).is_some_and(|known| Arc::ptr_eq(known, &object)) {

@@ -86,7 +86,7 @@ impl Files {
         // Without waiting: two copies in opposite directions must not wait for each other.
         let (Some(from), Some(to)) = (source.try_read(), target.try_read()) else { return Ok(None) };
         // What is damaged in the source must not get a good checksum in the target.
-        let kept = from.kept.is_kept() || to.kept.is_kept() || (is_durable(&op.demand) && self.sums.is_kept());
+        let kept = from.kept.is_kept() || to.kept.is_guarded() || (is_durable(&op.demand) && self.sums.is_kept());
         if kept || !from.exists || !to.exists || to.appends.is_some() || from.removed || to.removed {
             return Ok(None);
         }

@@ -95,6 +95,12 @@ impl Files {
                 continue;
             }
             state.check_direct(write)?;
+            if !state.kept.is_kept() && state.kept.is_guarded() {
+                // Its first checksums are being made: behind that, it is kept.
+                drop(state);
+                drop(object.write(self, cx, None)?);
+                continue;
+            }
             if write && state.kept.is_kept() {
                 drop(state);
                 let state = object.write(self, cx, None)?;
@@ -139,6 +145,7 @@ impl Files {
 
     /// Removes what ended processes have left. To be called now and then.
     pub fn sweep_sessions(&self) -> Result<()> {
+        self.sums.keep_room();
         self.leases.reap(&self.disk)
     }
 
@@ -151,7 +158,19 @@ impl Files {
 
     /// Takes grants back while the object is held; bytes are moved out of the reach of a process that does not answer.
     pub(super) fn recall(&self, object: &Object, state: &mut State, which: Which, below: Option<u64>) -> Result<()> {
-        if self.leases.any(object.id) && self.leases.recall(object.id, which, below) {
+        self.recall_within(object, state, which, below, 1)
+    }
+
+    /// The same, with so many times the patience.
+    pub(super) fn recall_within(
+        &self,
+        object: &Object,
+        state: &mut State,
+        which: Which,
+        below: Option<u64>,
+        patience: u64,
+    ) -> Result<()> {
+        if self.leases.any(object.id) && self.leases.recall(object.id, which, below, patience) {
             self.relocate(object, state)?;
         }
         Ok(())

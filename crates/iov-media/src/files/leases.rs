@@ -205,7 +205,7 @@ impl Leases {
 
     /// Takes grants of an object back that are of an epoch below `below` if it is given, and waits until nothing is under way. Those
     /// that are stuck are told, and are void from then on: the caller must move the bytes out of their reach.
-    pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>) -> bool {
+    pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>, patience: u64) -> bool {
         let mut waiting: Vec<Place> = Vec::new();
         {
             let mut book = self.lock();
@@ -219,7 +219,7 @@ impl Leases {
                 waiting.push(place);
             }
         }
-        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns);
+        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns.saturating_mul(patience));
         loop {
             let mut book = self.lock();
             waiting.retain(|place| match book.take(*place) {

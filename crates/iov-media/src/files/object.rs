@@ -21,7 +21,7 @@ use super::{
     io,
     sidecar::{self, Facts},
     stage::Stage,
-    sums::Kept,
+    sums::{Kept, too_short},
     tree::FileName,
 };
 
@@ -132,10 +132,10 @@ impl Object {
     /// The state for changing it, once no other stage than `stage` keeps it frozen.
     pub(super) fn write(&self, files: &Files, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockWriteGuard<'_, State>> {
         loop {
-            let state = self.write_now(files)?;
+            let mut state = self.write_now(files)?;
             if passes(&state, stage) {
                 if state.kept.found_open() {
-                    files.close_found(self, &state);
+                    files.close_found(self, &mut state);
                 }
                 return Ok(state);
             }
@@ -188,7 +188,8 @@ impl Object {
     /// Whether nothing would be lost with it.
     pub(super) fn is_idle(&self) -> bool {
         self.state.try_read().is_ok_and(|s| {
-            s.frozen.is_none() && s.stages.is_empty() && s.torn.is_none() && !self.sync_failed.load(Ordering::SeqCst)
+            let rests = s.frozen.is_none() && s.stages.is_empty() && !s.kept.has_open();
+            rests && s.torn.is_none() && !self.sync_failed.load(Ordering::SeqCst)
         })
     }
 }
@@ -207,7 +208,10 @@ impl State {
             Err(Errno::NOENT) => {}
             Err(e) => return Err(io::os("looking for an object")(e)),
         }
-        state.kept = files.load_sums(id, state.exists)?;
+        state.kept = files.load_sums(id)?;
+        if state.kept.is_kept() && !state.exists {
+            state.torn = Some(too_short(0, state.kept.length()));
+        }
         // A sidecar without a file is what is left of an object that was removed.
         if state.exists
             && let Some(side) = disk.get(FileName::Side(id), true)?
@@ -257,6 +261,9 @@ impl State {
 
     /// Length of an object whose file has `length` bytes.
     pub(super) fn committed(&self, length: u64) -> Result<u64> {
+        if length < self.kept.length() {
+            return Err(too_short(length, self.kept.length()));
+        }
         match &self.appends {
             None => Ok(length),
             Some(appends) if length < appends.end() => Err(Error::corrupt(format!(

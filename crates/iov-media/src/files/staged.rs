@@ -15,7 +15,6 @@ use super::{
         Stage,
         plan::{Base, Plan},
     },
-    sums::Touch,
     tree::FileName,
 };
 use crate::fail;
@@ -126,6 +125,13 @@ impl Files {
         let (version, frozen) = (state.facts.version, state.frozen == Some(stage));
         let base = Base { exists: state.exists, size, version, appends: state.appends.as_ref(), frozen, admitted };
         staged.prepare(&self.disk, &base)?;
+        if !admitted && let Some(plan) = staged.plan.clone().filter(|plan| state.kept.is_kept() && !plan.rename) {
+            // Now it can still be refused to mix new bytes with damaged ones.
+            let checked = staged.touched(&self.disk, &plan).and_then(|touched| {
+                touched.into_iter().try_for_each(|(range, _)| self.check_edges(object.id, state, range, size))
+            });
+            checked.or_else(|e| staged.cancel_plan(&self.disk).and(Err(e)))?;
+        }
         let keyed = staged.plan.as_ref().map_or(0, |plan| plan.keyed);
         let room = self.make_room_for_facts(object, state, keyed);
         room.or_else(|e| staged.cancel_plan(&self.disk).and(Err(e)))
@@ -187,9 +193,9 @@ impl Files {
                 return Ok(None);
             }
             if state.kept.is_kept() {
-                for range in staged.touched(&self.disk, &plan)? {
-                    // The length does not matter: nothing of these blocks is compared.
-                    self.open_blocks(object.id, state, range, 0, Touch::Lend)?;
+                for (range, touch) in staged.touched(&self.disk, &plan)? {
+                    // Edges were compared when the plan was made: now it can only go on.
+                    self.open_blocks(object.id, state, range, 0, touch)?;
                 }
             }
             staged.apply(&self.disk, &plan).map(Some)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::OpCx;
-use iov_types::{Clause, Demand, Evidence, ObjectOp, Range, Result};
+use iov_types::{Clause, Demand, Evidence, Kind, ObjectOp, Range, Result};
 
 use super::{
     Files,
@@ -29,18 +29,21 @@ impl Files {
             true => {
                 let mut state = object.write(self, cx, op.demand.stage)?;
                 self.quiesce(&object, &mut state)?;
+                state.kept.begin(op.demand.stage.is_none());
                 // Who only looks need not wait for the medium.
                 RwLockWriteGuard::downgrade(state)
             }
             false => object.read(self, cx, op.demand.stage)?,
         };
-        state.check_epoch(&op.demand)?;
-        if is_durable(&op.demand) {
-            match state.stage(op.demand.stage)? {
-                Some(mut stage) => stage.sync(&self.disk)?,
-                None => self.sync_object(&object, &state)?,
-            }
-        }
+        let synced = state.check_epoch(&op.demand).and_then(|()| match is_durable(&op.demand) {
+            true => match state.stage(op.demand.stage)? {
+                Some(mut stage) => stage.sync(&self.disk),
+                None => self.sync_object(&object, &state),
+            },
+            false => Ok(()),
+        });
+        state.kept.begin(false);
+        synced?;
         let mut evidence = state.evidence(self, op.object, op.demand.stage)?;
         evidence.durability = op.demand.durability.max(evidence.durability);
         Ok(evidence)
@@ -100,7 +103,12 @@ impl Files {
         })
         .and_then(|()| once(&object.folder_unsynced, &|| self.disk.tree.sync_folder(name)));
         self.judge(object, synced)?;
-        self.close_blocks(object, state)
+        match self.close_blocks(object, state) {
+            // Nothing was written: the blocks are open as before.
+            Err(e) if e.kind() == Kind::Exhausted => Err(e),
+            // Whether it was is not known, nor what is open now.
+            closed => self.judge(object, closed),
+        }
     }
 
     /// Remembers a failed sync: the kernel may take the lost pages for clean from now on.

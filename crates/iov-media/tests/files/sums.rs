@@ -1,23 +1,19 @@
 //! I1: what is durable is compared with checksums when it is read.
 
-use std::{
-    os::unix::fs::FileExt,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+mod between;
 
-use bytes::Bytes;
+use std::{os::unix::fs::FileExt, path::Path};
+
 use iov_media::{Files, Options, Peer as Client};
-use iov_store::{
-    Commit, KeyRange, LeaseAccess, Memory, MemoryStore, MetadataStore, Record, Snapshot, Txn, block_sums::BlockSum,
-    run_one,
-};
+use iov_store::{LeaseAccess, Memory, block_sums::BlockSum, run_one};
 use iov_types::{
     Clause, Demand, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result, Uuid,
 };
 use proptest::prelude::*;
 
-use crate::kit::{all, bytes, call, cx, data_path, directory, object, open, send, staged, try_all, uuid, write};
+use crate::kit::{
+    all, bytes, call, cx, data_path, directory, object, open, open_with, send, staged, try_all, uuid, write,
+};
 
 const BLOCK: u64 = 4096;
 const DURABLE: Demand = Demand {
@@ -149,20 +145,45 @@ fn i1_what_is_not_synced_when_the_daemon_ends_is_taken_as_it_is_and_kept_from_th
 fn i1_checksums_of_a_removed_object_do_not_come_back() {
     let directory = directory();
     let files = open(directory.path());
-    for slot in [1, 2] {
+    write(&*files, object(1), 0, &bytes(1, 30_000)).expect("a write");
+    sync(&files, object(1));
+    call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+    drop(files);
+    let files = open(directory.path());
+    write(&*files, object(1), 0, &bytes(9, 10_000)).expect("a write");
+    assert!(all(&*files, object(1)) == bytes(9, 10_000));
+    sync(&files, object(1));
+    assert!(all(&*files, object(1)) == bytes(9, 10_000));
+}
+
+#[test]
+fn i1_a_file_that_is_gone_or_lost_its_end_is_an_error() {
+    let directory = directory();
+    let files = open(directory.path());
+    for slot in [1, 2, 3] {
         write(&*files, object(slot), 0, &bytes(1, 30_000)).expect("a write");
         sync(&files, object(slot));
     }
-    call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+    let cut = |slot, len| {
+        let file = std::fs::File::options().write(true).open(data_path(directory.path(), object(slot)));
+        file.expect("the file").set_len(len).expect("a shorter one");
+    };
+    cut(1, 8192);
+    assert!(is_damage(try_all(&*files, object(1))), "while it is in use");
     drop(files);
-    // As a remove that was cut short leaves it.
-    std::fs::remove_file(data_path(directory.path(), object(2))).expect("the file");
+    cut(2, 0);
+    std::fs::remove_file(data_path(directory.path(), object(3))).expect("the file");
     let files = open(directory.path());
-    for slot in [1, 2] {
-        write(&*files, object(slot), 0, &bytes(9, 10_000)).expect("a write");
-        assert!(all(&*files, object(slot)) == bytes(9, 10_000));
-        sync(&files, object(slot));
-        assert!(all(&*files, object(slot)) == bytes(9, 10_000));
+    for slot in [1, 2, 3] {
+        assert!(is_damage(try_all(&*files, object(slot))), "object {slot}");
+        assert!(is_damage(write(&*files, object(slot), 0, b"x")), "object {slot}");
+        call(&*files, object(slot), ObjectVerb::Remove).expect("it can be removed");
+    }
+    write(&*files, object(4), 0, &bytes(1, 30_000)).expect("a write");
+    sync(&files, object(4));
+    for size in [20_000, 100, 0, 50_000] {
+        call(&*files, object(4), ObjectVerb::Truncate { size }).expect("a cut");
+        assert_eq!(call(&*files, object(4), ObjectVerb::Stat).expect("a look").size, size);
     }
 }
 
@@ -203,6 +224,25 @@ fn i1_clients_that_write_themselves_get_a_part_and_a_sync_looks_at_it() {
     assert!(all(&*files, object(1)) == data);
     damage(directory.path(), object(1), (6 << 20) + 1001);
     assert!(is_damage(try_all(&*files, object(1))), "and from the sync on, all is");
+}
+
+#[test]
+fn g1_an_object_that_is_lent_is_not_forgotten() {
+    let directory = directory();
+    let options = Options { objects: 1, ..Options::default() };
+    let files = open_with(directory.path(), options).expect("a target");
+    let me = Client { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
+    files.open_session(uuid(1), me).expect("a session");
+    write(&files, object(1), 0, &bytes(1, 30_000)).expect("a write");
+    sync(&files, object(1));
+    let lent = grant(&files, uuid(1), 1, LeaseAccess::Write, Range { offset: 0, len: 100 }).expect("a grant");
+    for slot in 2..20 {
+        write(&files, object(slot), 0, b"others").expect("a write");
+    }
+    std::fs::File::from(lent.file).write_all_at(&bytes(2, 30_000), 0).expect("a write");
+    assert!(all(&files, object(1)) == bytes(2, 30_000));
+    sync(&files, object(1));
+    assert!(all(&files, object(1)) == bytes(2, 30_000));
 }
 
 #[derive(Clone, Debug)]
@@ -310,121 +350,5 @@ proptest! {
             drop(files);
             prop_assert!(all(&*open(directory.path()), id) == data);
         }
-    }
-}
-
-/// A metadata engine that forgets, when the power goes, what was not persisted.
-#[derive(Default)]
-struct Lossy {
-    store: MemoryStore,
-    /// All there was, and how much of it was persisted.
-    log: Mutex<(Vec<Txn>, usize)>,
-}
-
-impl Lossy {
-    /// What comes back after a cut of power.
-    fn survivor(&self) -> Lossy {
-        let (log, persisted) = &*self.log.lock().expect("a lock");
-        let next = Lossy::default();
-        next.commit(log[..*persisted].to_vec()).expect("the same again");
-        next.persist().expect("it was");
-        next
-    }
-}
-
-impl MetadataStore for Lossy {
-    fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
-        self.store.get(keys)
-    }
-
-    fn scan(&self, range: &KeyRange, after: Option<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Record)>> {
-        self.store.scan(range, after, limit)
-    }
-
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        self.store.snapshot()
-    }
-
-    fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
-        self.log.lock().expect("a lock").0.extend(txns.iter().cloned());
-        self.store.commit(txns)
-    }
-
-    fn persist(&self) -> Result<()> {
-        let mut log = self.log.lock().expect("a lock");
-        log.1 = log.0.len();
-        Ok(())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.store.bytes()
-    }
-}
-
-fn open_lossy(root: &Path, store: &Arc<Lossy>) -> Files {
-    let directory = || std::fs::File::open(root).expect("the directory").into();
-    let open = || {
-        let store = store.clone();
-        Files::open_with(directory(), Options::default(), Some(Box::new(move |_| Ok(Some(store.clone())))))
-    };
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    loop {
-        match open() {
-            // A child that another test has just forked holds all our locks until it runs its program.
-            Err(e) if e.kind() == Kind::Busy && std::time::Instant::now() < end => {}
-            other => return other.expect("a target"),
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
-    /// When the power goes, each block that was not synced has come to the medium or not, and so has the length.
-    #[test]
-    fn i1_a_cut_of_power_is_never_taken_for_damage(
-        steps in prop::collection::vec(step(), 1..20),
-        new in any::<u64>(),
-        long in any::<bool>(),
-    ) {
-        let directory = directory();
-        let store = Arc::new(Lossy::default());
-        let files = open_lossy(directory.path(), &store);
-        let (id, plain) = (object(1), Demand::default());
-        let path = data_path(directory.path(), id);
-        write(&files, id, 0, b"begin").expect("a write");
-        let mut synced = b"begin".to_vec();
-        for (n, step) in steps.into_iter().enumerate() {
-            let done = match step {
-                Step::Write { offset, len, .. } => write(&files, id, offset, &bytes(n as u8, len)),
-                Step::Truncate(size) => call(&files, id, ObjectVerb::Truncate { size }),
-                Step::Punch(offset, len) => call(&files, id, ObjectVerb::Punch(Range { offset, len })),
-                Step::Sync => {
-                    sync(&files, id);
-                    synced = std::fs::read(&path).expect("the bytes");
-                    continue;
-                }
-                // What else there is has means of its own against cuts of power.
-                _ => send(&files, id, ObjectVerb::Stat, plain.clone(), &[]),
-            };
-            done.expect("a step");
-        }
-        drop(files);
-        let last = std::fs::read(&path).expect("the bytes");
-        let mut there = if long { last.clone() } else { synced.clone() };
-        for (i, block) in there.chunks_mut(BLOCK as usize).enumerate() {
-            let from = if new >> (i % 64) & 1 == 1 { &last } else { &synced };
-            let at = i * BLOCK as usize;
-            let have = from.get(at..from.len().min(at + block.len())).unwrap_or_default();
-            block.fill(0);
-            block[..have.len()].copy_from_slice(have);
-        }
-        std::fs::write(&path, &there).expect("what came to the medium");
-        let store = Arc::new(store.survivor());
-        let files = open_lossy(directory.path(), &store);
-        let got = try_all(&files, id);
-        prop_assert!(got.is_ok_and(|got| got == there), "blocks {:b}, long {}", new, long);
-        sync(&files, id);
-        prop_assert!(all(&files, id) == there);
     }
 }

@@ -66,6 +66,7 @@ fn i1_pieces_are_asked_for_once_and_again_when_something_does_not_fit() {
     assert_eq!(asked.load(Ordering::Relaxed), 3, "40 MiB are three pieces");
     let mut other = data.clone();
     other[20 << 20] ^= 1;
+    seam::sleep(2 * AGE_NS as u64);
     assert!(!all(&other));
     assert!(all(&data));
     assert_eq!(asked.load(Ordering::Relaxed), 4, "the piece in which something did not fit");

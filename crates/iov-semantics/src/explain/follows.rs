@@ -30,7 +30,10 @@ pub(super) fn follows(control: Control, contract: &Contract) -> (Clause, String)
         Control::Persistence => fixed(match contract.durability {
             Persistence::Volatile => (Clause::P1, "no sync; what the medium loses is reported as lost, never as zeros"),
             Persistence::Process => (Clause::P2, "no sync; acknowledged bytes survive the end of every process"),
-            Persistence::Durable => (Clause::P3, "synced by the point; acknowledged bytes survive power loss"),
+            Persistence::Durable => (
+                Clause::P3,
+                "synced by the point; acknowledged bytes survive power loss, damage to them is noticed (I1)",
+            ),
             Persistence::Replicated => (Clause::P4, "written to all copies by the point; survives the loss of copies"),
         }),
         Control::Point => point(contract),

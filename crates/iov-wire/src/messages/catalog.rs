@@ -133,6 +133,7 @@ message! {
         3 => controls: message,
         4 => layout: optional message,
         5 => writable: boolean,
+        6 => indexes: repeated string,
     }
 }
 

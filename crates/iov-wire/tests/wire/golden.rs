@@ -92,8 +92,10 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let mut answer = examples::catalog_answer();
     answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Bytes(_) | CatalogReply::Moved)));
     for reply in answer.replies.iter_mut().flatten() {
-        if let CatalogReply::Opened(opened) = reply {
-            (opened.inline, opened.size) = (false, None);
+        match reply {
+            CatalogReply::Opened(opened) => (opened.inline, opened.size) = (false, None),
+            CatalogReply::Workspace(opened) => opened.indexes.clear(),
+            _ => {}
         }
     }
     reads(&bytes, answer);
@@ -101,12 +103,14 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::GrantAnswer, "")).expect("the bytes of the first release");
     let GrantAnswer::Granted(granted) = examples::grant_answer() else { unreachable!("a grant") };
     reads(&bytes, GrantAnswer::Granted(Granted { kept: false, ..granted }));
-    // Before a sealed collection's length was told.
+    // Before a sealed collection's length was told, and a workspace's indexes.
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-2")).expect("the bytes of a later one");
     let mut answer = examples::catalog_answer();
     for reply in answer.replies.iter_mut().flatten() {
-        if let CatalogReply::Opened(opened) = reply {
-            opened.size = None;
+        match reply {
+            CatalogReply::Opened(opened) => opened.size = None,
+            CatalogReply::Workspace(opened) => opened.indexes.clear(),
+            _ => {}
         }
     }
     reads(&bytes, answer);

@@ -4,6 +4,7 @@
 mod bad_input;
 mod damage;
 mod doors;
+mod events;
 mod full;
 mod hostile;
 mod kit;

@@ -20,6 +20,12 @@ fn o1_workspaces_are_made_listed_shown_changed_and_removed() {
     assert_eq!(shown[0]["quota_bytes"], serde_json::Value::Null);
     assert_eq!(shown[0]["controls"], "consistency=session");
     assert_eq!(shown[0]["metadata"], serde_json::json!({ "phase": 2, "project": "cfd" }));
+    world.iov(&["ws", "set", "sim", "--index", "temperature", "--index", "run"]).ok();
+    assert_eq!(
+        world.iov(&["ws", "show", "sim", "--json"]).ok().json()[0]["indexes"],
+        serde_json::json!(["temperature", "run"])
+    );
+    assert!(world.iov(&["ws", "show", "sim"]).ok().text().contains("temperature, run"));
     world.iov(&["ws", "set", "sim", "--name", "simulation"]).ok();
     world.iov(&["ws", "rm", "simulation", "other"]).ok();
     assert_eq!(world.iov(&["ws", "list", "--json"]).ok().json(), serde_json::json!([]));

@@ -16,6 +16,7 @@ use crate::{
         disk::Disk,
         io,
         sidecar::number,
+        sums::Touch,
         tree::FileName,
     },
 };
@@ -211,20 +212,23 @@ impl Stage {
         Ok(view.appended)
     }
 
-    /// Which bytes applying the plan changes.
-    pub(in crate::files) fn touched(&self, disk: &Disk, plan: &Plan) -> Result<Vec<Range>> {
-        if plan.rename {
-            return Ok(vec![Range { offset: 0, len: plan.base.max(plan.size) }]);
-        }
+    /// Which bytes applying the plan changes, and how.
+    pub(in crate::files) fn touched(&self, disk: &Disk, plan: &Plan) -> Result<Vec<(Range, Touch)>> {
         let view = self.replay(disk, plan.base)?;
-        let mut out: Vec<Range> = Vec::new();
+        let mut out: Vec<(Range, Touch)> = Vec::new();
         let cut = Range { offset: plan.size, len: plan.base.saturating_sub(plan.size) };
-        let staged = view.overlay.cover(Range { offset: 0, len: plan.size });
-        for range in staged.filter(|(_, source)| source.is_some()).map(|(range, _)| range).chain([cut]) {
+        let staged =
+            view.overlay.cover(Range { offset: 0, len: plan.size }).filter_map(|(range, source)| match source {
+                // Nothing of the base is left, where nothing was staged either.
+                None => plan.rename.then_some((range, Touch::Clear)),
+                Some(Source::Zero) => Some((range, Touch::Clear)),
+                Some(_) => Some((range, Touch::Lend)),
+            });
+        for (range, touch) in staged.chain([(cut, Touch::Clear)]) {
             match out.last_mut() {
                 _ if range.len == 0 => {}
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => out.push(range),
+                Some((last, how)) if last.end() == range.offset && *how == touch => last.len += range.len,
+                _ => out.push((range, touch)),
             }
         }
         Ok(out)

@@ -17,7 +17,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::fail;
 use run::{Blocks, Run};
-use store::Changes;
+use store::{Changes, Found};
 
 pub use store::OpenSums;
 pub(super) use store::SumStore;
@@ -42,8 +42,14 @@ pub(super) use store::SumStore;
 #[derive(Default)]
 pub(super) struct Kept {
     kept: AtomicBool,
+    /// The first checksums are being made, under a lock that others share.
+    begun: AtomicBool,
+    /// The object has at least so many bytes.
+    length: AtomicU64,
     /// Blocks were open when the object was loaded: an earlier daemon has not come to syncing them.
     found_open: AtomicBool,
+    /// What is in the engine may not be on the medium.
+    unpersisted: AtomicBool,
     /// By run.
     open: Mutex<BTreeMap<u64, Blocks>>,
 }
@@ -54,9 +60,35 @@ impl Kept {
         self.kept.load(Ordering::Acquire)
     }
 
+    /// Whether it is, or is about to be: nobody may change it who holds it together with others.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.is_kept() || self.begun.load(Ordering::Acquire)
+    }
+
+    /// Tells that the first checksums are about to be made, or that this has ended.
+    pub(super) fn begin(&self, begun: bool) {
+        self.begun.store(begun, Ordering::Release);
+    }
+
+    /// How many bytes the object has at least.
+    pub(super) fn length(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+
     /// Whether blocks that an earlier daemon left open are still to be looked at.
     pub(super) fn found_open(&self) -> bool {
         self.found_open.load(Ordering::Acquire)
+    }
+
+    /// Whether some blocks may have changed since the last sync.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open().is_empty()
+    }
+
+    /// The open blocks of some runs.
+    fn open_of(&self, runs: &[u64]) -> Vec<Blocks> {
+        let open = self.open();
+        runs.iter().map(|run| open.get(run).copied().unwrap_or_default()).collect()
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Blocks>> {
@@ -64,8 +96,12 @@ impl Kept {
     }
 }
 
+/// How many times longer a sync waits for writes under way than others do.
+const PATIENCE: u64 = 10;
 /// Runs that are opened together.
 const AHEAD: u64 = 16;
+/// Most runs looked at together.
+const PAGE: usize = 1024;
 
 /// How blocks are about to change.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,6 +123,14 @@ fn by_run(range: Range) -> impl Iterator<Item = (u64, Blocks)> {
         let end = (range.end() - start).min(RUN).div_ceil(BLOCK);
         (run, Blocks::range(first as usize, end as usize))
     })
+}
+
+/// Of an object whose file has lost its end, or is gone.
+pub(super) fn too_short(length: u64, kept: u64) -> Error {
+    Error::corrupt(format!(
+        "the collection should have at least {kept} bytes, its file has {length}: restore it from a copy of the store"
+    ))
+    .with_clause(Clause::I1)
 }
 
 fn damaged(range: Range) -> Error {
@@ -117,16 +161,15 @@ fn check(run: u64, sums: &Run, open: Blocks, block: usize, bytes: &[u8]) -> Resu
 }
 
 impl Files {
-    /// What is known of the checksums of an object that is loaded. Those of an object that is not there belong to one
-    /// that was removed, and go.
-    pub(super) fn load_sums(&self, id: ObjectId, exists: bool) -> Result<Kept> {
-        let Some(open) = self.sums.load(id)? else { return Ok(Kept::default()) };
-        if !exists {
-            self.sums.forget(id)?;
-            return Ok(Kept::default());
-        }
+    /// What is known of the checksums of an object that is loaded.
+    pub(super) fn load_sums(&self, id: ObjectId) -> Result<Kept> {
+        let Some(Found { length, open }) = self.sums.load(id)? else { return Ok(Kept::default()) };
         Ok(Kept {
             kept: true.into(),
+            length: length.into(),
+            // Who left it may not have come to that.
+            unpersisted: true.into(),
+            begun: false.into(),
             found_open: (!open.is_empty()).into(),
             open: Mutex::new(open.into_iter().collect()),
         })
@@ -134,10 +177,10 @@ impl Files {
 
     /// Closes what an earlier daemon has left open: its clients cannot write any more. That a block matches its old
     /// checksum or not tells nothing then, since it was being changed.
-    pub(super) fn close_found(&self, object: &Object, state: &State) {
+    pub(super) fn close_found(&self, object: &Object, state: &mut State) {
         if state.torn.is_none() {
             // What fails here leaves them open; the next sync tries again, and tells.
-            let _ = self.sync_object(object, state);
+            let _ = self.quiesce(object, state).and_then(|()| self.sync_object(object, state));
         }
         state.kept.found_open.store(false, Ordering::Release);
     }
@@ -149,7 +192,8 @@ impl Files {
             return Ok(());
         }
         let which = if state.kept.is_kept() { Which::Writers } else { Which::All };
-        self.recall(object, state, which, None)
+        // A medium that is busy holds writers up; moving all bytes away from them would make that worse.
+        self.recall_within(object, state, which, None, PATIENCE)
     }
 
     /// Opens the blocks of a range of an object of `size` bytes, before they change.
@@ -160,51 +204,72 @@ impl Files {
         if touch != Touch::Lend {
             self.check_edges(id, state, range, size)?;
         }
-        let wanted: Vec<(u64, Blocks)> = match touch {
-            // Of a range without an end only what has checksums is looked at.
-            Touch::Clear => {
-                let runs = self.sums.runs_from(id, range.offset / RUN)?;
-                let within = runs.into_iter().take_while(|run| run * RUN < range.end());
-                within
-                    .filter_map(|run| by_run(range.intersect(&Range { offset: run * RUN, len: RUN })?).next())
-                    .collect()
+        let runs = range.offset / RUN..(range.end() - 1) / RUN + 1;
+        if touch == Touch::Clear {
+            // Zeros where there are zeros are no change: only what has checksums is looked at.
+            let summed = self.sums.runs_within(id, runs)?;
+            let within = |run: &u64| by_run(range.intersect(&Range { offset: *run * RUN, len: RUN })?).next();
+            for some in summed.chunks(PAGE) {
+                self.open_some(id, state, some.iter().filter_map(within).collect(), touch)?;
             }
-            _ => by_run(range).collect(),
-        };
+            self.lower_length(id, state, range)?;
+        } else {
+            for first in runs.clone().step_by(PAGE) {
+                let offset = range.offset.max(first * RUN);
+                let end = range.end().min((first + PAGE as u64) * RUN);
+                self.open_some(id, state, by_run(Range { offset, len: end - offset }).collect(), touch)?;
+            }
+        }
+        if state.kept.unpersisted.load(Ordering::Acquire) {
+            // A cut of power must not leave new bytes on the medium, and what is known of these blocks as it was.
+            self.sums.persist()?;
+            state.kept.unpersisted.store(false, Ordering::Release);
+        }
+        fail::point("sums.0.opened")
+    }
+
+    /// Writes down that the object may get shorter, if a range that becomes zeros or goes reaches to its end.
+    fn lower_length(&self, id: ObjectId, state: &State, range: Range) -> Result<()> {
+        if range.end() >= state.kept.length() && range.offset < state.kept.length() {
+            let mut changes = Changes::default();
+            changes.kept(id, range.offset);
+            state.kept.unpersisted.store(true, Ordering::Release);
+            self.sums.commit(changes, true)?;
+            state.kept.length.store(range.offset, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn open_some(&self, id: ObjectId, state: &State, mut wanted: Vec<(u64, Blocks)>, touch: Touch) -> Result<()> {
         let mut open = state.kept.open();
         let is_open = |run: &u64, blocks: Blocks| blocks.without(open.get(run).copied().unwrap_or_default()).is_empty();
         if wanted.iter().all(|(run, blocks)| is_open(run, *blocks)) {
             return Ok(());
         }
         let last = wanted.last().map_or(0, |(run, _)| *run);
-        // What has no checksum yet is opened far ahead, so that a stream of writes waits for the medium now and then only.
-        let ahead = if touch == Touch::Clear { last..last } else { last + 1..(last / AHEAD + 1) * AHEAD };
-        let wanted: Vec<_> = wanted.into_iter().chain(ahead.map(|run| (run, Blocks::default()))).collect();
+        if touch != Touch::Clear {
+            // What has no checksum yet is opened far ahead, so that a stream of writes waits for the medium now and then.
+            wanted.extend((last + 1..(last / AHEAD + 1) * AHEAD).map(|run| (run, Blocks::default())));
+        }
         let runs: Vec<u64> = wanted.iter().map(|(run, _)| *run).collect();
         let mut changes = Changes::default();
         let mut new = Vec::with_capacity(wanted.len());
         for ((run, blocks), sums) in wanted.into_iter().zip(self.sums.runs(id, &runs)?) {
             let before = open.get(&run).copied().unwrap_or_default();
             let blocks = blocks.or(Blocks::ALL.without(sums.present)).or(before);
-            if blocks == before {
-                continue;
-            }
-            changes.open(id, run, Some(blocks));
-            new.push((run, blocks));
-            if changes.is_full() {
-                self.sums.commit(std::mem::take(&mut changes))?;
+            if blocks != before {
+                changes.open(id, run, Some(blocks));
+                new.push((run, blocks));
             }
         }
-        self.sums.commit(changes)?;
-        // A cut of power must not leave new bytes on the medium, and what is known of these blocks as it was.
-        self.sums.persist()?;
+        state.kept.unpersisted.store(true, Ordering::Release);
+        self.sums.commit(changes, touch == Touch::Clear)?;
         open.extend(new);
-        drop(open);
-        fail::point("sums.0.opened")
+        Ok(())
     }
 
     /// Refuses to mix new bytes with damaged ones: they would get a good checksum together.
-    fn check_edges(&self, id: ObjectId, state: &State, range: Range, size: u64) -> Result<()> {
+    pub(super) fn check_edges(&self, id: ObjectId, state: &State, range: Range, size: u64) -> Result<()> {
         let (first, last) = (range.offset / BLOCK, (range.end() - 1) / BLOCK);
         let cut_first = !range.offset.is_multiple_of(BLOCK);
         let cut_last = !range.end().is_multiple_of(BLOCK) && range.end() < size;
@@ -223,9 +288,10 @@ impl Files {
         let file = state.data(&self.disk, id)?;
         let range = Range { offset, len: out.len() as u64 };
         let runs: Vec<u64> = by_run(range).map(|(run, _)| run).collect();
+        // In this order: whoever closes blocks meanwhile writes their checksums first.
+        let open = state.kept.open_of(&runs);
         let sums = self.sums.runs(id, &runs)?;
-        for ((run, blocks), sums) in by_run(range).zip(sums) {
-            let open = state.kept.open().get(&run).copied().unwrap_or_default();
+        for (((run, blocks), sums), open) in by_run(range).zip(sums).zip(open) {
             let start = run * RUN;
             let from = start.max(offset);
             let piece = &mut out[(from - offset) as usize..((start + RUN).min(range.end()) - offset) as usize];
@@ -242,6 +308,9 @@ impl Files {
                     let whole = &mut whole[..(end - begin) as usize];
                     must_read(&file, whole, begin)?;
                     check(run, &sums, open, block, whole)?;
+                    // What was compared, not what was read before.
+                    let same = &whole[(have - begin) as usize..(until - begin) as usize];
+                    piece[(have - from) as usize..(until - from) as usize].copy_from_slice(same);
                 }
             }
         }
@@ -257,8 +326,8 @@ impl Files {
             return Err(Error::unsupported("the object is not kept by checksums").with_clause(Clause::I1));
         }
         let mut out = Vec::with_capacity(wanted.len() * BLOCKS);
-        for (run, sums) in wanted.iter().zip(self.sums.runs(id, &wanted)?) {
-            let open = state.kept.open().get(run).copied().unwrap_or_default();
+        let open = state.kept.open_of(&wanted);
+        for (sums, open) in self.sums.runs(id, &wanted)?.into_iter().zip(open) {
             out.extend((0..BLOCKS).map(|block| known(&sums, open, block)));
         }
         Ok(out)
@@ -280,44 +349,62 @@ impl Files {
                 runs_with_data(&file, size)?
             }
         };
-        if todo.is_empty() && kept {
+        if kept && todo.is_empty() && !state.kept.unpersisted.load(Ordering::Acquire) && state.kept.length() == size {
             return Ok(());
         }
         let mut bytes = vec![0; RUN as usize];
-        let mut changes = Changes::default();
+        let (mut changes, mut runs) = (Changes::default(), Vec::new());
         for (run, blocks) in todo {
             let mut sums = if kept { self.sums.runs(id, &[run])?.remove(0) } else { Run::default() };
-            let start = run * RUN;
-            let there = size.saturating_sub(start).min(RUN) as usize;
-            let first = (0..BLOCKS).find(|b| blocks.has(*b)).unwrap_or(BLOCKS) * BLOCK as usize;
-            let end = (0..BLOCKS).rfind(|b| blocks.has(*b)).map_or(0, |b| (b + 1) * BLOCK as usize).min(there);
-            if first < end {
-                must_read(&file, &mut bytes[first..end], start + first as u64)?;
-            }
-            for block in (0..BLOCKS).filter(|b| blocks.has(*b)) {
-                let from = block * BLOCK as usize;
-                let sum = if from < end { sum_of(&bytes[from..(from + BLOCK as usize).min(end)]) } else { None };
-                sums.set(block, sum);
-            }
+            sum_blocks(&file, size, (run, blocks), &mut sums, &mut bytes)?;
             changes.sums(id, run, &sums);
             if kept {
                 changes.open(id, run, None);
             }
+            runs.push(run);
             if changes.is_full() {
-                self.sums.commit(std::mem::take(&mut changes))?;
+                self.close_some(state, std::mem::take(&mut changes), &runs)?;
+                runs.clear();
             }
         }
-        if !kept {
-            changes.kept(id);
-        }
+        changes.kept(id, size);
         fail::point("sums.1.summed")?;
-        self.sums.commit(changes)?;
+        self.close_some(state, changes, &runs)?;
+        state.kept.length.store(size, Ordering::Release);
+        state.kept.kept.store(true, Ordering::Release);
         fail::point("sums.2.committed")?;
         self.sums.persist()?;
-        state.kept.open().clear();
-        state.kept.kept.store(true, Ordering::Release);
+        state.kept.unpersisted.store(false, Ordering::Release);
         Ok(())
     }
+
+    /// Memory follows the engine step by step: what fails later leaves the two alike.
+    fn close_some(&self, state: &State, changes: Changes, runs: &[u64]) -> Result<()> {
+        state.kept.unpersisted.store(true, Ordering::Release);
+        self.sums.commit(changes, false)?;
+        let mut open = state.kept.open();
+        for run in runs {
+            open.remove(run);
+        }
+        Ok(())
+    }
+}
+
+/// Reads some blocks of an object of `size` bytes and notes their checksums.
+fn sum_blocks(file: &OwnedFd, size: u64, (run, blocks): (u64, Blocks), sums: &mut Run, bytes: &mut [u8]) -> Result<()> {
+    let start = run * RUN;
+    let there = size.saturating_sub(start).min(RUN) as usize;
+    let first = (0..BLOCKS).find(|b| blocks.has(*b)).unwrap_or(BLOCKS) * BLOCK as usize;
+    let end = (0..BLOCKS).rfind(|b| blocks.has(*b)).map_or(0, |b| (b + 1) * BLOCK as usize).min(there);
+    if first < end {
+        must_read(file, &mut bytes[first..end], start + first as u64)?;
+    }
+    for block in (0..BLOCKS).filter(|b| blocks.has(*b)) {
+        let from = block * BLOCK as usize;
+        let sum = if from < end { sum_of(&bytes[from..(from + BLOCK as usize).min(end)]) } else { None };
+        sums.set(block, sum);
+    }
+    Ok(())
 }
 
 fn must_read(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<()> {

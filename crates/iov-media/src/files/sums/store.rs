@@ -11,7 +11,7 @@ use super::run::{Blocks, Run};
 /// Opens the engine that keeps checksums: the one that is there, or with `true` also a new one.
 pub type OpenSums = Box<dyn Fn(bool) -> Result<Option<Arc<dyn MetadataStore>>> + Send + Sync>;
 
-/// The object is kept by checksums; written with the last of the first ones.
+/// The object is kept by checksums, and has at least so many bytes; written with the last of the first ones.
 const KEPT: u8 = b'O';
 /// Blocks of a run that may have changed since.
 const OPEN: u8 = b'I';
@@ -42,13 +42,21 @@ fn run_of(key: &[u8]) -> Result<u64> {
     number.map(|n| u64::from_be_bytes(*n)).ok_or_else(|| Error::corrupt("a record of checksums has a strange key"))
 }
 
+/// An object that is kept.
+pub(super) struct Found {
+    /// It has at least so many bytes.
+    pub(super) length: u64,
+    /// Which of its blocks may have changed since, by run.
+    pub(super) open: Vec<(u64, Blocks)>,
+}
+
 /// Changes that are made together.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(Vec<u8>, Option<Bytes>)>);
 
 impl Changes {
-    pub(super) fn kept(&mut self, id: ObjectId) {
-        self.0.push((prefix(KEPT, id), Some(Bytes::from_static(&[1]))));
+    pub(super) fn kept(&mut self, id: ObjectId, length: u64) {
+        self.0.push((prefix(KEPT, id), Some(Bytes::copy_from_slice(&length.to_le_bytes()))));
     }
 
     pub(super) fn open(&mut self, id: ObjectId, run: u64, blocks: Option<Blocks>) {
@@ -105,18 +113,19 @@ impl SumStore {
         self.get().ok_or_else(|| Error::internal("a target without room for checksums"))
     }
 
-    /// Whether an object is kept, and which of its blocks may have changed since, by run.
-    pub(super) fn load(&self, id: ObjectId) -> Result<Option<Vec<(u64, Blocks)>>> {
+    /// What was written of an object, if it is kept.
+    pub(super) fn load(&self, id: ObjectId) -> Result<Option<Found>> {
         let Some(store) = self.get() else { return Ok(None) };
-        if store.get(&[&prefix(KEPT, id)])?[0].is_none() {
-            return Ok(None);
-        }
+        let record = store.get(&[&prefix(KEPT, id)])?.into_iter().next().flatten();
+        let Some(record) = record else { return Ok(None) };
+        let length = record.value[..].try_into().map(u64::from_le_bytes);
+        let length = length.map_err(|_| Error::corrupt("a length beside checksums has a strange form"))?;
         let mut open = Vec::new();
         self.scan(OPEN, id, 0, |run, value| {
             open.push((run, Blocks::decode(value)?));
             Ok(())
         })?;
-        Ok(Some(open))
+        Ok(Some(Found { length, open }))
     }
 
     fn scan(&self, kind: u8, id: ObjectId, from: u64, mut found: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
@@ -128,9 +137,10 @@ impl SumStore {
             for (key, record) in &page {
                 found(run_of(key)?, &record.value)?;
             }
+            let full = page.len() == PAGE;
             match page.into_iter().last() {
-                Some((key, _)) => after = Some(key),
-                None => return Ok(()),
+                Some((key, _)) if full => after = Some(key),
+                _ => return Ok(()),
             }
         }
     }
@@ -144,23 +154,29 @@ impl SumStore {
         records.iter().map(|r| r.as_ref().map_or(Ok(Run::default()), |r| Run::decode(&r.value))).collect()
     }
 
-    /// The runs from `from` on that have checksums.
-    pub(super) fn runs_from(&self, id: ObjectId, from: u64) -> Result<Vec<u64>> {
+    /// The runs among some that have checksums.
+    pub(super) fn runs_within(&self, id: ObjectId, range: std::ops::Range<u64>) -> Result<Vec<u64>> {
         let mut out = Vec::new();
-        self.scan(SUMS, id, from, |run, _| {
-            out.push(run);
+        self.scan(SUMS, id, range.start, |run, _| {
+            out.extend(Some(run).filter(|run| range.contains(run)));
             Ok(())
         })?;
         Ok(out)
     }
 
-    /// Makes changes, as one.
-    pub(super) fn commit(&self, changes: Changes) -> Result<()> {
+    /// Makes changes, as one; `vital` ones also where the medium is full, as they make room.
+    pub(super) fn commit(&self, changes: Changes, vital: bool) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
-        let txn = Txn { guards: Vec::new(), writes: changes.0 };
-        self.must()?.commit(vec![txn])?.into_iter().try_for_each(|done| done.map(drop))
+        let (store, txns) = (self.must()?, vec![Txn { guards: Vec::new(), writes: changes.0 }]);
+        let done = if vital { store.commit_vital(txns) } else { store.commit(txns) };
+        done?.into_iter().try_for_each(|done| done.map(drop))
+    }
+
+    /// Keeps room again for when the medium is full.
+    pub(in crate::files) fn keep_room(&self) {
+        self.get().into_iter().for_each(|store| store.keep_room());
     }
 
     /// Makes everything committed survive power loss.

@@ -164,6 +164,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         controls: controls(),
         layout: Some(layout()),
         writable: true,
+        indexes: vec!["temperature".into()],
     };
     let entry = Entry {
         kind: EntryKind::Group,

@@ -170,8 +170,15 @@ fn opened() -> BoxedStrategy<Opened> {
 }
 
 fn opened_workspace() -> BoxedStrategy<OpenedWorkspace> {
-    (uuid(), name(), controls(), maybe(layout()), any::<bool>())
-        .prop_map(|(uuid, name, controls, layout, writable)| OpenedWorkspace { uuid, name, controls, layout, writable })
+    (uuid(), name(), controls(), maybe(layout()), any::<bool>(), list(any::<String>()))
+        .prop_map(|(uuid, name, controls, layout, writable, indexes)| OpenedWorkspace {
+            uuid,
+            name,
+            controls,
+            layout,
+            writable,
+            indexes,
+        })
         .boxed()
 }
 

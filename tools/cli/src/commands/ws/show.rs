@@ -63,6 +63,7 @@ pub(crate) fn show_one(ctx: &mut Ctx, ws: &Workspace, exact: bool, list: &mut Js
             "quota_collections": limit(stat.quota_collections),
             "expires": expires,
             "controls": controls,
+            "indexes": ws.indexes(),
             "ctime": quantity::rfc3339(stat.ctime_ns),
             "owner": stat.uid,
             "writable": ws.writable(),
@@ -93,6 +94,8 @@ pub(crate) fn show_one(ctx: &mut Ctx, ws: &Workspace, exact: bool, list: &mut Js
     );
     table.add("made", quantity::local_minute(stat.ctime_ns));
     table.add("owner", format!("uid {}{}", stat.uid, if ws.writable() { "" } else { "; you may only read" }));
+    let indexes = ws.indexes().iter().map(|key| printable(key.as_bytes())).collect::<Vec<_>>().join(", ");
+    table.add("indexes", if indexes.is_empty() { "none".to_owned() } else { indexes });
     table.add("controls", if controls.is_empty() { "the defaults".to_owned() } else { controls });
     table.print(&mut ctx.out)?;
     stat::metadata(ctx, &user)

@@ -1,0 +1,136 @@
+//! A grant as the client holds it: descriptor, slot in the lease page, and what may be done with them.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Mutex, PoisonError, Weak, atomic::AtomicU64},
+};
+
+use iov_store::ClientSlot;
+use iov_types::{Error, Outcome, Range, Result, Spatiality};
+use iov_wire::messages::{Access, GiveBack};
+use rustix::{fs::Advice, io::Errno};
+
+use crate::link::Up;
+
+/// Bytes written while the grant cannot be taken back: a write up to this size is before a seal or behind it, not both (M2).
+const PIECE: usize = 64 << 20;
+
+/// Leave to move bytes of an object, and the descriptor to do it with.
+pub(crate) struct Grant {
+    pub(crate) fd: OwnedFd,
+    pub(crate) number: u64,
+    pub(crate) slot: ClientSlot,
+    pub(crate) access: Access,
+    /// The object's, or that under which access was asked for where that is newer.
+    pub(crate) epoch: u64,
+    pub(crate) range: Range,
+    /// What is read must be compared with checksums (I1).
+    pub(crate) kept: bool,
+    pub(crate) up: Weak<Up>,
+    pub(crate) used: AtomicU64,
+    /// The pattern that the kernel was told last.
+    pub(crate) advised: Mutex<Option<Spatiality>>,
+}
+
+impl Grant {
+    /// Whether it is for all of a range.
+    pub(crate) fn covers(&self, range: Range) -> bool {
+        range.offset >= self.range.offset && range.end() <= self.range.end()
+    }
+
+    /// Tells the kernel how the bytes will be read (H2): the descriptor is this grant's alone.
+    pub(crate) fn advise(&self, pattern: Option<Spatiality>) {
+        let mut advised = self.advised.lock().unwrap_or_else(PoisonError::into_inner);
+        if *advised == pattern {
+            return;
+        }
+        let advice = match pattern {
+            None | Some(Spatiality::Any) => Advice::Normal,
+            Some(Spatiality::Contiguous) => Advice::Sequential,
+            Some(Spatiality::Strided | Spatiality::Random) => Advice::Random,
+        };
+        // A hint: where it is not taken, reads cost more and bring the same.
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, advice);
+        *advised = pattern;
+    }
+
+    /// Gives it back.
+    pub(crate) fn give_back(&self) {
+        // With the connection the grant has gone anyway.
+        if let Some(up) = self.up.upgrade()
+            && !up.connection.is_broken()
+        {
+            up.connection.tell(&GiveBack { grant: self.number });
+        }
+    }
+
+    /// Writes bytes, as far as the grant holds; how many that were, and why not all of them.
+    ///
+    /// Who takes the grant back waits for a write that is under way, but not for long: large ones are done in pieces.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> (usize, Result<()>) {
+        let mut done = 0;
+        for piece in bytes.chunks(PIECE) {
+            let Some(busy) = self.slot.begin_write() else { return (done, Ok(())) };
+            let written = write_all(&self.fd, piece, offset + done as u64);
+            // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
+            if !busy.finish() {
+                return (done, Ok(()));
+            }
+            if let Err(e) = written {
+                let begun = done > 0;
+                return (done, Err(if begun { e.with_outcome(Outcome::Unknown) } else { e }));
+            }
+            done += piece.len();
+        }
+        (done, Ok(()))
+    }
+}
+
+fn write_all(fd: &OwnedFd, mut bytes: &[u8], offset: u64) -> Result<()> {
+    let mut at = offset;
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, at) {
+            Ok(n) => {
+                bytes = &bytes[n..];
+                at += n as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(os_error(e, at > offset)),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `out` as far as the file reaches.
+pub(crate) fn read_all(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < out.len() {
+        match rustix::io::pread(fd, &mut out[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(os_error(e, false)),
+        }
+    }
+    Ok(done as u64)
+}
+
+fn os_error(e: Errno, partly: bool) -> Error {
+    let error = match e {
+        Errno::NOSPC | Errno::DQUOT => Error::exhausted("the file system of the store is full: free space, or move it"),
+        Errno::FBIG => Error::file_too_big("the file system of the store does not take larger files"),
+        Errno::IO => Error::corrupt("the medium of the store reports an error (EIO)"),
+        e => Error::from(std::io::Error::from(e)),
+    };
+    if partly { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+/// A grant's number on the wire: the slot of the lease page, and its generation. `None`: the generation is too large.
+pub fn grant_number(slot: u32, generation: u64) -> Option<u64> {
+    (slot < 1 << 16 && generation < 1 << 48).then_some(generation << 16 | u64::from(slot))
+}
+
+/// Slot and generation of a number.
+pub fn slot_of(number: u64) -> (u32, u64) {
+    ((number & 0xffff) as u32, number >> 16)
+}
