@@ -1,13 +1,13 @@
 //! Memory of Python objects, lent to operations without a copy.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use ioverbs::{Error, Memory};
 use pyo3::{
     exceptions::{PyMemoryError, PyOverflowError, PyTypeError},
     ffi,
     prelude::*,
-    types::PyBytes,
+    types::{PyByteArray, PyBytes},
 };
 
 use crate::error::raise;
@@ -30,14 +30,43 @@ fn view(obj: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Lent> {
     Ok(Lent(view))
 }
 
+/// Whether items of a format (that of the buffer protocol) hold references; names of fields stand between colons.
+fn has_references(format: &str) -> bool {
+    format.split(':').step_by(2).any(|types| types.contains('O'))
+}
+
+/// Refuses arrays of Python objects: their memory holds addresses, which mean nothing in a store, and would be taken for
+/// objects when they are read back.
+fn check_items(obj: &Bound<'_, PyAny>) -> PyResult<()> {
+    // These have bytes only.
+    if obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyByteArray>() {
+        return Ok(());
+    }
+    // What cannot tell its format (dates of NumPy) holds no references.
+    let Ok(shown) = view(obj, ffi::PyBUF_FULL_RO) else { return Ok(()) };
+    if shown.0.format.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a C string of the exporter, which lives as long as the view.
+    let format = unsafe { CStr::from_ptr(shown.0.format) }.to_string_lossy();
+    if has_references(&format) {
+        return Err(PyTypeError::new_err(
+            "an array of Python objects cannot be stored as bytes: convert it first, as in array.astype(float), or pickle it",
+        ));
+    }
+    Ok(())
+}
+
 impl Lent {
     /// Lends what is to be stored.
     pub(crate) fn readable(obj: &Bound<'_, PyAny>) -> PyResult<Lent> {
+        check_items(obj)?;
         view(obj, ffi::PyBUF_SIMPLE).map_err(|e| explain(obj, e, false))
     }
 
     /// Lends what is to be filled.
     pub(crate) fn writable(obj: &Bound<'_, PyAny>) -> PyResult<Lent> {
+        check_items(obj)?;
         view(obj, ffi::PyBUF_WRITABLE).map_err(|e| explain(obj, e, true))
     }
 

@@ -208,3 +208,14 @@ def test_a_mapped_file_is_a_buffer(c: ioverbs.Collection, tmp_path: Path) -> Non
         assert c.readinto(0, m) == 6000
         m.flush()
     assert path.read_bytes() == b"mapped" * 1000
+
+
+def test_arrays_of_objects_are_refused(c: ioverbs.Collection) -> None:
+    for dtype in (object, [("Onset", "<f8"), ("who", object)]):
+        with pytest.raises(TypeError, match="array of Python objects"):
+            c.write(0, np.empty(2, dtype=dtype))
+        with pytest.raises(TypeError, match="array of Python objects"):
+            c.readinto(0, np.empty(2, dtype=dtype))
+    assert c.size == 0
+    # A name of a field is no type.
+    assert c.write(0, np.zeros(1, dtype=[("O", "<f8")])) == 8

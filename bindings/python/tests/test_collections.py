@@ -179,6 +179,8 @@ def test_o1_workspaces(session: ioverbs.Session) -> None:
     assert (stat.kind, stat.quota_bytes, stat.quota_collections, stat.expires) == ("workspace", 1 << 20, 3, expires)
     assert ws.metadata["project"] == "p" and ws.writable and ws.name == "w"
     assert ws.indexes == ["t"]
+    ws.set(indexes=["t", "u"])
+    assert ws.indexes == ["t", "u"]
     ws.metadata["project"] = "q"
     assert session.workspace("w", metadata={"project": "ignored"}).metadata.copy() == {"project": "q"}
     assert session.workspaces('project = "q"').one().uuid == ws.uuid

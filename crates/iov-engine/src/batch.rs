@@ -94,6 +94,13 @@ impl Batch {
         if foreign {
             return Err(Error::invalid("the handle belongs to another session than the batch"));
         }
+        if let Op::Copy { src, .. } = &op
+            && !src.session().shares_store(&self.session)
+        {
+            return Err(Error::unsupported(
+                "the source lies in another store, which this one cannot copy from: read it there and write it here",
+            ));
+        }
         self.ops.push(op);
         self.count = self.ops.len();
         Ok(self.count - 1)

@@ -125,6 +125,15 @@ impl Session {
         &self.0.sides.catalog.capability().targets
     }
 
+    /// Whether both are sessions of one store: in this process of the same memory, else of the same medium, which got its
+    /// number when it was made.
+    pub(crate) fn shares_store(&self, other: &Session) -> bool {
+        let (one, two) = (self.capability(), other.capability());
+        let in_memory = !self.0.sides.backend.may_wait();
+        let same_memory = Arc::ptr_eq(&self.0.sides.backend, &other.0.sides.backend);
+        same_memory || (!in_memory && (one.medium, one.incarnation) == (two.medium, two.incarnation))
+    }
+
     /// The default deadline in nanoseconds.
     pub fn deadline_ns(&self) -> i64 {
         if self.0.attr.deadline_ns > 0 { self.0.attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS }

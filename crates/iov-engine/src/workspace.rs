@@ -67,13 +67,14 @@ impl Workspace {
         self.read().writable
     }
 
-    /// Metadata keys of which an index was kept when it was opened (O5).
+    /// Metadata keys of which an index was kept when it was opened, or set through this handle (O5).
     pub fn indexes(&self) -> Vec<String> {
         self.read().indexes.clone()
     }
 
-    pub(crate) fn set_defaults(&self, controls: Controls) {
-        self.0.opened.write().unwrap_or_else(std::sync::PoisonError::into_inner).controls = controls;
+    pub(crate) fn set_defaults(&self, controls: Controls, indexes: Vec<String>) {
+        let mut opened = self.0.opened.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        (opened.controls, opened.indexes) = (controls, indexes);
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, OpenedWorkspace> {

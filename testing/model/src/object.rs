@@ -261,6 +261,12 @@ impl Model {
                         let version = object.version + u64::from(object.stages.contains_key(stage));
                         Ok(Reply { version: Some(version), ..object.reply(Some(*stage)) })
                     }
+                    // Nothing of it is left to be shown: no other batch's freeze is in its way.
+                    ObjectVerb::Publish { stage }
+                        if !object.stages.contains_key(stage) && object.frozen != Some(*stage) =>
+                    {
+                        Ok(object.reply(None))
+                    }
                     ObjectVerb::Publish { stage } => {
                         object.pass(Some(*stage))?;
                         if object.frozen.is_none() && object.stages.contains_key(stage) {

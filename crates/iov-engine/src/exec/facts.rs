@@ -223,7 +223,7 @@ impl Exec {
             | CatalogReply::Moved => Output::None,
             CatalogReply::Workspace(w) => {
                 if let Op::WorkspaceSet { w: handle, .. } = op {
-                    handle.set_defaults(w.controls);
+                    handle.set_defaults(w.controls, w.indexes);
                 }
                 Output::None
             }

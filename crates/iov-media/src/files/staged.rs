@@ -151,7 +151,14 @@ impl Files {
     /// `Publish`: shows what is staged, in one step. Repeating it is fine.
     pub(super) fn publish(&self, cx: &OpCx, op: &ObjectOp, stage: Uuid) -> Result<Evidence> {
         let object = self.object(op.object);
-        let mut guard = object.write(self, cx, Some(stage))?;
+        let mut guard = object.write_now(self)?;
+        let others = guard.frozen.is_some_and(|frozen| frozen != stage);
+        if others && guard.stages.contains_key(&stage) {
+            drop(guard);
+            guard = object.write(self, cx, Some(stage))?;
+        }
+        // Else it was published before the other batch froze the object, which at a start nobody can thaw before this is
+        // answered.
         let state = &mut *guard;
         if state.stages.contains_key(&stage) {
             if state.frozen != Some(stage) {

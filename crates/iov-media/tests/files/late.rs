@@ -150,3 +150,23 @@ pub(crate) fn failing_publication(root: &Path) {
     }
     assert_eq!(files.stages(), []);
 }
+
+#[test]
+fn b3_a_publication_that_is_done_does_not_wait_for_another_batch() {
+    let directory = directory();
+    let files = open(directory.path());
+    write(&*files, object(1), 0, b"base").expect("a write");
+    for (stage, bytes) in [(uuid(1), b"one!"), (uuid(2), b"two!")] {
+        send(&*files, object(1), ObjectVerb::Write { offset: 0 }, staged(stage), bytes).expect("a write");
+        call(&*files, object(1), ObjectVerb::Freeze { stage }).expect("a freeze");
+        if stage == uuid(1) {
+            call(&*files, object(1), ObjectVerb::Publish { stage }).expect("a publication");
+        }
+    }
+    // As at a start: the first batch is still to be finished, the second was never committed.
+    drop(files);
+    let files = open(directory.path());
+    call(&*files, object(1), ObjectVerb::Publish { stage: uuid(1) }).expect("it is done");
+    files.drop_stages(&[]).expect("the other goes");
+    assert_eq!(all(&*files, object(1)), b"one!");
+}

@@ -180,3 +180,21 @@ fn a_session_that_may_start_no_daemon_says_so() {
     let c = lookup(&ws, "a");
     assert_eq!(ioverbs::write_at(&c, 0, b"x").unwrap_err().kind(), Kind::Denied);
 }
+
+#[test]
+fn o9_a_copy_from_another_store_is_refused() {
+    let (here, there) = (Store::new(), Store::new());
+    let (source, same) = (create(&there.in_workspace(), "a", ""), create(&here.in_workspace(), "a", ""));
+    for c in [&source, &same] {
+        ioverbs::write_at(c, 0, &[7; 20_000]).unwrap();
+    }
+    let target = create(&here.again(), "b", "");
+    let copy = |src: &ioverbs::Collection| {
+        let (src, dst) = (src.clone(), target.clone());
+        ioverbs::run(target.session(), Op::Copy { src, src_offset: 0, dst, dst_offset: 0, len: 20_000 })
+    };
+    assert_eq!(copy(&source).unwrap_err().kind(), Kind::Unsupported);
+    // Another session of the same store is fine.
+    assert_eq!(copy(&same).unwrap().bytes, 20_000);
+    assert_eq!(read(&target), [7; 20_000]);
+}

@@ -79,3 +79,16 @@ fn rm_minds_what_is_not_there_unless_forced() {
     assert_eq!(world.count(), "0");
     world.iov(&["rm", "w"]).fails(64, &["iov ws rm w"]);
 }
+
+#[test]
+fn o3_the_longest_names_are_fetched_under_their_own() {
+    let world = World::with_workspace();
+    for len in [250, 251, 255] {
+        let name = "n".repeat(len);
+        let address = format!("w/{name}");
+        world.with_stdin(b"x", &["put", "-", &address]).ok();
+        let target = world.path(&name);
+        world.iov(&["get", &address, target.to_str().unwrap()]).ok();
+        assert_eq!(std::fs::read(&target).unwrap(), b"x");
+    }
+}

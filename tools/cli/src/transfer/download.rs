@@ -1,8 +1,10 @@
 //! From a collection to a local file or to standard output.
 
 use std::{
+    ffi::OsStr,
     fs::{File, OpenOptions},
-    os::unix::fs::FileExt,
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -74,6 +76,20 @@ impl Source {
     }
 }
 
+/// `TARGET.part`; where that were too long for a file's name, its beginning and a number made from all of it.
+fn part_of(target: &Path) -> PathBuf {
+    const LONGEST: usize = 255;
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    if name.len() + ".part".len() <= LONGEST {
+        return target.with_file_name(OsStr::from_bytes(&[name, b".part"].concat()));
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let end = format!("~{:016x}.part", hasher.finish());
+    let cut = [&name[..LONGEST - end.len()], end.as_bytes()].concat();
+    target.with_file_name(OsStr::from_bytes(&cut))
+}
+
 /// A file that takes its name when it is complete.
 pub(crate) struct Part {
     path: PathBuf,
@@ -85,9 +101,7 @@ pub(crate) struct Part {
 impl Part {
     /// Makes `TARGET.part`. One that an earlier command has left is used again, one that another command writes is not.
     pub(crate) fn new(target: &Path) -> Result<Part> {
-        let mut name = target.as_os_str().to_owned();
-        name.push(".part");
-        let path = PathBuf::from(name);
+        let path = part_of(target);
         let made = |e| local("the file", &path, e);
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(made)?;
         match file.try_lock() {
