@@ -193,6 +193,27 @@ fn g1_a_large_write_gets_one_part_after_the_other() {
 }
 
 #[test]
+fn i1_writing_beside_damage_does_not_hide_it() {
+    for (read_first, offset, len) in [(true, 1_000_000, 1), (false, 0, 300_000), (false, 1 << 20, 1 << 20)] {
+        let store = Store::new();
+        let c = create(&store.workspace(false), "persistence=durable");
+        ioverbs::write_at(&c, 0, &pattern(6)).unwrap();
+        ioverbs::close(&c).unwrap();
+        store.end();
+        store.damage(1_000_100);
+        let c = lookup(&store.workspace(false));
+        if read_first {
+            assert!(is_damage(read(&c)));
+        }
+        // Refused, or done beside it: what is damaged stays so.
+        let _ = ioverbs::write_at(&c, offset, &vec![9; len]);
+        assert!(is_damage(read(&c)));
+        ioverbs::close(&c).unwrap();
+        assert!(is_damage(read(&lookup(&store.workspace(false)))));
+    }
+}
+
+#[test]
 fn i1_damaged_checksums_are_told_and_nothing_passes_for_checked() {
     let store = Store::new();
     let c = create(&store.workspace(false), "persistence=durable");

@@ -108,6 +108,7 @@ impl Files {
                 state.check_direct(write)?;
                 let size = state.size(self, object.id)?;
                 let range = lent(wanted);
+                self.check_lent(object.id, &state, range, size)?;
                 self.open_blocks(object.id, &state, range, size, Touch::Lend)?;
                 return self.hand_out(session, &object, &state, access, range);
             }

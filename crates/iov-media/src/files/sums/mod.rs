@@ -268,6 +268,20 @@ impl Files {
         Ok(())
     }
 
+    /// Refuses to lend what is damaged: a sync takes for written whatever a lent part holds. Over the socket the blocks that
+    /// change are known.
+    pub(super) fn check_lent(&self, id: ObjectId, state: &State, range: Range, size: u64) -> Result<()> {
+        let mut bytes = vec![0; RUN as usize];
+        let end = range.end().min(size);
+        for at in (range.offset..end).step_by(RUN as usize) {
+            let piece = &mut bytes[..(end - at).min(RUN) as usize];
+            self.read_kept(id, state, size, at, piece).map_err(|e| {
+                Error::unsupported(format!("a part of it is not lent for writing: {e}")).with_clause(Clause::I1)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Refuses to mix new bytes with damaged ones: they would get a good checksum together.
     pub(super) fn check_edges(&self, id: ObjectId, state: &State, range: Range, size: u64) -> Result<()> {
         let (first, last) = (range.offset / BLOCK, (range.end() - 1) / BLOCK);
