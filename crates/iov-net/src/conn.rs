@@ -5,13 +5,13 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use iov_store::seam;
-use iov_types::{Error, Outcome, Result};
+use iov_types::{Clause, Error, Kind, Outcome, Result};
 use iov_wire::{
     Body, Header, Verb,
     frame::{self, NO_DEADLINE},
@@ -26,17 +26,32 @@ use crate::{
 /// What answers a request.
 pub(crate) enum Reply {
     Frame(Frame),
-    Granted(Granted, OwnedFd),
+    /// Without a descriptor where this process has no room for one.
+    Granted(Granted, Option<OwnedFd>),
 }
 
 type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
+
+/// Who waits for an answer.
+struct Waiter {
+    done: OnReply,
+    /// When it gives up; for ever if whoever asked does so by himself.
+    until_ns: i64,
+}
+
+/// How long after its deadline a request is answered here: a daemon that lives says better how it ended.
+const GRACE_NS: i64 = 200_000_000;
+/// How long a frame that has no answer may wait for room.
+const PATIENCE_NS: i64 = 1_000_000_000;
 
 /// A connection to a daemon.
 pub(crate) struct Connection {
     fd: OwnedFd,
     writing: Mutex<Vec<u8>>,
     reading: Mutex<Frames>,
-    waiting: Mutex<HashMap<u64, OnReply>>,
+    waiting: Mutex<HashMap<u64, Waiter>>,
+    /// Not later than the first of those who wait gives up.
+    first_until: AtomicI64,
     /// Grows with each round of dispatching, so that those who do not read themselves know when to look again.
     rounds: Mutex<u64>,
     dispatched: Condvar,
@@ -60,9 +75,9 @@ impl Connection {
     pub(crate) fn open(fd: OwnedFd, hello: &Hello, timeout_ns: i64) -> Result<(Connection, Welcome, OwnedFd)> {
         let mut out = Vec::new();
         frame::append(Header { deadline_left_ns: timeout_ns as u64, ..Header::new(Verb::Hello, 0) }, hello, &mut out)?;
-        socket::send(&fd, &[&out], &[], || {})?;
-        let mut frames = Frames::default();
         let until = seam::monotonic_ns().saturating_add(timeout_ns);
+        socket::send(&fd, &[&out], &[], || seam::monotonic_ns() < until)?;
+        let mut frames = Frames::default();
         let welcome = loop {
             if let Some(frame) = frames.next(&fd, false)? {
                 break frame;
@@ -75,12 +90,13 @@ impl Connection {
             return Err(welcome.header.body::<Fault>(&welcome.body)?.error);
         }
         let welcome: Welcome = welcome.header.body(&welcome.body)?;
-        let page = frames.take_fd()?;
+        let page = frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?;
         let connection = Connection {
             fd,
             writing: Mutex::default(),
             reading: Mutex::new(frames),
             waiting: Mutex::default(),
+            first_until: AtomicI64::new(i64::MAX),
             rounds: Mutex::default(),
             dispatched: Condvar::new(),
             next: AtomicU64::new(1),
@@ -101,6 +117,17 @@ impl Connection {
 
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent.
     pub(crate) fn request<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, done: OnReply) {
+        self.send(body, payload, left_ns, Waiter { done, until_ns: i64::MAX });
+    }
+
+    /// The same; `done` hears of the deadline as well if no answer comes by then (O8). Memory that is lent to the request
+    /// is not touched after that.
+    pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, done: OnReply) {
+        let until_ns = seam::monotonic_ns().saturating_add(left_ns).saturating_add(GRACE_NS);
+        self.send(body, payload, left_ns, Waiter { done, until_ns });
+    }
+
+    fn send<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, waiter: Waiter) {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
@@ -109,13 +136,22 @@ impl Connection {
         out.clear();
         if let Err(e) = frame::append(header, body, &mut out) {
             drop(out);
-            return done(Err(e));
+            return (waiter.done)(Err(e));
         }
         self.sending.store(request, Ordering::SeqCst);
-        lock(&self.waiting).insert(request, done);
+        {
+            let mut waiting = lock(&self.waiting);
+            self.first_until.fetch_min(waiter.until_ns, Ordering::SeqCst);
+            waiting.insert(request, waiter);
+        }
+        let until = seam::monotonic_ns().saturating_add(left_ns);
         let mut parts: Vec<&[u8]> = vec![&out];
         parts.extend(payload);
-        let sent = if self.is_broken() { Err(broken()) } else { socket::send(&self.fd, &parts, &[], || self.drive(0)) };
+        let sent = if self.is_broken() {
+            Err(broken())
+        } else {
+            socket::send(&self.fd, &parts, &[], || self.drive_until(until))
+        };
         drop(parts);
         self.sending.store(0, Ordering::SeqCst);
         drop(out);
@@ -125,10 +161,11 @@ impl Connection {
             Ok(()) if self.is_broken() => broken().with_outcome(Outcome::Unknown),
             Ok(()) => return,
         };
-        let done = lock(&self.waiting).remove(&request);
-        self.fail(&failed);
-        if let Some(done) = done {
-            done(Err(failed));
+        let waiter = lock(&self.waiting).remove(&request);
+        // A frame that was given up in its middle: others may ask again over another connection.
+        self.fail(&if failed.kind() == Kind::Timeout { broken() } else { failed.clone() });
+        if let Some(waiter) = waiter {
+            (waiter.done)(Err(failed));
         }
     }
 
@@ -138,14 +175,52 @@ impl Connection {
         out.clear();
         let header = Header { version: self.version, ..Header::new(B::VERB, 0) };
         if frame::append(header, body, &mut out).is_ok() && !self.is_broken() {
-            // A broken connection is noticed by whoever waits for an answer.
-            let _ = socket::send(&self.fd, &[&out], &[], || self.drive(0));
+            let until = seam::monotonic_ns() + PATIENCE_NS;
+            let sent = socket::send(&self.fd, &[&out], &[], || self.drive_until(until));
+            drop(out);
+            if let Err(e) = sent {
+                // What comes next would be taken for the rest of this frame.
+                self.fail(&if e.kind() == Kind::Timeout { broken() } else { e });
+            }
+        }
+    }
+
+    /// Receives what there is; `false` once a time has passed.
+    fn drive_until(&self, until_ns: i64) -> bool {
+        self.drive(0);
+        seam::monotonic_ns() < until_ns
+    }
+
+    /// Tells those whose time is up.
+    fn expire(&self) {
+        let now = seam::monotonic_ns();
+        if now < self.first_until.load(Ordering::SeqCst) {
+            return;
+        }
+        let late: Vec<Waiter> = {
+            let mut all = lock(&self.waiting);
+            let sending = self.sending.load(Ordering::SeqCst);
+            let is_late = |request: &u64, waiter: &mut Waiter| waiter.until_ns <= now && *request != sending;
+            let late = all.extract_if(is_late).map(|(_, waiter)| waiter).collect();
+            let next = all.values().map(|waiter| waiter.until_ns).min();
+            // While nobody can ask for more.
+            self.first_until.store(next.unwrap_or(i64::MAX), Ordering::SeqCst);
+            late
+        };
+        for waiter in late {
+            let why = "the daemon did not answer by the deadline; it may have taken effect";
+            (waiter.done)(Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown)));
         }
     }
 
     /// Receives answers in this thread for at most `timeout_ns` (0 = without blocking), or waits until somebody else who
     /// is doing so has brought some.
     pub(crate) fn drive(&self, timeout_ns: i64) {
+        self.receive(timeout_ns);
+        self.expire();
+    }
+
+    fn receive(&self, timeout_ns: i64) {
         let seen = *lock(&self.rounds);
         let mut frames = match self.reading.try_lock() {
             Ok(frames) => frames,
@@ -216,16 +291,18 @@ impl Connection {
 
     fn answer(&self, request: u64, reply: Result<Reply>) {
         // An answer to a request that was given up is dropped.
-        let done = lock(&self.waiting).remove(&request);
-        if let Some(done) = done {
-            done(reply);
+        let waiter = lock(&self.waiting).remove(&request);
+        if let Some(waiter) = waiter {
+            (waiter.done)(reply);
         }
     }
 
     /// The connection is of no more use: everybody who waits hears of it.
     pub(crate) fn fail(&self, error: &Error) {
         self.broken.store(true, Ordering::SeqCst);
-        let mut waiting: Vec<(u64, OnReply)> = {
+        // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        let mut waiting: Vec<(u64, Waiter)> = {
             let mut all = lock(&self.waiting);
             let sending = self.sending.load(Ordering::SeqCst);
             // Whoever is sending finds the connection broken.
@@ -233,8 +310,8 @@ impl Connection {
         };
         // In the order in which they were sent: some are sent again.
         waiting.sort_unstable_by_key(|(request, _)| *request);
-        for (_, done) in waiting {
-            done(Err(error.clone().with_outcome(Outcome::Unknown)));
+        for (_, waiter) in waiting {
+            (waiter.done)(Err(error.clone().with_outcome(Outcome::Unknown)));
         }
     }
 }

@@ -20,7 +20,7 @@ use iov_types::{
 };
 use iov_wire::{
     Body,
-    messages::{Access, GrantRequest, SumsAnswer, SumsRequest},
+    messages::{Access, GiveBack, GrantRequest, SumsAnswer, SumsRequest},
 };
 use rustix::fs::Advice;
 
@@ -30,10 +30,13 @@ use crate::{
     kept::SumCache,
     link::{ATTEMPTS, Link, Up},
     remote::RemoteBackend,
+    socket,
 };
 
-/// Most grants held, each with a descriptor: sites allow 1,024 descriptors to a process, and it has other plans too.
-const GRANTS: usize = 256;
+/// Most grants held, each with a descriptor, and least.
+const GRANTS: (usize, usize) = (2, 256);
+/// The program has other plans with its descriptors too: at most one in so many is a grant's. Sites allow 1,024.
+const DESCRIPTORS_PER_GRANT: u64 = 4;
 /// A first operation up to this size goes over the socket: a grant costs as much, and there may be no second one.
 const FIRST_BY_SOCKET: u64 = 16 << 10;
 /// Writes smaller than this to an object that is kept by checksums go over the socket: for those the daemon knows which
@@ -59,6 +62,8 @@ pub struct DirectBackend {
     page: Mutex<Option<(Weak<Up>, Arc<ClientPage>)>>,
     clock: AtomicU64,
     kept: SumCache,
+    /// Most grants held.
+    room: usize,
     direct: bool,
 }
 
@@ -73,6 +78,12 @@ fn by_itself(op: &ObjectOp) -> bool {
         && d.stage.is_none()
         && d.unit == 0
         && d.durability.is_none()
+}
+
+/// How many grants to hold under this process's limit of descriptors.
+fn room() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / DESCRIPTORS_PER_GRANT).unwrap_or(GRANTS.1).clamp(GRANTS.0, GRANTS.1)
 }
 
 /// How an attempt at direct access ended.
@@ -92,6 +103,7 @@ impl DirectBackend {
             page: Mutex::default(),
             clock: AtomicU64::new(0),
             kept: SumCache::default(),
+            room: room(),
             direct,
         }
     }
@@ -139,11 +151,16 @@ impl DirectBackend {
                 let old = entry.grant.replace(grant.clone());
                 drop(entries);
                 old.into_iter().for_each(|old| old.give_back());
-                self.evict();
+                self.evict(self.room);
                 Ok(Some(grant))
             }
-            Err(e) if e.kind() == Kind::Unsupported => {
+            Err(e) if matches!(e.kind(), Kind::Unsupported | Kind::Exhausted) => {
                 entry.not_before_ns = seam::monotonic_ns() + NOT_GRANTED_NS;
+                drop(entries);
+                if e.kind() == Kind::Exhausted {
+                    // The program needs its descriptors more than we do: bytes also move without.
+                    self.evict(0);
+                }
                 Ok(None)
             }
             Err(e) => Err(e),
@@ -169,7 +186,11 @@ impl DirectBackend {
         let request =
             GrantRequest { context: Link::context(cx), object: op.object, range, access, epoch: op.demand.epoch };
         match self.exchange(up, cx, &request)? {
-            Reply::Granted(granted, fd) => {
+            Reply::Granted(granted, None) => {
+                up.connection.tell(&GiveBack { grant: granted.grant });
+                Err(socket::no_descriptor("direct access to a collection"))
+            }
+            Reply::Granted(granted, Some(fd)) => {
                 Counters::add(&self.link.counters().grants, 1);
                 Ok(Arc::new(Grant {
                     fd,
@@ -261,23 +282,23 @@ impl DirectBackend {
         whole.then_some(Ok(got))
     }
 
-    /// Gives back the grants used longest ago while there are too many, and forgets objects without one.
-    fn evict(&self) {
+    /// Gives back the grants used longest ago if there are more than `room`, and forgets objects without one.
+    fn evict(&self, room: usize) {
         let mut entries = lock(&self.entries);
         let mut held: Vec<(u64, ObjectId)> = entries
             .iter()
             .filter_map(|(id, e)| e.grant.as_ref().map(|g| (g.used.load(Ordering::Relaxed), *id)))
             .collect();
-        if held.len() <= GRANTS {
+        if held.len() <= room {
             return;
         }
         held.sort_unstable();
         let mut old = Vec::new();
         // A quarter at a time, so that a program that walks over many objects does not sort for each.
-        for (_, id) in held.iter().take(held.len() - GRANTS * 3 / 4) {
+        for (_, id) in held.iter().take(held.len() - room * 3 / 4) {
             old.extend(entries.remove(id).and_then(|e| e.grant));
         }
-        if entries.len() > GRANTS * 64 {
+        if entries.len() > GRANTS.1 * 64 {
             entries.retain(|_, e| e.grant.is_some());
         }
         drop(entries);

@@ -29,7 +29,8 @@ const READ_AHEAD: usize = 64 << 10;
 pub struct Frames {
     buf: Vec<u8>,
     at: usize,
-    fds: VecDeque<OwnedFd>,
+    /// `None`: one that was lost on its way, as this process has no room for more.
+    fds: VecDeque<Option<OwnedFd>>,
     takes_none: bool,
 }
 
@@ -38,15 +39,20 @@ const GROWTH: usize = 1 << 20;
 /// Most descriptors that wait for their frame.
 const WAITING_FDS: usize = 1024;
 
+/// Room for more bytes: these are the large pieces of memory, whose lack must not end the program.
+fn room(buf: &mut Vec<u8>, more: usize) -> Result<()> {
+    buf.try_reserve(more).map_err(|_| Error::exhausted("no memory is left to receive what the store's daemon sends"))
+}
+
 impl Frames {
     /// Of a peer that has no descriptors to send: they are closed as they come.
     pub fn without_descriptors() -> Frames {
         Frames { takes_none: true, ..Frames::default() }
     }
 
-    /// The descriptor that came with the frame just taken. The kernel may deliver it together with frames before, so that
-    /// only whoever reads a frame that has one knows when it is due.
-    pub fn take_fd(&mut self) -> Result<OwnedFd> {
+    /// The descriptor that came with the frame just taken; `None` if this process has no room for it. The kernel may deliver
+    /// it together with frames before, so that only whoever reads a frame that has one knows when it is due.
+    pub fn take_fd(&mut self) -> Result<Option<OwnedFd>> {
         self.fds.pop_front().ok_or_else(|| Error::corrupt("the peer sent a frame without the descriptor it announces"))
     }
 
@@ -62,7 +68,9 @@ impl Frames {
                 self.at = 0;
             }
             let old = self.buf.len();
-            self.buf.resize(old + (want - self.have()).clamp(READ_AHEAD, GROWTH), 0);
+            let more = (want - self.have()).clamp(READ_AHEAD, GROWTH);
+            room(&mut self.buf, more)?;
+            self.buf.resize(old + more, 0);
             let got = socket::receive(&fd, &mut self.buf[old..], &mut self.fds, wait);
             self.buf.truncate(old + *got.as_ref().unwrap_or(&None).as_ref().unwrap_or(&0));
             if self.takes_none {
@@ -80,8 +88,10 @@ impl Frames {
         Ok(true)
     }
 
-    fn take(&mut self, n: usize) -> Vec<u8> {
-        let part = self.buf[self.at..self.at + n].to_vec();
+    fn take(&mut self, n: usize) -> Result<Vec<u8>> {
+        let mut part = Vec::new();
+        room(&mut part, n)?;
+        part.extend_from_slice(&self.buf[self.at..self.at + n]);
         self.at += n;
         if self.at == self.buf.len() {
             self.buf.clear();
@@ -90,7 +100,7 @@ impl Frames {
             self.buf.drain(..self.at);
             self.at = 0;
         }
-        part
+        Ok(part)
     }
 
     /// The next frame; `None`: not complete yet (only without `wait`). An error ends the connection.
@@ -107,8 +117,8 @@ impl Frames {
             return Ok(None);
         }
         self.at += HEADER_BYTES;
-        let body = self.take(body);
-        let payload = self.take(payload);
+        let body = self.take(body)?;
+        let payload = self.take(payload)?;
         Ok(Some(Frame { header, body, payload }))
     }
 }

@@ -296,7 +296,7 @@ fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
                 }
                 Some(starter) => {
                     // It returns once the daemon listens, or somebody else's does.
-                    starter.start(address.dir.as_fd())?;
+                    starter.start(address.dir.as_fd(), until)?;
                     if std::mem::replace(&mut started, true) {
                         seam::sleep(pause);
                         pause = (pause * 2).min(100_000_000);

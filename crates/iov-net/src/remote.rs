@@ -263,8 +263,14 @@ impl Part {
         let request = ObjectRequest { context: Link::context(&self.cx), calls };
         let payload: Vec<&[u8]> = loans.iter().map(|m| m.bytes()).collect();
         let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
-        // The operations, and with them the caller's memory, are held until the answer: as long as the sending takes.
-        up.connection.request(&request, &payload, left, Box::new(move |reply| self.replied(reply, &connection)));
+        // The operations, and with them the caller's memory, are held until the answer or the deadline: as long as the
+        // sending takes.
+        up.connection.request_in_time(
+            &request,
+            &payload,
+            left,
+            Box::new(move |reply| self.replied(reply, &connection)),
+        );
     }
 
     fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {

@@ -9,12 +9,12 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-use iov_types::{Error, Result};
+use iov_types::{Clause, Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     },
 };
 
@@ -28,7 +28,7 @@ fn address(dir: BorrowedFd<'_>, name: &str) -> Result<SocketAddrUnix> {
 
 fn socket() -> Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|e| Error::exhausted(format!("no socket can be made: {e}")))
+        .map_err(|_| no_descriptor("a connection to the store's daemon"))
 }
 
 /// Connects to the socket `name` in a directory. The error is the operating system's, for the caller to sort.
@@ -49,8 +49,8 @@ pub fn listen(dir: BorrowedFd<'_>, name: &str) -> Result<OwnedFd> {
 }
 
 /// Sends all of `parts`, with descriptors beside the first byte. While the peer takes nothing, `full` is called: it may
-/// receive, since two sides that both only send would wait for each other for ever.
-pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut()) -> Result<()> {
+/// receive, since two sides that both only send would wait for each other for ever. `false` gives up: a part may be sent.
+pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut() -> bool) -> Result<()> {
     let fd = fd.as_fd();
     let mut at = (0, 0);
     let mut fds = fds;
@@ -76,7 +76,9 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             Ok(n) => n,
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::AGAIN) => {
-                full();
+                if !full() {
+                    return Err(Error::timeout("the other side takes nothing").with_clause(Clause::O8));
+                }
                 wait_for(fd, PollFlags::OUT | PollFlags::IN, 100_000_000);
                 continue;
             }
@@ -100,18 +102,35 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
     }
 }
 
+/// Why something cannot be had that comes with a descriptor.
+pub(crate) fn no_descriptor(what: &str) -> Error {
+    Error::exhausted(format!("no descriptor is left for {what}: close files, or raise the limit (ulimit -n)"))
+}
+
 /// Receives up to `buf.len()` bytes and what came beside them; 0 = the peer has closed. `None`: nothing there yet.
-pub fn receive(fd: impl AsFd, buf: &mut [u8], fds: &mut impl Extend<OwnedFd>, wait: bool) -> Result<Option<usize>> {
+///
+/// A descriptor for which this process has no room stands as `None`: what it belongs to can then still be told.
+pub fn receive(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    fds: &mut impl Extend<Option<OwnedFd>>,
+    wait: bool,
+) -> Result<Option<usize>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     loop {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         match rustix::net::recvmsg(&fd, &mut [IoSliceMut::new(buf)], &mut ancillary, flags) {
             Ok(message) => {
+                let mut came = false;
                 for message in ancillary.drain() {
                     if let RecvAncillaryMessage::ScmRights(rights) = message {
-                        fds.extend(rights);
+                        fds.extend(rights.map(Some).inspect(|_| came = true));
                     }
+                }
+                // A frame has at most one, and the kernel delivers those of one frame at a time.
+                if !came && message.flags.contains(ReturnFlags::CTRUNC) {
+                    fds.extend([None]);
                 }
                 return Ok(Some(message.bytes));
             }

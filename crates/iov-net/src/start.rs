@@ -10,7 +10,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use iov_types::{Error, Result};
+use iov_store::seam;
+use iov_types::{Clause, Error, Result};
+
+use crate::socket;
 
 /// How to start a daemon.
 #[derive(Clone, Debug)]
@@ -49,8 +52,9 @@ impl Starter {
             })
     }
 
-    /// Starts the daemon in a session of its own and waits until it listens, or until it has found another that does.
-    pub fn start(&self, dir: BorrowedFd<'_>) -> Result<()> {
+    /// Starts the daemon in a session of its own and waits until it listens, or until it has found another that does; not
+    /// beyond a time of the monotonic clock, after which it goes on by itself.
+    pub fn start(&self, dir: BorrowedFd<'_>, until_ns: i64) -> Result<()> {
         let dir =
             rustix::io::fcntl_dupfd_cloexec(dir, 3).map_err(|e| Error::exhausted(format!("no descriptor: {e}")))?;
         let number = dir.as_raw_fd();
@@ -72,7 +76,27 @@ impl Starter {
         let mut words = String::new();
         if let Some(mut stderr) = child.stderr.take() {
             // The detached daemon has closed this pipe by the time the one we started ends.
-            let _ = stderr.read_to_string(&mut words);
+            let mut piece = [0; 1024];
+            loop {
+                let left = until_ns.saturating_sub(seam::monotonic_ns());
+                if left <= 0 {
+                    // It needs our descriptor of the directory until it has its own, and somebody to wait for it. Without
+                    // a thread for that it may have to be started once more.
+                    let _ = seam::spawn("iov-start", move || drop((child.wait(), dir)));
+                    return Err(
+                        Error::timeout("the store's daemon is still starting: try again").with_clause(Clause::O8)
+                    );
+                }
+                if !socket::wait_readable(&stderr, left.min(1_000_000_000)) {
+                    continue;
+                }
+                match stderr.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(n) => words.push_str(&String::from_utf8_lossy(&piece[..n])),
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
         }
         // A program that ignores SIGCHLD has nobody to wait for: connecting will tell.
         let Ok(status) = child.wait() else { return Ok(()) };
@@ -83,7 +107,7 @@ impl Starter {
         let words = words.strip_prefix("iovd: ").unwrap_or(words);
         Err(match status.code() {
             // The codes of sysexits that the daemon uses.
-            Some(77) => Error::denied(words).with_clause(iov_types::Clause::A2),
+            Some(77) => Error::denied(words).with_clause(Clause::A2),
             Some(75) => Error::busy(words),
             Some(76) => Error::version(words),
             Some(65) => Error::corrupt(words),

@@ -98,6 +98,7 @@ impl Connection {
             if seam::monotonic_ns() > until {
                 self.shut();
             }
+            true
         });
     }
 

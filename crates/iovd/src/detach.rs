@@ -2,7 +2,8 @@
 //! nobody to wait for and no terminal to lose.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
     process::{Command, Stdio},
 };
 
@@ -32,10 +33,14 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             if line == READY {
                 return Ok(0);
             }
-            eprintln!("{line}");
+            // Whoever started us may have given up waiting.
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
     // It has closed its standard error without being ready: it has ended, or is about to.
     let status = child.wait().map_err(Error::from)?;
-    Ok(status.code().map_or(70, |c| c as u8))
+    status.code().map(|code| code as u8).ok_or_else(|| {
+        let signal = status.signal().unwrap_or_default();
+        Error::unavailable(format!("the daemon was ended by signal {signal} while it started; is memory short?"))
+    })
 }

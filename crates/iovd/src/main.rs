@@ -6,6 +6,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod detach;
 mod hold;
+mod limits;
 mod log;
 mod serve;
 

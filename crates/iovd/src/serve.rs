@@ -21,7 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::{
     Args, detach,
     hold::{Hold, Taken},
-    log,
+    limits, log,
 };
 
 fn open_dir(path: &Path) -> Result<OwnedFd> {
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         Taken::Ours(hold) => hold,
         Taken::Served => {
             // Whoever wanted a daemon has one: it connects to that.
-            ready(args)?;
+            ready(args);
             return Ok(0);
         }
     };
@@ -88,7 +88,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Error::from)?;
     }
-    let connections = make_room();
+    // Who starts one by hand means the limits that it has.
+    let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
+    let connections = limits::connections();
     let incarnation = seam::now_ns() as u64;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let sums = sums_in(dir.try_clone().map_err(Error::from)?);
@@ -105,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     // Clients of an earlier daemon that live come back with what they hold.
     let grace_ns = if files.awaits_clients() { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
-    let troubles = settle_stages(&files, &catalog);
+    troubles.extend(settle_stages(&files, &catalog));
     let options = iov_server::Options {
         store: catalog.store_uuid(),
         incarnation,
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let listener = iov_server::listen(dir.as_fd())?;
     let server = Server::new(options, catalog.clone(), target, files);
-    ready(args)?;
+    ready(args);
     if args.ready {
         log::to_file(dir.as_fd())?;
     }
@@ -138,21 +140,6 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Takes as many descriptors as the system gives, and tells how many connections they are enough for.
-fn make_room() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // A limit that cannot be raised is lived with.
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
-    let limit = if raised { maximum } else { current };
-    let limit = limit.unwrap_or(u64::MAX).min(1 << 20) as usize;
-    // Each has a socket, a process to watch, and a file now and then; half is for the store.
-    (limit / 2 / CONNECTION_DESCRIPTORS).clamp(4, 8192)
-}
-
-/// Descriptors that a connection takes.
-const CONNECTION_DESCRIPTORS: usize = 3;
-
 /// What was staged for batches that never reached their point P: dropped, unless whoever staged it may go on.
 /// The sentences are for the log.
 fn settle_stages(files: &Files, catalog: &Service) -> Vec<String> {
@@ -161,10 +148,10 @@ fn settle_stages(files: &Files, catalog: &Service) -> Vec<String> {
     files.troubles().iter().chain(settled.err().iter()).map(|e| format!("recovery: {e}")).collect()
 }
 
-fn ready(args: &Args) -> Result<()> {
+fn ready(args: &Args) {
     if args.ready {
         let mut stderr = std::io::stderr();
-        writeln!(stderr, "{}", detach::READY).and_then(|()| stderr.flush()).map_err(Error::from)?;
+        // Whoever started us may have gone; others will come.
+        let _ = writeln!(stderr, "{}", detach::READY).and_then(|()| stderr.flush());
     }
-    Ok(())
 }

@@ -16,6 +16,17 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
     ("fills the disk with bytes", crate::full::with_bytes),
     ("fills the disk with records", crate::full::with_records),
     ("stages too much", crate::full::with_stages),
+    ("restarts on a full disk: atomicity=unit", |url| crate::full_start::restarts(url, "atomicity=unit")),
+    ("restarts on a full disk: atomicity=unit,persistence=durable", |url| {
+        crate::full_start::restarts(url, "atomicity=unit,persistence=durable")
+    }),
+    ("is killed on a full disk: atomicity=unit", |url| crate::full_start::is_killed(url, "atomicity=unit")),
+    ("is killed on a full disk: atomicity=unit,persistence=durable", |url| {
+        crate::full_start::is_killed(url, "atomicity=unit,persistence=durable")
+    }),
+    ("has few descriptors", crate::limits::with_few_descriptors),
+    ("limits itself and starts the daemon", crate::limits::starts_a_daemon),
+    ("has no memory", crate::limits::without_memory),
     ("owns a store", crate::users::owns),
     ("intrudes", crate::users::intrudes),
 ];

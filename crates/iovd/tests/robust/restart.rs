@@ -2,7 +2,7 @@
 
 use ioverbs::{Kind, Metadata, Op, Value};
 
-use crate::kit::{Peer, Store, controls, create, lookup, read, signal};
+use crate::kit::{Peer, Store, controls, create, lookup, read, signal, wait_until};
 
 /// What a client does before and after the daemon ended.
 fn goes_on(store: &Store, size: usize, end: impl Fn(&Store)) {
@@ -138,7 +138,7 @@ fn o11_an_owner_that_slept_through_its_lease_and_a_restart_hears_that_its_lock_i
     daemon.kill();
     let _daemon = store.daemon(&lease, &[]);
     let next = lookup(&store.again(), "locked");
-    crate::kit::wait_until("the end of the lease", || try_lock(&next).is_ok());
+    wait_until("the end of the lease", || try_lock(&next).is_ok());
     signal(owner.pid(), "CONT");
     owner.tell("write");
     assert_eq!(owner.hear(), "Fenced Some(O11)");
@@ -161,7 +161,7 @@ fn x1_a_holder_that_slept_through_its_lease_and_a_restart_is_fenced() {
     let _daemon = store.daemon(&lease, &[]);
     let ws = store.again();
     let mut next = None;
-    crate::kit::wait_until("the end of the lease", || {
+    wait_until("the end of the lease", || {
         next = ioverbs::lookup(&ws, None, "held", controls("concurrency=exclusive")).ok();
         next.is_some()
     });
@@ -187,7 +187,7 @@ fn x1_the_lease_is_the_daemons_and_is_renewed_in_time() {
         let at = ioverbs::Counters::NAMES.iter().position(|n| *n == "lease_renewals").unwrap();
         ws.session().counters().snapshot()[at]
     };
-    crate::kit::wait_until("a few leases' time", || renewals() >= 8);
+    wait_until("a few leases' time", || renewals() >= 8);
     let others = store.again();
     let busy = ioverbs::lookup(&others, None, "held", controls("concurrency=exclusive")).err().unwrap();
     assert_eq!(busy.kind(), Kind::Busy);
@@ -212,4 +212,36 @@ fn m2_what_a_writer_left_unsealed_when_it_died_with_the_daemon_is_its_owners() {
     assert_eq!(ioverbs::write_at(&c, 0, b"x").unwrap_err().kind(), Kind::Immutable);
     assert_eq!(read(&c), b"half whole");
     ioverbs::close(&c).unwrap();
+}
+
+#[test]
+fn o8_nothing_outlives_its_deadline_while_the_daemon_is_stopped() {
+    let store = Store::new();
+    let attr = ioverbs::SessionAttr { deadline_ns: 1_000_000_000, ..Default::default() };
+    store.in_workspace();
+    let pid = store.status("pid").unwrap() as u32;
+    for asked in ["persistence=durable,point=explicit", "atomicity=publication", "atomicity=unit", ""] {
+        let session = ioverbs::open(Some(&store.url()), attr.clone()).unwrap();
+        let ws = session.load_workspace(ioverbs::Which::parse("w").unwrap()).unwrap();
+        let c = create(&ws, &format!("c {asked}"), asked);
+        let bytes = vec![7; 6 << 20];
+        ioverbs::write_at(&c, 0, &bytes).unwrap();
+        ioverbs::commit(&c).unwrap();
+        signal(pid, "STOP");
+        let mut buffer = vec![0; bytes.len()];
+        let begun = std::time::Instant::now();
+        // Larger than what a socket holds: it cannot even be sent.
+        let _ = ioverbs::write_at(&c, 0, &bytes);
+        let _ = ioverbs::read_at(&c, 0, &mut buffer);
+        let persisted = ioverbs::run(&session, Op::Persist { c: c.clone() });
+        let cut = ioverbs::run(&session, Op::Truncate { c: c.clone(), size: 100 });
+        let took = begun.elapsed();
+        signal(pid, "CONT");
+        assert_eq!(cut.unwrap_err().kind(), Kind::Timeout, "{asked}");
+        assert!(!asked.contains("durable") || persisted.unwrap_err().kind() == Kind::Timeout, "{asked}");
+        assert!(took.as_secs() < 40, "{asked}: four calls of a second took {took:?}");
+        // It goes on where the daemon does.
+        wait_until("an answer", || ioverbs::write_at(&c, 0, b"again").is_ok());
+        assert_eq!(&read(&c)[..5], b"again", "{asked}");
+    }
 }

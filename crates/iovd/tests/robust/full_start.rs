@@ -1,0 +1,244 @@
+//! A disk that is full and whose free space somebody else takes at once: a daemon that was killed on it starts again,
+//! with everything that was acknowledged; what is there can be deleted; creating says that there is no room.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use ioverbs::{Error, Kind, Name, Op, SessionAttr, Which, Workspace, open};
+
+use crate::kit::{Peer, Store, controls, has_ended, lookup, read, say, signal, wait_until};
+
+/// A file system in memory, where nothing is durable.
+const MEMORY: &str = "mount -t tmpfs -o size=32m,mode=700 small \"$0\"";
+/// One on blocks: durable bytes have their checksums in a second metadata engine.
+const BLOCKS: &str =
+    "truncate -s 64M \"$0.image\" && mkfs.ext4 -q -m 0 \"$0.image\" && mount -o loop \"$0.image\" \"$0\"";
+
+/// Runs a part on a small file system of its own, if this process may mount one.
+fn on_small_disk(part: &str, mount: &str) {
+    let store = Store::new();
+    std::fs::create_dir_all(store.dir()).unwrap();
+    let unshared = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script, store.dir().to_str().unwrap()]);
+        command
+    };
+    match unshared(mount).output() {
+        Ok(out) if out.status.success() => {}
+        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
+    }
+    let mut command = unshared(&format!("{mount} && exec \"$@\""));
+    command.arg(std::env::current_exe().unwrap());
+    let mut peer = Peer::run(command, part, &store, &[]);
+    loop {
+        match peer.hear().as_str() {
+            "done" => break,
+            words => println!("{words}"),
+        }
+    }
+}
+
+#[test]
+fn p2_a_daemon_starts_on_a_full_disk_and_deletes() {
+    on_small_disk("restarts on a full disk: atomicity=unit", MEMORY);
+}
+
+#[test]
+fn p3_a_daemon_starts_on_a_full_disk_with_checksums_and_deletes() {
+    on_small_disk("restarts on a full disk: atomicity=unit,persistence=durable", BLOCKS);
+}
+
+#[test]
+fn p2_a_daemon_killed_at_any_moment_on_a_full_disk_starts_again() {
+    on_small_disk("is killed on a full disk: atomicity=unit", MEMORY);
+}
+
+#[test]
+fn p3_a_daemon_killed_at_any_moment_on_a_full_disk_with_checksums_starts_again() {
+    on_small_disk("is killed on a full disk: atomicity=unit,persistence=durable", BLOCKS);
+}
+
+/// What the daemon must not count on: another user of the file system, who takes every byte that is free.
+struct Thief(PathBuf);
+
+impl Thief {
+    fn new(url: &str) -> Thief {
+        Thief(Path::new(url.strip_prefix("file:").unwrap()).join("ballast"))
+    }
+
+    fn take_all(&self) {
+        let mut file = File::options().append(true).create(true).open(&self.0).unwrap();
+        for size in [1 << 16, 4096, 512] {
+            loop {
+                // The sync is what finds out where blocks are taken late.
+                match file.write_all(&vec![b'b'; size]).and_then(|()| file.sync_data()) {
+                    Ok(()) => {}
+                    Err(e) if e.kind() == ErrorKind::StorageFull => break,
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        }
+    }
+
+    fn give_back(&self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+fn workspace(url: &str) -> Workspace {
+    let session = open(Some(url), SessionAttr::default()).unwrap();
+    let made = session.create_workspace(Name::new("w").unwrap(), Default::default());
+    made.or_else(|_| session.load_workspace(Which::parse("w").unwrap())).unwrap()
+}
+
+/// Kills the daemon; its clients stay as they are.
+fn kill(url: &str) {
+    let Some(status) = ioverbs::daemon_status(url).unwrap() else { return };
+    let pid = status.iter().find(|(name, _)| name == "pid").unwrap().1 as u32;
+    signal(pid, "KILL");
+    wait_until("the daemon's end", || has_ended(pid));
+}
+
+fn make(ws: &Workspace, name: &str, asked: &str, bytes: &[u8]) -> Result<(), Error> {
+    let c = ioverbs::create(ws, None, Some(name), Default::default(), controls(asked))?;
+    ioverbs::write_at(&c, 0, bytes)?;
+    ioverbs::close(&c)
+}
+
+fn delete(ws: &Workspace, name: &str) -> Result<(), Error> {
+    let which = Which::parse(name).unwrap();
+    ioverbs::run(ws.session(), Op::Delete { w: ws.clone(), parent: None, which }).map(drop)
+}
+
+/// Makes collections until there is no room; which ones are there.
+fn fill(ws: &Workspace, prefix: &str, asked: &str, size: usize) -> Vec<(String, Vec<u8>)> {
+    let (mut made, mut refused) = (Vec::new(), 0);
+    for n in 0..1000 {
+        let (name, bytes) = (format!("{prefix}{n}"), vec![n as u8 + 1; size]);
+        match make(ws, &name, asked, &bytes) {
+            Ok(()) => made.push((name, bytes)),
+            Err(e) => {
+                assert_eq!(e.kind(), Kind::Exhausted, "{e}");
+                refused += 1;
+                if refused == 3 {
+                    return made;
+                }
+            }
+        }
+    }
+    panic!("the disk is small");
+}
+
+fn check(url: &str, expected: &[(String, Vec<u8>)], when: &str) {
+    let ws = workspace(url);
+    for (name, bytes) in expected {
+        assert!(read(&lookup(&ws, name)) == *bytes, "{when}: {name}");
+    }
+}
+
+/// With room again everything works, also in a daemon that comes after.
+fn works_with_room(url: &str, asked: &str, expected: &[(String, Vec<u8>)]) {
+    let ws = workspace(url);
+    for name in ["again", "again2"] {
+        make(&ws, name, asked, &[7; 1 << 20]).unwrap();
+        assert_eq!(read(&lookup(&ws, name)), [7; 1 << 20]);
+        kill(url);
+    }
+    check(url, expected, "with room");
+    ioverbs::daemon_shutdown(url).unwrap();
+    say("done");
+}
+
+/// The part that is killed again and again, while what it frees is taken by somebody else.
+pub(crate) fn restarts(url: &str, asked: &str) {
+    let thief = Thief::new(url);
+    let ws = workspace(url);
+    let mut all: Vec<_> = (0..40).map(|n| (format!("small{n}"), vec![n as u8 | 64; 16 << 10])).collect();
+    all.iter().for_each(|(name, bytes)| make(&ws, name, asked, bytes).unwrap());
+    all.extend(fill(&ws, "large", asked, 1 << 20));
+    assert!(all.len() > 45, "{}", all.len());
+    say(&format!("{} collections", all.len()));
+    thief.take_all();
+    for round in 0..6 {
+        kill(url);
+        thief.take_all();
+        let when = format!("round {round}");
+        check(url, &all, &when);
+        let more = fill(&workspace(url), &format!("round{round}-"), asked, 64 << 10);
+        all.extend(more);
+        thief.take_all();
+    }
+    // One after the other, and nothing of what that frees is left.
+    for n in 0..40 {
+        let (name, _) = all.remove(0);
+        delete(&workspace(url), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        thief.take_all();
+        if n % 8 == 7 {
+            kill(url);
+            thief.take_all();
+            check(url, &all[..2], &name);
+        }
+    }
+    check(url, &all, "after deletions");
+    thief.give_back();
+    // An orderly end has to leave what the next start needs.
+    thief.take_all();
+    ioverbs::daemon_shutdown(url).unwrap();
+    wait_until("the daemon's end", || ioverbs::daemon_status(url).unwrap().is_none());
+    thief.take_all();
+    check(url, &all[..2], "after an end in order");
+    thief.give_back();
+    works_with_room(url, asked, &all);
+}
+
+/// The part with clients that go on meanwhile.
+pub(crate) fn is_killed(url: &str, asked: &str) {
+    let thief = Thief::new(url);
+    let mut all = vec![("keep".to_owned(), vec![b'k'; 100_000])];
+    make(&workspace(url), &all[0].0, asked, &all[0].1).unwrap();
+    all.extend(fill(&workspace(url), "large", asked, 1 << 20));
+    let (steps, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let client = |number: usize| {
+        let session = || {
+            let session = open(Some(url), SessionAttr::default())?;
+            session.load_workspace(Which::parse("w").unwrap())
+        };
+        for n in 0.. {
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            // A session whose daemon was killed in the middle of something may say so; a new one starts the next.
+            let Ok(ws) = session() else { continue };
+            for i in 0..4 {
+                let name = format!("c{number}-{n}-{i}");
+                let _ = make(&ws, &name, asked, &[n as u8; 20_000]);
+                let _ = delete(&ws, &name);
+                steps.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..2).map(|number| scope.spawn(move || client(number))).collect();
+        for round in 0..10 {
+            let until = steps.load(Ordering::SeqCst) + 3 + round % 4;
+            wait_until("clients to go on", || steps.load(Ordering::SeqCst) >= until);
+            kill(url);
+            thief.take_all();
+            check(url, &all[..1], &format!("round {round}"));
+        }
+        stop.store(true, Ordering::SeqCst);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    check(url, &all, "after all kills");
+    while let Some((name, _)) = (all.len() > 3).then(|| all.remove(1)) {
+        delete(&workspace(url), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        thief.take_all();
+    }
+    thief.give_back();
+    works_with_room(url, asked, &all);
+}

@@ -1,0 +1,113 @@
+//! Programs and daemons under limits of resources (`ulimit`).
+
+use std::os::fd::OwnedFd;
+
+use ioverbs::{Kind, SessionAttr, open};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::kit::{Peer, Store, create, listen, say};
+
+const MIB: usize = 1 << 20;
+
+/// Sets a limit of this process that it may take back.
+fn limit(resource: Resource, to: u64) {
+    setrlimit(resource, Rlimit { current: Some(to), maximum: getrlimit(resource).maximum }).unwrap();
+}
+
+/// Writes and reads many collections with hardly a descriptor, then with none.
+pub(crate) fn with_few_descriptors(url: &str) {
+    let session = open(Some(url), SessionAttr::default()).unwrap();
+    let ws = session.create_workspace(ioverbs::Name::new("few").unwrap(), Default::default()).unwrap();
+    let grants = || session.counters().grants.load(std::sync::atomic::Ordering::Relaxed);
+    limit(Resource::Nofile, 32);
+    let write_and_read = |name: String, byte: u8| {
+        let c = create(&ws, &name, "");
+        ioverbs::write_at(&c, 0, &vec![byte; MIB]).unwrap();
+        let mut bytes = vec![0; MIB];
+        assert_eq!(ioverbs::read_at(&c, 0, &mut bytes).unwrap(), MIB);
+        assert!(bytes.iter().all(|b| *b == byte), "{name}");
+        c
+    };
+    let mut open: Vec<_> = (0..60).map(|i| write_and_read(format!("few {i}"), i)).collect();
+    assert!(grants() > 0, "nothing went the direct way");
+    let taken: Vec<OwnedFd> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok().map(OwnedFd::from)).collect();
+    assert!(!taken.is_empty());
+    open.extend((0..20).map(|i| write_and_read(format!("none {i}"), i)));
+    drop(taken);
+    open.iter().for_each(|c| ioverbs::close(c).unwrap());
+    say("done");
+}
+
+#[test]
+fn a_program_without_descriptors_loses_speed_and_nothing_else() {
+    let store = Store::new();
+    drop(store.session());
+    assert_eq!(Peer::start("has few descriptors", &store).hear(), "done");
+}
+
+/// Starts the store's daemon.
+pub(crate) fn starts_a_daemon(url: &str) {
+    limit(Resource::Fsize, 64 << 20);
+    limit(Resource::As, 64 << 30);
+    limit(Resource::Cpu, 3600);
+    let _session = open(Some(url), SessionAttr::default()).unwrap();
+    say("started");
+    listen();
+}
+
+#[test]
+fn a_daemon_does_not_keep_the_limits_of_whoever_started_it() {
+    let store = Store::new();
+    let mut peer = Peer::start("limits itself and starts the daemon", &store);
+    assert_eq!(peer.hear(), "started");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", store.status("pid").unwrap())).unwrap();
+    for (name, resource) in
+        [("Max file size", Resource::Fsize), ("Max address space", Resource::As), ("Max cpu time", Resource::Cpu)]
+    {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        let soft = line[name.len()..].split_whitespace().next().unwrap();
+        let most = getrlimit(resource).maximum.map_or("unlimited".to_owned(), |most| most.to_string());
+        assert_eq!(soft, most, "{line}");
+    }
+}
+
+/// Takes all memory there is within a limit but a few MiB. (Allocators keep address space for later.)
+fn take_memory() -> Vec<Vec<u8>> {
+    let piece = || {
+        let mut piece = Vec::new();
+        piece.try_reserve_exact(MIB).is_ok().then_some(piece)
+    };
+    limit(Resource::As, 1);
+    let mut taken: Vec<Vec<u8>> = Vec::with_capacity(1 << 16);
+    taken.extend(std::iter::from_fn(piece));
+    taken.truncate(taken.len().saturating_sub(6));
+    taken
+}
+
+/// Reads more bytes than there is memory to receive.
+pub(crate) fn without_memory(url: &str) {
+    // What the daemon sends has to be received; the direct way takes no memory.
+    let session = open(Some(url), SessionAttr { nodirect: true, ..SessionAttr::default() }).unwrap();
+    let ws = session.create_workspace(ioverbs::Name::new("w").unwrap(), Default::default()).unwrap();
+    let c = create(&ws, "c", "");
+    let mut bytes = vec![7; 60 * MIB];
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    let before = getrlimit(Resource::As);
+    let taken = take_memory();
+    let lacking = ioverbs::read_at(&c, 0, &mut bytes);
+    drop(taken);
+    setrlimit(Resource::As, before).unwrap();
+    assert_eq!(lacking.unwrap_err().kind(), Kind::Exhausted);
+    bytes.fill(0);
+    assert_eq!(ioverbs::read_at(&c, 0, &mut bytes).unwrap(), bytes.len());
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    ioverbs::close(&c).unwrap();
+    say("done");
+}
+
+#[test]
+fn a_program_without_memory_is_told_so_and_goes_on_when_it_has_some() {
+    let store = Store::new();
+    drop(store.session());
+    assert_eq!(Peer::start("has no memory", &store).hear(), "done");
+}
