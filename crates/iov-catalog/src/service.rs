@@ -8,14 +8,14 @@ use std::sync::{
 use bytes::Bytes;
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Txn};
 use iov_types::{
-    Caller, Clause, Error, Kind, ObjectVerb, Outcome, Result, Uuid,
+    Caller, Clause, Error, Evidence, Kind, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, LockSpec, Submission},
 };
 
 use crate::{
     batch::{self, Redo},
     core::{Core, Options, ServiceStats, count},
-    exec::{After, Exec, Mode},
+    exec::{After, Exec, Mode, facts::check_there},
     keys, recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},
@@ -100,6 +100,20 @@ impl Service {
         };
         let holder = self.admit(cx, 1)?;
         self.write(cx, holder, vec![CatalogOp::MoveOut { ws, uuid }], true)?.into_iter().try_for_each(|r| r.map(drop))
+    }
+
+    /// After a target had nothing for a collection: fails if there must be something.
+    pub fn check_there(&self, cx: &OpCx, uuid: Uuid) -> Result<()> {
+        let Some(ws) = self.core.shared().opens.get(uuid).map(|entry| entry.ws) else { return Ok(()) };
+        let holder = self.admit(cx, 1)?;
+        let stat = self.read(cx, holder, vec![CatalogOp::Stat { ws, uuid }], true).pop();
+        let Some(CatalogReply::Stat(stat)) = stat.transpose()? else { return Ok(()) };
+        // Behind the record: whoever wrote it meanwhile had made the object before.
+        let found = self.core.targets().stat(cx, uuid, None);
+        check_there(
+            stat.bytes,
+            &found.or_else(|e| if e.kind() == Kind::NotFound { Ok(Evidence::default()) } else { Err(e) })?,
+        )
     }
 
     /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.

@@ -25,6 +25,8 @@ pub(crate) struct RequestInner {
     session: Session,
     done: AtomicBool,
     told: AtomicBool,
+    /// It is to be given up; whoever drives it next sees that.
+    cancelled: AtomicBool,
     /// Whether somebody drives it, and has to look again.
     driven: AtomicU8,
     /// Answers that arrived since somebody last looked; under it nobody misses one.
@@ -60,6 +62,9 @@ impl RequestInner {
             if exec.finished() {
                 // Whoever finished it is about to say so, and wakes us then.
                 return false;
+            }
+            if self.cancelled.load(Ordering::Relaxed) {
+                exec.cancel();
             }
             self.driven.store(DRIVEN, Ordering::SeqCst);
             if exec.drive(self) {
@@ -170,6 +175,7 @@ impl Request {
             done: AtomicBool::new(false),
             driven: AtomicU8::new(IDLE),
             told: AtomicBool::new(told),
+            cancelled: AtomicBool::new(false),
             signals: Mutex::new(0),
             signal: Condvar::new(),
             background,
@@ -254,12 +260,11 @@ impl Request {
         lock(&self.0.exec).result()
     }
 
-    /// Asks to give up what has not taken effect; the request completes as ever.
+    /// Asks to give up what has not taken effect; the request completes as ever. Never blocks: another thread may be
+    /// moving its bytes for long.
     pub fn cancel(&self) -> Result<()> {
         self.0.session.0.check_fork()?;
-        if !self.is_done() {
-            lock(&self.0.exec).cancel();
-        }
+        self.0.cancelled.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -31,6 +31,17 @@ impl Live {
     }
 }
 
+/// Refuses to take a collection for empty whose object is gone: that is made with the first bytes, and stays as long as the
+/// collection.
+pub(crate) fn check_there(recorded: u64, found: &Evidence) -> Result<()> {
+    if recorded > 0 && found.size == 0 && found.mtime_ns == 0 {
+        let why =
+            format!("the collection has {recorded} bytes, and its file is gone: restore it from a copy of the store");
+        return Err(Error::corrupt(why).with_clause(Clause::P2));
+    }
+    Ok(())
+}
+
 impl Exec<'_> {
     /// What the target says of a collection; one that nobody wrote has no object and is empty.
     pub(crate) fn target_stat(&mut self, uuid: Uuid) -> Result<Evidence> {
@@ -70,11 +81,14 @@ impl Exec<'_> {
             return Ok(recorded);
         }
         let found = self.target_stat(uuid)?;
+        check_there(recorded.size, &found)?;
         Ok(recorded.with(&found, facts.mtime(found.mtime_ns)))
     }
 
-    /// Records what a target says. Beyond the quota that fails, and is recorded all the same: the bytes are there.
+    /// Records what a target says. Beyond the quota that fails, and is recorded all the same: the bytes are there. Of bytes
+    /// that are lost the record goes on to tell.
     pub(crate) fn record_bytes_of(&mut self, at: usize, record: &mut Record, found: &Evidence) -> Result<()> {
+        check_there(record.size, found)?;
         let size = found.size.min(i64::MAX as u64);
         let grown = size as i64 - record.size as i64;
         record.size = size;

@@ -4,7 +4,7 @@ use iov_types::{Clause, EntryKind, Error, Result, Right, State, Uuid, catalog::C
 
 use super::Reply;
 use crate::{
-    exec::{Exec, Mode},
+    exec::{Exec, Mode, facts::check_there},
     keys,
     record::Record,
 };
@@ -44,6 +44,10 @@ pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
 /// the target right behind what the batch publishes there.
 pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, epoch: u64) -> Result<()> {
     let ws = x.workspaces[at].uuid;
+    if record.size > 0 && !record.inline {
+        // Sealing makes an empty object where there is none.
+        check_there(record.size, &x.target_stat(uuid)?)?;
+    }
     let found = match x.mode {
         // Bytes beside the record are sealed with it.
         _ if record.inline => x.stat_bytes(uuid, &record)?,

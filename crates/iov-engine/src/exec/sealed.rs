@@ -63,6 +63,13 @@ fn deleted() -> Error {
     Error::not_found("the collection was deleted after this session had learned of it").with_clause(Clause::M3)
 }
 
+fn lacking(bytes: u64, expected: u64) -> Error {
+    let why = format!(
+        "{bytes} bytes are left of {expected} that were sealed: restore the collection from a copy of the store"
+    );
+    Error::corrupt(why).with_clause(Clause::M2)
+}
+
 impl Exec {
     /// Opens in the catalog what operations that are about to be sent need to be open there, and what they may delete;
     /// `true`: the present phase begins again when that is done.
@@ -198,12 +205,8 @@ impl Exec {
         Ok(bytes)
     }
 
-    /// A read through a handle that the catalog does not know of goes to a target, which takes a collection that is gone
-    /// for one that is empty.
+    /// A sealed collection keeps its length; a target takes one that is gone for one that is empty.
     pub(super) fn expect_all(&mut self, i: usize, c: &Collection) {
-        if !c.is_detached() {
-            return;
-        }
         let (Op::Read { chunks, .. }, Some(size)) = (&self.ops[i], c.ready().ok().and_then(|r| r.opened.size)) else {
             return;
         };
@@ -214,7 +217,10 @@ impl Exec {
     /// Whether a read has found all that was sealed: fewer bytes mean that the rest is gone.
     pub(super) fn check_all(&mut self, i: usize, bytes: u64, error: Option<Error>) -> Option<Error> {
         let Some(expected) = self.expected.remove(&i) else { return error };
-        let error = error.or_else(|| (bytes < expected).then(deleted));
+        let detached = self.ops[i].handle().is_some_and(Collection::is_detached);
+        // Through a handle that the catalog does not know of it may just be gone.
+        let missing = || if detached { deleted() } else { lacking(bytes, expected) };
+        let error = error.or_else(|| (bytes < expected).then(missing));
         if error.as_ref().is_some_and(|e| e.kind() == Kind::NotFound)
             && let (Some(records), Some(Ok(uuid))) =
                 (&self.session.0.records, self.ops[i].handle().map(Collection::uuid))

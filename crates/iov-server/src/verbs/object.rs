@@ -33,6 +33,12 @@ fn for_clients(verb: &ObjectVerb) -> bool {
     )
 }
 
+/// What an operation only looks at, as everybody sees it.
+fn looks_at(op: &ObjectOp) -> Option<Uuid> {
+    let looks = matches!(op.verb, ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. });
+    (looks && op.demand.stage.is_none()).then_some(op.object.collection)
+}
+
 fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Result<(ObjectOp, Bytes<'a>)> {
     let op = call.op?;
     let len = call.len as usize;
@@ -109,7 +115,15 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         })
         .collect();
     let mut read = Vec::new();
-    for (index, (result, bytes)) in places.into_iter().zip(run_all(&*server.target, &cx, ops)) {
+    let looks: Vec<Option<Uuid>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
+    let results = run_all(&*server.target, &cx, ops);
+    for ((index, looks), (result, bytes)) in places.into_iter().zip(looks).zip(results) {
+        let result = result.and_then(|found| match looks {
+            Some(collection) if found.size == 0 && found.mtime_ns == 0 => {
+                server.catalog.check_there(&cx, collection).map(|()| found)
+            }
+            _ => Ok(found),
+        });
         completions.push(done(index, result, &bytes));
         read.push(bytes);
     }

@@ -176,3 +176,55 @@ fn g2_a_spoiled_lease_page_harms_its_session_at_most() {
     store.kill();
     assert_eq!(read(&lookup(&store.again(), "big")), vec![5; 4 << 20]);
 }
+
+#[test]
+fn p2_a_file_that_is_gone_is_never_an_empty_collection() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let is_told = |what: &str, e: Kind| assert_eq!(e, Kind::Corrupt, "{what}");
+    for name in ["closed", "sealed", "cut"] {
+        let c = create(&ws, name, "");
+        ioverbs::write_at(&c, 0, &[7; 1 << 20]).unwrap();
+        ioverbs::close(&c).unwrap();
+        if name != "closed" {
+            let c = lookup(&ws, name);
+            ioverbs::run(ws.session(), Op::Seal { c: c.clone() }).unwrap();
+            ioverbs::close(&c).unwrap();
+        }
+    }
+    let path = |name: &str| {
+        let uuid = lookup(&store.again(), name).uuid().unwrap().to_string();
+        let hex: String = uuid.chars().rev().take_while(|c| *c != ':').filter(|c| *c != '-').collect();
+        let hex: String = hex.chars().rev().collect();
+        store.files("data").into_iter().find(|file| file.contains(&hex)).expect(name)
+    };
+    let (closed, sealed, cut) = (path("closed"), path("sealed"), path("cut"));
+    store.shut_down();
+    drop(ws);
+    fs::remove_file(closed).unwrap();
+    fs::remove_file(sealed).unwrap();
+    let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&cut, mode).unwrap();
+    fs::File::options().write(true).open(&cut).unwrap().set_len(1 << 19).unwrap();
+    // The second time as a daemon finds it that was killed while it was open.
+    for _ in 0..2 {
+        for nodirect in [false, true] {
+            let attr = ioverbs::SessionAttr { nodirect, ..Default::default() };
+            let session = ioverbs::open(Some(&store.url()), attr).unwrap();
+            let ws = session.load_workspace(ioverbs::Which::parse("w").unwrap()).unwrap();
+            let mut bytes = vec![0; 1 << 20];
+            for name in ["closed", "sealed", "cut"] {
+                let c = lookup(&ws, name);
+                is_told(name, ioverbs::read_at(&c, 0, &mut bytes).unwrap_err().kind());
+                is_told(name, ioverbs::read_at(&c, 1 << 19, &mut bytes[..10]).unwrap_err().kind());
+                let _ = ioverbs::close(&c);
+            }
+            let c = lookup(&ws, "cut");
+            assert_eq!(ioverbs::read_at(&c, 0, &mut bytes[..1 << 19]).unwrap(), 1 << 19, "what is left");
+            let c = lookup(&ws, "closed");
+            is_told("stat", ioverbs::run(&session, Op::Stat { c: c.clone() }).unwrap_err().kind());
+            is_told("seal", ioverbs::run(&session, Op::Seal { c }).unwrap_err().kind());
+            store.kill();
+        }
+    }
+}
