@@ -60,6 +60,11 @@ impl Progress {
         self.run_soon(queue);
     }
 
+    /// Whether the thread runs, and so goes on with what was pushed.
+    pub(crate) fn runs(&self) -> bool {
+        lock(&self.0.queue).running
+    }
+
     /// Renews the session's leases from now on: it holds something exclusively, or a lock (X1, O11).
     pub(crate) fn renew(&self, renewal: Renewal) {
         let mut queue = lock(&self.0.queue);

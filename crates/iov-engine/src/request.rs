@@ -94,6 +94,15 @@ impl RequestInner {
         done
     }
 
+    /// As [`RequestInner::drive`], for who must not wait: bytes that may take long are left to the progress thread.
+    pub(crate) fn drive_lightly(self: &Arc<Self>) -> bool {
+        if self.is_left_to_thread() { self.is_done() } else { self.drive() }
+    }
+
+    fn is_left_to_thread(&self) -> bool {
+        self.background && !self.sent && self.session.0.sides.backend.may_wait() && self.session.0.progress.runs()
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -121,6 +130,11 @@ impl RequestInner {
         if self.background && !self.has_waiter() {
             self.session.0.progress.push(self);
         }
+    }
+
+    /// The same for a thread that must not wait either.
+    pub(crate) fn drive_lightly_in_passing(self: &Arc<Self>) -> bool {
+        if self.is_left_to_thread() { self.is_done() } else { self.drive_in_passing() }
     }
 
     /// Whether somebody waits for it, and so drives it.
@@ -154,6 +168,10 @@ impl RequestInner {
             drop(self.signal.wait_timeout(signals, wait).unwrap_or_else(PoisonError::into_inner));
         }
     }
+}
+
+fn goes_on() -> Error {
+    Error::timeout("the request goes on; its buffers are in use: wait again").with_outcome(Outcome::Pending)
 }
 
 /// How a request begins.
@@ -205,8 +223,13 @@ impl Request {
     /// `Timeout` if it goes on, `Partial` if not every operation is ok.
     pub fn wait(&self, timeout_ns: i64) -> Result<()> {
         self.0.session.0.check_fork()?;
+        let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
+        // Who does not wait until the deadline must not begin to move bytes, which may take longer.
+        if self.0.is_left_to_thread() && self.0.exec.try_lock().map_or(until < i64::MAX, |e| until < e.deadline_ns()) {
+            return self.watch_until(until);
+        }
         self.0.waiting.fetch_add(1, Ordering::SeqCst);
-        let waited = self.drive_until_done(timeout_ns);
+        let waited = self.drive_until_done(until);
         // Answers that come from now on are the progress thread's again, if nobody else waits.
         if self.0.waiting.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.background && !self.is_done() {
             self.0.session.0.progress.push(&self.0);
@@ -214,8 +237,22 @@ impl Request {
         waited
     }
 
-    fn drive_until_done(&self, timeout_ns: i64) -> Result<()> {
-        let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
+    /// Waits for what the progress thread does.
+    fn watch_until(&self, until: i64) -> Result<()> {
+        loop {
+            let seen = self.0.signals();
+            if self.is_done() {
+                return self.tell();
+            }
+            let left = until.saturating_sub(seam::monotonic_ns());
+            if left <= 0 {
+                return Err(goes_on());
+            }
+            self.0.wait_for_signal(seen, left.min(100_000_000));
+        }
+    }
+
+    fn drive_until_done(&self, until: i64) -> Result<()> {
         loop {
             let seen = self.0.signals();
             if self.0.drive() || self.is_done() {
@@ -223,8 +260,7 @@ impl Request {
             }
             let now = seam::monotonic_ns();
             if now >= until {
-                let why = "the request goes on; its buffers are in use: wait again";
-                return Err(Error::timeout(why).with_outcome(Outcome::Pending));
+                return Err(goes_on());
             }
             // The batch's own deadline ends it, and nobody else announces that.
             let deadline = self.0.exec.try_lock().map_or(now + 1_000_000, |exec| exec.deadline_ns());
@@ -244,7 +280,7 @@ impl Request {
             return Some(Err(e));
         }
         self.0.session.0.sides.catalog.drive(0);
-        (self.0.drive() || self.is_done()).then(|| self.tell())
+        (self.0.drive_lightly() || self.is_done()).then(|| self.tell())
     }
 
     fn tell(&self) -> Result<()> {

@@ -268,7 +268,11 @@ impl Session {
             }
             let seen = self.0.answers.load(Ordering::SeqCst);
             for request in &running {
-                request.drive_in_passing();
+                if timeout_ns < 0 {
+                    request.drive_in_passing();
+                } else {
+                    request.drive_lightly_in_passing();
+                }
             }
             let mut done = Vec::new();
             let mut completed = lock(&self.0.completed);

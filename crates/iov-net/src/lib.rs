@@ -9,6 +9,7 @@ pub mod frames;
 mod grant;
 mod kept;
 mod link;
+mod mend;
 mod remote;
 pub mod socket;
 mod start;

@@ -3,7 +3,7 @@
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -23,6 +23,7 @@ use crate::{
     book::Book,
     conn::{Connection, Reply},
     frames::Frame,
+    mend::Queue,
     socket,
     start::Starter,
 };
@@ -56,16 +57,27 @@ pub(crate) struct Up {
 /// A link that mends itself.
 pub struct Link {
     address: Address,
+    /// Locked for a moment only.
     up: Mutex<Option<Arc<Up>>>,
+    /// What waits until it is made anew.
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) mended_or_not: Condvar,
     capability: CatalogCapability,
     counters: Arc<Counters>,
     book: Book,
     generation: u64,
     /// How often it was connected anew.
     mended: AtomicU64,
+    /// The set of epoll that tells of answers.
+    watched: Mutex<Option<OwnedFd>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn watch(set: &OwnedFd, up: &Up) {
+    // It is there already, or there is no room: who waits for the descriptor alone then waits until it polls.
+    let _ = epoll::add(set, up.connection.as_fd(), EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -78,11 +90,14 @@ impl Link {
         Ok(Arc::new(Link {
             address,
             up: Mutex::new(Some(Arc::new(up))),
+            queue: Mutex::default(),
+            mended_or_not: Condvar::new(),
             capability,
             counters,
             book: Book::default(),
             generation: seam::fork_generation(),
             mended: AtomicU64::new(0),
+            watched: Mutex::default(),
         }))
     }
 
@@ -106,14 +121,8 @@ impl Link {
         self.address.dir.as_fd()
     }
 
-    /// The present connection, made anew if it broke.
-    pub(crate) fn up(&self, cx: &OpCx) -> Result<Arc<Up>> {
-        let mut up = lock(&self.up);
-        if let Some(up) = &*up
-            && !up.connection.is_broken()
-        {
-            return Ok(up.clone());
-        }
+    /// Makes the connection anew; by one thread at a time.
+    pub(crate) fn renew(&self, cx: &OpCx) -> Result<Arc<Up>> {
         let (new, capability) = loop {
             let (new, capability) = connect(&self.address, cx.deadline_ns)?;
             match self.resume(cx, &new) {
@@ -125,12 +134,18 @@ impl Link {
         if capability.targets.durability != self.capability.targets.durability {
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
+        let mut up = lock(&self.up);
         if up.is_none() {
             Counters::add(&self.counters.connections, 1);
         }
         Counters::add(&self.counters.retries, 1);
         self.mended.fetch_add(1, Ordering::Relaxed);
-        Ok(up.insert(Arc::new(new)).clone())
+        let new = up.insert(Arc::new(new)).clone();
+        drop(up);
+        if let Some(set) = &*lock(&self.watched) {
+            watch(set, &new);
+        }
+        Ok(new)
     }
 
     /// Tells a daemon that may not know the session what it has open and staged.
@@ -190,14 +205,14 @@ impl Link {
         self.mended.load(Ordering::Relaxed) + u64::from(!works)
     }
 
-    /// Adds the connection there is to a set of epoll.
+    /// Adds the connection there is, and each that comes after it, to a set of epoll: the session has one.
     pub(crate) fn watch(&self, set: &OwnedFd) {
-        // While it is being mended nobody is kept waiting: the next look finds it.
-        if let Ok(up) = self.up.try_lock()
-            && let Some(up) = &*up
-        {
-            // It is there already, or there is no room: who waits for the descriptor alone then waits until it polls.
-            let _ = epoll::add(set, up.connection.as_fd(), EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+        let mut watched = lock(&self.watched);
+        if watched.is_none() {
+            *watched = set.try_clone().ok();
+        }
+        if let Some(up) = &*lock(&self.up) {
+            watch(set, up);
         }
     }
 
@@ -213,18 +228,18 @@ impl Link {
     }
 
     /// Asks the daemon something and waits for the answer.
-    fn call<B: Body>(&self, cx: &OpCx, body: &B) -> Result<Frame> {
+    fn call<B: Body>(self: &Arc<Link>, cx: &OpCx, body: &B) -> Result<Frame> {
         call(&*self.up(cx)?, cx, body)
     }
 
     /// How the daemon is.
-    pub fn status(&self, cx: &OpCx) -> Result<StatusAnswer> {
+    pub fn status(self: &Arc<Link>, cx: &OpCx) -> Result<StatusAnswer> {
         let frame = self.call(cx, &StatusRequest)?;
         frame.header.body(&frame.body)
     }
 
     /// Asks the daemon to end, and waits until it has: its directory can be removed then.
-    pub fn shutdown(&self, cx: &OpCx) -> Result<()> {
+    pub fn shutdown(self: &Arc<Link>, cx: &OpCx) -> Result<()> {
         let up = self.up(cx)?;
         let daemon = rustix::net::sockopt::socket_peercred(up.connection.as_fd())
             .and_then(|peer| rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()));

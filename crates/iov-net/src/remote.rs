@@ -89,12 +89,24 @@ struct Asked {
 }
 
 impl Asked {
-    fn send(mut self) {
+    fn send(self) {
         if self.link.in_child() {
             return (self.done)(Err(Error::forked("the connection belongs to the parent process")));
         }
-        let up = match self.link.up(&self.cx) {
+        let (link, cx) = (self.link.clone(), self.cx.clone());
+        if !self.entry.ends() {
+            return link.with_up(&cx, Box::new(move |up| self.send_over(up)));
+        }
+        // A session that ends does not come back for that.
+        let up = link.current().ok_or_else(|| Error::unavailable("the store's daemon has ended"));
+        self.send_over(up);
+    }
+
+    fn send_over(mut self, up: Result<Arc<Up>>) {
+        let up = match up {
             Ok(up) => up,
+            // The first attempt may have come through.
+            Err(e) if self.attempt > 0 => return self.finish(Err(e.with_outcome(Outcome::Unknown))),
             Err(e) => return self.finish(Err(e)),
         };
         let request = match self.check_staged().and_then(|()| self.leave_out()) {
@@ -176,13 +188,15 @@ impl Catalog for RemoteCatalog {
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {
-        match self.0.current() {
+        let drives = match self.0.current() {
             Some(up) => {
                 up.connection.drive(timeout_ns);
                 true
             }
-            None => false,
-        }
+            None => self.0.wait_mended(timeout_ns),
+        };
+        self.0.expire();
+        drives
     }
 
     fn connection(&self) -> u64 {
@@ -238,10 +252,23 @@ impl Part {
         });
     }
 
-    fn send(mut self) {
-        let up = match self.link.up(&self.cx) {
+    fn send(self) {
+        let (link, cx) = (self.link.clone(), self.cx.clone());
+        link.with_up(&cx, Box::new(move |up| self.send_over(up)));
+    }
+
+    fn send_over(mut self, up: Result<Arc<Up>>) {
+        let up = match up {
             Ok(up) => up,
-            Err(e) => return self.ops.iter().for_each(|(index, _)| self.sink.complete(*index, Err(e.clone()))),
+            Err(e) => {
+                // The first attempt may have come through.
+                let e = if self.attempt > 0 { e.with_outcome(Outcome::Unknown) } else { e };
+                let sink = self.sink;
+                return self.ops.into_iter().for_each(|(index, lent)| {
+                    drop(lent);
+                    sink.complete(index, Err(e.clone()));
+                });
+            }
         };
         self.check();
         if self.ops.is_empty() {

@@ -1,9 +1,11 @@
 //! The descriptor that a program looks at beside others: with nobody but the program to drive a batch, answers of the
 //! daemon make it readable, over each connection.
 
+use std::time::{Duration, Instant};
+
 use ioverbs::{Batch, BatchAttr, Drive, Op, catalog::LockSpec};
 
-use crate::kit::{Store, create, lookup};
+use crate::kit::{Store, create, lookup, signal};
 
 fn lock(try_only: bool) -> LockSpec {
     let range = ioverbs::Range { offset: 0, len: 10 };
@@ -49,5 +51,69 @@ fn o8_answers_make_the_descriptor_readable_though_no_thread_reads_them() {
         batch.status(0).unwrap().result().unwrap();
         drop((done, request));
         ioverbs::run(mine.session(), Op::Unlock { c: mine.clone(), lock: lock(true) }).unwrap();
+    }
+}
+
+/// A batch that asks the daemon for facts.
+fn stats(ws: &ioverbs::Workspace, c: &ioverbs::Collection, drive: Drive) -> Batch {
+    let mut batch = Batch::new(ws.session(), BatchAttr { drive, ..Default::default() }).unwrap();
+    batch.push(Op::Stat { c: c.clone() }).unwrap();
+    batch
+}
+
+#[test]
+fn o8_the_descriptor_tells_of_answers_over_a_connection_that_is_made_anew_meanwhile() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    let fd = ws.session().event_fd().unwrap();
+    store.kill();
+    let mut batch = stats(&ws, &c, Drive::Caller);
+    let _request = batch.start().unwrap();
+    let mut done = ws.session().poll_completed(4, 0).unwrap();
+    while done.is_empty() {
+        assert!(is_readable(fd, 30_000), "nobody told of the answer");
+        done = ws.session().poll_completed(4, 0).unwrap();
+    }
+    batch.status(0).unwrap().result().unwrap();
+}
+
+#[test]
+fn o8_neither_starting_nor_testing_waits_for_a_daemon_that_does_not_answer() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![7; 1 << 20]).unwrap();
+    store.kill();
+    for drive in [Drive::Caller, Drive::Auto, Drive::Background] {
+        // It takes connections, and that is all.
+        let daemon = store.daemon(&[], &[]);
+        signal(daemon.pid(), "STOP");
+        let begun = Instant::now();
+        let mut batch = stats(&ws, &c, drive);
+        let request = batch.start().unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        let mut reading = Batch::new(ws.session(), BatchAttr { drive, ..Default::default() }).unwrap();
+        // With nobody but the caller to drive it, testing is what moves the bytes.
+        let read = (drive != Drive::Caller).then(|| {
+            // SAFETY: the memory outlives the request, which is waited for below.
+            let memory = unsafe { ioverbs::Memory::writable(bytes.as_mut_ptr(), bytes.len()) };
+            reading.push(Op::Read { c: c.clone(), chunks: vec![(0, memory)] }).unwrap();
+            reading.start().unwrap()
+        });
+        for _ in 0..20 {
+            assert!(request.test().is_none());
+            assert!(read.as_ref().is_none_or(|read| read.test().is_none()));
+            assert!(ws.session().poll_completed(4, 0).unwrap().is_empty());
+            assert!(request.wait(1_000_000).is_err_and(|e| e.kind() == ioverbs::Kind::Timeout));
+        }
+        let took = begun.elapsed();
+        signal(daemon.pid(), "CONT");
+        assert!(took < Duration::from_secs(25), "half the deadline: {took:?}");
+        request.wait(-1).unwrap();
+        if let Some(read) = read {
+            read.wait(-1).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 7));
+        }
     }
 }

@@ -1,0 +1,124 @@
+//! What waits for a connection that broke, and the thread that makes it anew: starting and testing a request never wait
+//! for a daemon (O8).
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use iov_store::{OpCx, seam};
+use iov_types::{Clause, Error, Result};
+
+use crate::link::{Link, Up, lock};
+
+type OnUp = Box<dyn FnOnce(Result<Arc<Up>>) + Send>;
+
+struct Job {
+    cx: OpCx,
+    go: OnUp,
+}
+
+/// What is to be sent once there is a connection, in order.
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: Vec<Job>,
+    /// A thread takes care of it; what comes now waits behind the rest.
+    mending: bool,
+}
+
+fn late() -> Error {
+    Error::timeout("the store's daemon does not answer; see its log, or end it and try again").with_clause(Clause::O8)
+}
+
+impl Link {
+    /// Calls `go` with a connection that works: now if there is one, else when it is made anew, or cannot be by the
+    /// deadline of `cx`. Does not wait for that.
+    pub(crate) fn with_up(self: &Arc<Link>, cx: &OpCx, go: OnUp) {
+        let mut queue = lock(&self.queue);
+        if !queue.mending
+            && let Some(up) = self.current()
+        {
+            drop(queue);
+            return go(Ok(up));
+        }
+        queue.jobs.push(Job { cx: cx.clone(), go });
+        if std::mem::replace(&mut queue.mending, true) {
+            return;
+        }
+        drop(queue);
+        let link = self.clone();
+        if seam::spawn("iov-mend", move || link.mend()).is_err() {
+            // Slower, not wrong.
+            self.mend();
+        }
+    }
+
+    /// A connection that works; waits until it is made anew.
+    pub(crate) fn up(self: &Arc<Link>, cx: &OpCx) -> Result<Arc<Up>> {
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let to = slot.clone();
+        self.with_up(
+            cx,
+            Box::new(move |up| {
+                *lock(&to.0) = Some(up);
+                to.1.notify_all();
+            }),
+        );
+        let mut arrived = lock(&slot.0);
+        loop {
+            if let Some(up) = arrived.take() {
+                return up;
+            }
+            let left = cx.left_ns();
+            if left == 0 {
+                return Err(late());
+            }
+            let wait = Duration::from_nanos(left as u64);
+            arrived = slot.1.wait_timeout(arrived, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn mend(&self) {
+        loop {
+            let cx = {
+                let mut queue = lock(&self.queue);
+                let Some(longest) = queue.jobs.iter().map(|job| &job.cx).max_by_key(|cx| cx.deadline_ns) else {
+                    queue.mending = false;
+                    break;
+                };
+                longest.clone()
+            };
+            let up = self.current().map_or_else(|| self.renew(&cx), Ok);
+            let jobs = std::mem::take(&mut lock(&self.queue).jobs);
+            // What breaks again, or comes meanwhile, is in the queue for the next turn.
+            jobs.into_iter().for_each(|job| (job.go)(up.clone()));
+            self.mended_or_not.notify_all();
+        }
+        self.mended_or_not.notify_all();
+    }
+
+    /// Waits a while for the connection if it is being made anew; `false`: it is not.
+    pub(crate) fn wait_mended(&self, timeout_ns: i64) -> bool {
+        let queue = lock(&self.queue);
+        if !queue.mending {
+            return false;
+        }
+        if timeout_ns > 0 {
+            let first = queue.jobs.iter().map(|job| job.cx.left_ns()).min().unwrap_or(i64::MAX);
+            let wait = Duration::from_nanos(timeout_ns.min(first).max(0) as u64);
+            drop(self.mended_or_not.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner));
+        }
+        true
+    }
+
+    /// Tells those in the queue whose time is up.
+    pub(crate) fn expire(&self) {
+        let mut queue = lock(&self.queue);
+        if queue.jobs.is_empty() {
+            return;
+        }
+        let jobs: Vec<Job> = queue.jobs.extract_if(.., |job| job.cx.left_ns() == 0).collect();
+        drop(queue);
+        jobs.into_iter().for_each(|job| (job.go)(Err(late())));
+    }
+}
