@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ioverbs::{BatchAttr, Drive, Error, OpState, Outcome, Uuid};
+use ioverbs::{BatchAttr, Drive, Error, OpState, Uuid};
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
@@ -92,7 +92,8 @@ impl Batch {
         let engine = &mut inner.engine;
         let request = py.detach(|| engine.start()).or_raise(py)?;
         let slots = std::mem::take(&mut inner.slots);
-        Ok(Request { request, run: Mutex::new(Run { slots, completed: false }) })
+        let bytes = slots.iter().map(|slot| slot.holds.bytes()).sum();
+        Ok(Request { request, bytes, run: Mutex::new(Run { slots, completed: false }) })
     }
 
     /// Empties a completed batch for another start.
@@ -108,6 +109,8 @@ impl Batch {
 #[pyclass(frozen, module = "ioverbs._ioverbs")]
 pub(crate) struct Request {
     request: ioverbs::Request,
+    /// How many it moves.
+    bytes: u64,
     run: Mutex<Run>,
 }
 
@@ -152,7 +155,7 @@ impl Drop for Request {
 impl Request {
     /// Waits; `false`: the time is up, and the request goes on. A negative time is its deadline.
     fn wait(&self, py: Python<'_>, timeout_ns: i64) -> PyResult<bool> {
-        wait(py, &self.request, timeout_ns)?;
+        wait(py, &self.request, self.bytes, timeout_ns)?;
         self.completed(py)
     }
 
@@ -207,12 +210,7 @@ impl Request {
             OpState::Undone => "undone",
             OpState::Cancelled => "cancelled",
         };
-        let outcome = match status.outcome {
-            Outcome::Pending => "pending",
-            Outcome::Applied => "applied",
-            Outcome::NotApplied => "not applied",
-            Outcome::Unknown => "unknown",
-        };
+        let outcome = status.outcome.text();
         (state, outcome, error, status.bytes, result).into_pyobject(py)
     }
 }

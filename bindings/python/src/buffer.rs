@@ -70,6 +70,11 @@ impl Lent {
         view(obj, ffi::PyBUF_WRITABLE).map_err(|e| explain(obj, e, true))
     }
 
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len as usize
+    }
+
     pub(crate) fn to_store(&self) -> Memory {
         // SAFETY: the buffer protocol keeps the memory in place until `self` is dropped, which whoever runs the operation
         // does after its end. Python code that changes it meanwhile is what a program may do with a lent buffer (rule 1).
@@ -146,6 +151,11 @@ impl Fresh {
         // SAFETY: the object is live bytes.
         let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast();
         Ok(Fresh { object: object.unbind(), start, len: len as usize })
+    }
+
+    /// For how many bytes it has room.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn to_fill(&self) -> Memory {

@@ -1,8 +1,12 @@
 //! Runs operations: one now, or a batch of them, without the interpreter's lock and with an ear for Ctrl-C.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError, TryLockError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
+    time::Duration,
 };
 
 use ioverbs::{Batch, BatchAttr, Collection, Drive, Error, Kind, OpState, Request, Session, Status};
@@ -41,6 +45,12 @@ impl Holds {
         !self.lent.is_empty() || self.fresh.is_some()
     }
 
+    /// How many bytes it moves.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lent: usize = self.lent.iter().map(Lent::len).sum();
+        (lent + self.fresh.as_ref().map_or(0, Fresh::len)) as u64
+    }
+
     /// The operation has completed, and nobody was there to hear of it.
     pub(crate) fn unheard(&self, state: OpState) {
         if let (Some((c, owner)), OpState::Ok) = (&self.takes, state) {
@@ -51,6 +61,9 @@ impl Holds {
 
 /// Signals are looked for this often: soon enough for a person who presses Ctrl-C.
 const EAR_NS: i64 = 100_000_000;
+/// Requests that move as many bytes are driven by another thread, where signals are heard: whoever drives one moves its
+/// bytes, and has no ear until they have moved. For fewer bytes that is soon, and a thread costs more.
+const LARGE: u64 = 16 << 20;
 /// What an interrupted operation gets to stop in.
 const STOP_NS: i64 = 1_000_000_000;
 
@@ -107,9 +120,21 @@ pub(crate) fn unpark() {
     }
 }
 
-/// Waits until the request has completed, `timeout_ns` has passed (`false`; negative: its deadline) or a signal handler
-/// has raised.
-pub(crate) fn wait(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResult<bool> {
+/// Whether signal handlers run in this thread: those of Python run in the main thread alone.
+fn hears_signals() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
+}
+
+/// Waits until the request, which moves so many bytes, has completed, `timeout_ns` has passed (`false`; negative: its
+/// deadline) or a signal handler has raised.
+pub(crate) fn wait(py: Python<'_>, request: &Request, bytes: u64, timeout_ns: i64) -> PyResult<bool> {
+    if bytes >= LARGE
+        && hears_signals()
+        && !request.is_done()
+        && let Some(done) = wait_elsewhere(py, request, timeout_ns)?
+    {
+        return Ok(done);
+    }
     let until = if timeout_ns < 0 { i64::MAX } else { ioverbs::seam::monotonic_ns().saturating_add(timeout_ns) };
     loop {
         let (waited, left) = py.detach(|| {
@@ -132,21 +157,59 @@ pub(crate) fn wait(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResu
     }
 }
 
+/// The same in another thread, while this one listens; `None`: there is no other thread to be had. After a signal it goes
+/// on there: what the request holds must be kept until it has completed.
+fn wait_elsewhere(py: Python<'_>, request: &Request, timeout_ns: i64) -> PyResult<Option<bool>> {
+    let (ends, ended) = sync_channel(1);
+    let there = request.clone();
+    let body = move || {
+        let waited = there.wait(timeout_ns);
+        drop(there);
+        // After a signal nobody is there to hear of it.
+        let _ = ends.send(waited);
+    };
+    if ioverbs::seam::spawn("iov-python", body).is_err() {
+        return Ok(None);
+    }
+    // Only this thread uses it; the lock makes it one that a closure may borrow.
+    let ended = Mutex::new(ended);
+    loop {
+        match py.detach(|| lock(&ended).recv_timeout(Duration::from_nanos(EAR_NS as u64))) {
+            Ok(Ok(())) => return Ok(Some(true)),
+            Ok(Err(e)) if e.kind() == Kind::Partial => return Ok(Some(true)),
+            Ok(Err(e)) if e.kind() == Kind::Timeout && !request.is_done() => return Ok(Some(false)),
+            Ok(Err(e)) => return Err(e).or_raise(py),
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals()?;
+                unpark();
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::internal("a request was waited for, and nobody said how that ended")).or_raise(py);
+            }
+        }
+    }
+}
+
 /// Runs one operation in this thread until it has completed. `holds` comes back for what a read filled.
 pub(crate) fn blocking(py: Python<'_>, session: &Session, op: ioverbs::Op, holds: Holds) -> PyResult<(Status, Holds)> {
     unpark();
+    let bytes = holds.bytes();
+    let elsewhere = bytes >= LARGE && hears_signals();
     let started = py.detach(|| {
         let mut batch = Batch::new(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() })?;
         batch.push(op)?;
         let request = batch.start()?;
-        let waited = request.wait(EAR_NS);
+        let waited = if elsewhere { Ok(()) } else { request.wait(EAR_NS) };
         Ok::<_, Error>((request, waited))
     });
     let (request, waited) = started.or_raise(py)?;
     if !request.is_done() {
         let waited = match waited {
             // A handler may have to run before the next wait.
-            Err(e) if e.kind() == Kind::Timeout => py.check_signals().and_then(|()| wait(py, &request, -1).map(drop)),
+            Err(e) if e.kind() == Kind::Timeout => {
+                py.check_signals().and_then(|()| wait(py, &request, bytes, -1).map(drop))
+            }
+            Ok(()) => wait(py, &request, bytes, -1).map(drop),
             other => other.or_raise(py),
         };
         if let Err(e) = waited {

@@ -1,6 +1,9 @@
 //! Sessions, and the daemons behind `file:` stores.
 
-use std::os::fd::BorrowedFd;
+use std::{
+    os::fd::BorrowedFd,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ioverbs::{Error, SessionAttr, Which, catalog::SearchSpec};
 use pyo3::{
@@ -20,7 +23,7 @@ use crate::{
 
 /// One connection to one store.
 #[pyclass(frozen, module = "ioverbs._ioverbs")]
-pub(crate) struct Session(Detached<ioverbs::Session>);
+pub(crate) struct Session(Detached<ioverbs::Session>, AtomicBool);
 
 impl Session {
     pub(crate) fn session(&self) -> &ioverbs::Session {
@@ -49,7 +52,7 @@ impl Session {
     ) -> PyResult<Session> {
         let attr = SessionAttr { readonly, nodirect, nocache, nostart, deadline_ns, cache_bytes: 0, program };
         let session = py.detach(|| ioverbs::open(url, attr)).or_raise(py)?;
-        Ok(Session(Detached::new(session)))
+        Ok(Session(Detached::new(session), AtomicBool::new(false)))
     }
 
     #[getter]
@@ -61,9 +64,15 @@ impl Session {
         self.0.check().or_raise(py)
     }
 
+    /// Ends it. Ending it again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         unpark();
-        py.detach(|| self.0.close()).or_raise(py)
+        if self.1.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        py.detach(|| self.0.close()).or_raise(py)?;
+        self.1.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -85,16 +94,17 @@ impl Session {
         py.detach(|| load(&self.0, which)).or_raise(py)
     }
 
-    /// Opens it, or makes it if it is not there, whoever else is just doing the same.
-    fn obtain_workspace(&self, name: &Bound<'_, PyAny>, attr: &Bound<'_, PyDict>) -> PyResult<Workspace> {
+    /// Opens it, or makes it if it is not there, whoever else is just doing the same. Tells also whether it was made.
+    fn obtain_workspace(&self, name: &Bound<'_, PyAny>, attr: &Bound<'_, PyDict>) -> PyResult<(Workspace, bool)> {
         let py = name.py();
         let which = which_in(name)?;
-        let Which::Name(name) = which.clone() else { return py.detach(|| load(&self.0, which)).or_raise(py) };
+        let there = |which| load(&self.0, which).map(|ws| (ws, false));
+        let Which::Name(name) = which.clone() else { return py.detach(|| there(which)).or_raise(py) };
         let attr = workspace_attr(attr)?;
-        let obtain = || match load(&self.0, which.clone()) {
+        let obtain = || match there(which.clone()) {
             Err(e) if e.kind() == ioverbs::Kind::NotFound => match self.0.create_workspace(name, attr) {
-                Err(e) if e.kind() == ioverbs::Kind::Exists => load(&self.0, which),
-                made => made.map(Workspace::new),
+                Err(e) if e.kind() == ioverbs::Kind::Exists => there(which),
+                made => made.map(|ws| (Workspace::new(ws), true)),
             },
             loaded => loaded,
         };

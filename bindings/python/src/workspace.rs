@@ -88,7 +88,11 @@ pub(crate) fn workspace_attr(attr: &Bound<'_, PyDict>) -> PyResult<WorkspaceAttr
         metadata: metadata(get("metadata")?.as_ref())?,
         owner,
         access: text("access")?.map(|text| ioverbs::parse_access(&text)).transpose().or_raise(py)?,
-        indexes: texts(indexes)?,
+        // No list says nothing about them, an empty one that there are to be none.
+        indexes: match indexes {
+            Some(none) if none.is_empty() => WorkspaceAttr::no_indexes(),
+            some => texts(some)?,
+        },
         quota_bytes: get("quota_bytes")?.map(|v| v.extract()).transpose()?,
         quota_collections: get("quota_collections")?.map(|v| v.extract()).transpose()?,
         expires_ns: get("expires_ns")?.map(|v| v.extract()).transpose()?,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Script
 
 import ioverbs
 from ioverbs import aio
@@ -156,6 +157,46 @@ def test_o8_a_cancelled_task(url: str) -> None:
                 assert not lock.held
 
     run(main())
+
+
+MOVING = """
+import asyncio, sys
+from ioverbs import aio
+data = bytearray(64 << 20)
+
+async def main():
+    session = await aio.open(sys.argv[1])
+    c = await (await session.workspace("w")).create("c")
+    # Many times the same bytes into the same place: it takes seconds, and little room.
+    task = asyncio.create_task(c.writev([(0, data)] * 1024))
+    while not session.counters()["in_flight"]:
+        await asyncio.sleep(0.01)
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        # The bytes still move, the memory is kept for them, and the loop went on.
+        try:
+            data.append(0)
+        except BufferError:
+            print("cancelled", ticks > 3)
+    ticking.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_o8_a_cancelled_transfer_does_not_stop_the_loop(url: str, script: Script) -> None:
+    assert script(MOVING, url, timeout=120) == "cancelled True\n"
 
 
 def test_several_loops_share_a_session(url: str) -> None:

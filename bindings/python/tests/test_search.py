@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
+
+from conftest import end_daemon
 
 import ioverbs
 
@@ -93,3 +97,30 @@ def test_workspaces_are_found(session: ioverbs.Session) -> None:
     assert sorted(names(session.workspaces("i > 0"))) == ["w1", "w2"]  # type: ignore[type-var]
     assert session.workspaces(order="i desc", limit=1, keys="i").one().metadata == {"i": 2}
     assert len(session.workspaces().all()) == 3
+
+
+def test_i1_what_is_damaged_does_not_hide_the_others(file_url: str) -> None:
+    with ioverbs.open(file_url) as session:
+        ws = session.workspace("w")
+        uuids = []
+        for name in ("damaged", "whole"):
+            with ws.create(name, persistence="durable") as c:
+                c.write(0, bytes([7]) * 256_000)
+                uuids.append(c.uuid.hex)
+    end_daemon(file_url)
+    data = Path(file_url.removeprefix("file:")) / "data"
+    (file,) = [path for path in data.rglob("*") if path.is_file() and uuids[0] in path.name]
+    os.truncate(file, 100_000)
+    with ioverbs.open(file_url) as session:
+        # It can be opened, and every use of its bytes tells; it is open now, so that a search would look at its size.
+        ws = session.workspace("w")
+        c = ws["damaged"]
+        for use in (lambda: c.stat(), lambda: c.read(0, 10), lambda: c.write(0, b"x")):
+            with pytest.raises(ioverbs.Corrupt, match="should have at least 256000 bytes, its file has 100000"):
+                use()
+        assert {e.name: e.metadata["iov.size"] for e in ws.find(keys="iov.size")} == {"damaged": 256_000, "whole": 256_000}
+        assert ws["whole"].read(0, 1) == b"\7"
+        with pytest.raises(ioverbs.Corrupt):
+            c.close()
+        ws.delete("damaged")
+        assert [e.name for e in ws] == ["whole"]

@@ -126,6 +126,66 @@ def test_ctrl_c_interrupts_a_waiting_call(url: str) -> None:
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
+# Many times the same bytes into the same place: it takes seconds, and little room. That the memory cannot be resized
+# shows that the bytes still move, and that nobody lets go of it meanwhile.
+MOVING = """
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored when this began
+import ioverbs
+data = bytearray(64 << 20)
+
+def interrupt(session):
+    while not session.counters()["in_flight"]:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    with ioverbs.open(sys.argv[1]) as session, session.workspace("w").create("c") as c:
+        threading.Thread(target=interrupt, args=(session,)).start()
+        if sys.argv[2] == "call":
+            c.writev([(0, data)] * 1024)
+        else:
+            with session.batch() as b:
+                b.writev(c, [(0, data)] * 1024)
+except KeyboardInterrupt:
+    try:
+        data.append(0)
+    except BufferError:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", ["call", "batch"])
+def test_ctrl_c_interrupts_while_bytes_move(url: str, how: str) -> None:
+    done = subprocess.run([sys.executable, "-c", MOVING, url, how], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+def test_large_transfers_come_back_in_every_thread(url: str) -> None:
+    """They are driven elsewhere in the main thread, and in their own in any other."""
+    data = np.arange(24 << 20, dtype=np.uint8)
+    with ioverbs.open(url) as session, session.workspace("w").create("c") as c:
+
+        def move(offset: int) -> None:
+            assert c.write(offset, data) == data.nbytes
+            assert (np.frombuffer(c.read(offset, data.nbytes), np.uint8) == data).all()
+
+        move(0)
+        thread = threading.Thread(target=move, args=(data.nbytes,))
+        thread.start()
+        thread.join()
+        with session.batch() as b:
+            read = b.read(c, 0, data.nbytes)
+        assert read.result() == data.tobytes() and c.size == 2 * data.nbytes
+        with pytest.raises(ioverbs.Busy):
+            request = session.batch(progress="caller")
+            request.write(c, 0, data)
+            request.start()
+            session.close()
+        assert request.request is not None
+        request.request.wait()
+
+
 def test_a_signal_handler_runs_while_a_call_waits(ws: ioverbs.Workspace) -> None:
     with ws.create("c") as c:
         lock = c.lock()

@@ -55,7 +55,7 @@ fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRe
 
 pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<()> {
     let writes = vec![(keys::STORE.to_vec(), Some(Bytes::from(record.to_bytes())))];
-    for commit in store.commit_vital(vec![Txn { guards: Vec::new(), writes }])? {
+    for commit in store.commit_last(vec![Txn { guards: Vec::new(), writes }])? {
         commit?;
     }
     Ok(())

@@ -173,7 +173,7 @@ impl Service {
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
-        x.vital = ops.iter().all(is_vital);
+        x.room = Room::of(&ops);
         let mut replies = x.run(ops, until_failure);
         let committed = self.commit(&mut writer, &mut x, false);
         let after = std::mem::take(&mut x.after);
@@ -250,7 +250,7 @@ impl Service {
             writes.append(&mut writer.lazy);
             count(&self.core.counts.commits, 1);
             count(&self.core.counts.keys_written, writes.len());
-            if let Err(e) = self.commit_writes(writes, x.vital) {
+            if let Err(e) = self.commit_writes(writes, x.room) {
                 drop(shared);
                 x.undo_all();
                 self.reload();
@@ -281,7 +281,7 @@ impl Service {
     }
 
     /// One transaction: the catalog is the only writer, so that nothing needs a guard.
-    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>, vital: bool) -> Result<()> {
+    pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>, room: Room) -> Result<()> {
         let unknown = |e: Error| match (e.kind(), e.outcome()) {
             // A full medium takes nothing, and says so.
             (Kind::Exhausted, Outcome::NotApplied) => e,
@@ -290,7 +290,12 @@ impl Service {
                 .context("the metadata store failed at a commit; repeat with the same batch id"),
         };
         let (store, txns) = (self.core.store(), vec![Txn { guards: Vec::new(), writes }]);
-        let commits = if vital { store.commit_vital(txns) } else { store.commit(txns) }.map_err(unknown)?;
+        let commits = match room {
+            Room::Free => store.commit(txns),
+            Room::Kept => store.commit_vital(txns),
+            Room::Last => store.commit_last(txns),
+        }
+        .map_err(unknown)?;
         for commit in commits {
             commit.map_err(unknown)?;
         }
@@ -372,8 +377,31 @@ impl Service {
     }
 }
 
+/// What room a commit may take where the medium is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// What is free.
+    Free,
+    /// Also some of what is kept for what must go on.
+    Kept,
+    /// All of that: it makes room, or the store cannot be opened without it.
+    Last,
+}
+
+impl Room {
+    /// What operations that are committed together may take.
+    pub(crate) fn of(ops: &[CatalogOp]) -> Room {
+        let makes_room = |op: &CatalogOp| matches!(op, CatalogOp::Delete { .. } | CatalogOp::WorkspaceDelete { .. });
+        match ops {
+            ops if ops.iter().all(|op| makes_room(op) || only_reads(op)) => Room::Last,
+            ops if ops.iter().all(is_vital) => Room::Kept,
+            _ => Room::Free,
+        }
+    }
+}
+
 /// Whether an operation makes room, or lets somebody read or end: it must go on when the medium is full.
-pub(crate) fn is_vital(op: &CatalogOp) -> bool {
+fn is_vital(op: &CatalogOp) -> bool {
     matches!(
         op,
         CatalogOp::Open { .. }

@@ -67,7 +67,8 @@ impl Collections {
         }
         match self.core.targets().stat(&self.cx, uuid, self.stage) {
             Ok(found) => Ok(recorded.with(&found, record.mtime(found.mtime_ns))),
-            Err(e) if e.kind() == Kind::NotFound => Ok(recorded),
+            // What is damaged is told to whoever uses it. It must not hide all others, nor itself from who removes it.
+            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Lost) => Ok(recorded),
             Err(e) => Err(e),
         }
     }

@@ -28,7 +28,7 @@ pub struct WorkspaceAttr {
     pub owner: Option<u32>,
     /// Who else may do what.
     pub access: Option<AccessList>,
-    /// Metadata keys to keep an index of (O5).
+    /// Metadata keys to keep an index of (O5); no list leaves it as it is, one empty key means none at all.
     pub indexes: Vec<String>,
     /// Most bytes; `u64::MAX` = unlimited.
     pub quota_bytes: Option<u64>,
@@ -36,4 +36,20 @@ pub struct WorkspaceAttr {
     pub quota_collections: Option<u64>,
     /// When it ends, in nanoseconds since 1970; `i64::MAX` = never.
     pub expires_ns: Option<i64>,
+}
+
+impl WorkspaceAttr {
+    /// The value of `indexes` that takes all of them away: an empty key names nothing.
+    pub fn no_indexes() -> Vec<String> {
+        vec![String::new()]
+    }
+
+    /// The indexes that are asked for; `None` = nothing is said about them.
+    pub fn asked_indexes(&self) -> Option<Vec<String>> {
+        match self.indexes.as_slice() {
+            [] => None,
+            [none] if none.is_empty() => Some(Vec::new()),
+            some => Some(some.to_vec()),
+        }
+    }
 }

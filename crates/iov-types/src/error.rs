@@ -19,6 +19,18 @@ pub enum Outcome {
     Unknown = 3,
 }
 
+impl Outcome {
+    /// The word for it, the same in every language and tool.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Outcome::Pending => "pending",
+            Outcome::Applied => "applied",
+            Outcome::NotApplied => "not applied",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
 macro_rules! kinds {
     ($($kind:ident = $code:literal, $c:literal, $errno:literal, $http:literal, $text:literal;)*) => {
         /// What went wrong, by what the caller should do. The numbers are those of `ioverbs.h` and never reused.

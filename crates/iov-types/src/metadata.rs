@@ -26,7 +26,9 @@ impl Metadata {
             return wrong("contains NUL");
         }
         if key.starts_with("iov.") {
-            return wrong("begins with \"iov.\": those keys are the system's; iov_setattr sets mtime, owner and mode");
+            return wrong(
+                "begins with \"iov.\": those keys are the system's, and only setattr changes some: mtime, owner, mode",
+            );
         }
         Ok(())
     }

@@ -74,7 +74,12 @@ pub(crate) fn open(url: &str, dir: &str, attr: SessionAttr) -> Result<Session> {
 
 /// How a store's daemon is, as names and numbers; `None`: no daemon runs.
 pub fn daemon_status(url: &str) -> Result<Option<Vec<(String, u64)>>> {
-    let Some((link, cx)) = running(url)? else { return Ok(None) };
+    daemon_status_within(url, limits::DEFAULT_DEADLINE_NS)
+}
+
+/// The same; `Timeout` if it has not answered when `timeout_ns` have passed.
+pub fn daemon_status_within(url: &str, timeout_ns: i64) -> Result<Option<Vec<(String, u64)>>> {
+    let Some((link, cx)) = running(url, timeout_ns)? else { return Ok(None) };
     let status = link.status(&cx)?;
     let mut out = vec![
         ("pid".to_owned(), u64::from(status.pid)),
@@ -88,18 +93,25 @@ pub fn daemon_status(url: &str) -> Result<Option<Vec<(String, u64)>>> {
 
 /// Ends a store's daemon and waits until it has ended; `false`: none runs. Nothing is lost: the next session starts it again.
 pub fn daemon_shutdown(url: &str) -> Result<bool> {
-    let Some((link, cx)) = running(url)? else { return Ok(false) };
+    daemon_shutdown_within(url, limits::DEFAULT_DEADLINE_NS)
+}
+
+/// The same; `Timeout` if it has not ended when `timeout_ns` have passed.
+pub fn daemon_shutdown_within(url: &str, timeout_ns: i64) -> Result<bool> {
+    let Some((link, cx)) = running(url, timeout_ns)? else { return Ok(false) };
     link.shutdown(&cx).map(|()| true)
 }
 
-fn running(url: &str) -> Result<Option<(Arc<Link>, OpCx)>> {
+/// One deadline for all that is asked of it.
+fn running(url: &str, timeout_ns: i64) -> Result<Option<(Arc<Link>, OpCx)>> {
     let Some(dir) = url.strip_prefix("file:") else {
         return Err(Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release")));
     };
-    let attr = SessionAttr { nostart: true, ..SessionAttr::default() };
+    let attr = SessionAttr { nostart: true, deadline_ns: timeout_ns, ..SessionAttr::default() };
     let caller = identity::caller();
+    let cx = OpCx::new(caller.clone(), timeout_ns);
     match link(dir, &attr, caller.session, Arc::default()) {
-        Ok(link) => Ok(Some((link, OpCx::new(caller, limits::DEFAULT_DEADLINE_NS)))),
+        Ok(link) => Ok(Some((link, cx))),
         Err(e) if matches!(e.kind(), iov_types::Kind::Unavailable | iov_types::Kind::NotFound) => Ok(None),
         Err(e) => Err(e),
     }

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ioverbs::{Clause, Error, Name, Result, Which};
 
+use crate::output::quoted;
+
 /// What a person writes for a workspace, group or collection. Components are bytes, as names are.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Address {
@@ -100,11 +102,25 @@ impl Address {
         out
     }
 
+    /// The address in a command that a person is to copy.
+    pub(crate) fn quoted(&self) -> String {
+        quoted(&self.to_bytes())
+    }
+
     /// The workspace, for messages.
     pub(crate) fn workspace_text(&self) -> String {
+        crate::output::printable(&self.workspace_bytes())
+    }
+
+    /// The workspace in a command that a person is to copy.
+    pub(crate) fn workspace_quoted(&self) -> String {
+        quoted(&self.workspace_bytes())
+    }
+
+    fn workspace_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push(&mut out, &self.workspace);
-        String::from_utf8_lossy(&out).into_owned()
+        out
     }
 
     /// Fails unless it is a workspace alone.

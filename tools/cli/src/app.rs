@@ -11,6 +11,7 @@ use ioverbs::{Counters, Error, Kind};
 use serde_json::json;
 
 use crate::{
+    advice::advice,
     cli::Cli,
     ctx::Ctx,
     failure::{Failure, USAGE},
@@ -34,21 +35,15 @@ pub(crate) fn main() -> ExitCode {
 /// One command line, with streams of its own.
 pub(crate) fn run(
     args: impl IntoIterator<Item = OsString>,
-    mut out: Out,
-    mut err: Out,
+    out: Out,
+    err: Out,
     stdin: Box<dyn Read + Send>,
     stop: Interrupt,
 ) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(e) => {
-            let text = if out.is_terminal() { e.render().ansi().to_string() } else { e.render().to_string() };
-            let asked = matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // Where even that cannot be told, the exit code remains.
-            let stream = if asked { &mut out } else { &mut err };
-            let _ = stream.bytes(text.as_bytes()).and_then(|()| stream.flush());
-            return if asked { 0 } else { USAGE };
-        }
+        Err(e) => return usage(&e, &args, out, err),
     };
     let mut ctx = Ctx::new(cli.global.clone(), out, err, stdin, stop);
     let done = cli.command.run(&mut ctx).and_then(|()| ctx.end()).and_then(|()| ctx.out.flush());
@@ -68,21 +63,48 @@ pub(crate) fn run(
     }
 }
 
+/// Tells of a command line that cannot be read, or shows the help that it asks for.
+fn usage(e: &clap::Error, args: &[OsString], mut out: Out, mut err: Out) -> u8 {
+    let asked = matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    // The option was not read, as nothing was; behind `--` there are none.
+    let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    let stream = if asked { &mut out } else { &mut err };
+    // Where even that cannot be told, the exit code remains.
+    let _ = if json && !asked {
+        let text = e.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        // What is wrong stands before the usage, which `iov help` has too.
+        let lines = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);
+        let detail = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+        let error = Error::invalid(detail);
+        stream.line(as_json(&error, advice(&error)))
+    } else {
+        let text = if stream.is_terminal() { e.render().ansi().to_string() } else { e.render().to_string() };
+        stream.bytes(text.as_bytes())
+    };
+    let _ = stream.flush();
+    if asked { 0 } else { USAGE }
+}
+
+/// An error as one object.
+fn as_json(error: &Error, next: &str) -> serde_json::Value {
+    json!({
+        "error": error.kind().c_name(),
+        "code": error.kind().code(),
+        "clause": error.clause().map(|c| c.id()),
+        "outcome": error.outcome().text(),
+        "detail": error.detail(),
+        "next": next,
+    })
+}
+
 /// Says what went wrong, by which promise, and what to do now.
 pub(crate) fn print_error(ctx: &mut Ctx, error: &Error, next: Option<&str>) {
     let kind = error.kind();
-    let next = next.map_or_else(|| advice(kind), str::to_owned);
+    let next = next.unwrap_or_else(|| advice(error));
     let short = kind.c_name().trim_start_matches("IOV_");
     if ctx.global.json {
-        let error = json!({
-            "error": kind.c_name(),
-            "code": kind.code(),
-            "clause": error.clause().map(|c| c.id()),
-            "outcome": format!("{:?}", error.outcome()),
-            "detail": error.detail(),
-            "next": next,
-        });
-        let _ = ctx.err.line(error);
+        let _ = ctx.err.line(as_json(error, next));
         return;
     }
     let clause = error.clause().map_or(String::new(), |c| format!(", clause {c}"));
@@ -98,13 +120,6 @@ pub(crate) fn print_error(ctx: &mut Ctx, error: &Error, next: Option<&str>) {
         let _ = ctx.err.line(format_args!("  next: {next}"));
         let _ = ctx.err.line(format_args!("  more: iov help {short}"));
     }
-}
-
-/// What to do about a kind of error, from its own text.
-fn advice(kind: Kind) -> String {
-    let text = kind.text();
-    let step = text.split_once(". ").map_or(text, |(_, step)| step);
-    step.trim_end_matches('.').to_owned()
 }
 
 /// What the session has counted, without what it never used.

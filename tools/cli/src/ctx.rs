@@ -9,7 +9,7 @@ use crate::{
     failure::{Done, Failure, Next},
     interrupt::Interrupt,
     options::Global,
-    output::Out,
+    output::{JsonList, Out, quoted},
     progress::Progress,
     quantity,
 };
@@ -36,15 +36,20 @@ impl Ctx {
         Ctx { global, out, err, stop, stdin: Some(stdin), session: None, failed: None }
     }
 
-    /// The session, opened by the first who asks. A store that was named must be there: who mistypes a directory wants to
-    /// hear of it, and not to find an empty store.
+    /// The session, opened by the first who asks. The store must be there: who mistypes a directory wants to hear of it,
+    /// and who only looks leaves nothing behind.
     pub(crate) fn session(&mut self) -> Done<Session> {
-        let named = self.global.store.clone().or_else(|| std::env::var("IOVERBS_URL").ok());
         if self.session.is_none()
-            && let Some(dir) = named.as_deref().and_then(|url| url.strip_prefix("file:"))
-            && !std::path::Path::new(dir).join("format").exists()
+            && let Some(dir) = self.url()?.strip_prefix("file:")
+            && is_missing(&std::path::Path::new(dir).join("format"))
         {
-            let why = format!("there is no store in {}", crate::output::printable(dir.as_bytes()));
+            let dir = crate::output::printable(dir.as_bytes());
+            let named =
+                self.global.store.is_some() || std::env::var_os("IOVERBS_URL").is_some_and(|url| !url.is_empty());
+            let why = match named {
+                true => format!("there is no store in {dir}"),
+                false => format!("you have no store yet: there is none in {dir}"),
+            };
             return Err(Error::not_found(why))
                 .next(|| "iov ws create NAME makes one, or name another: -S file:DIR".into());
         }
@@ -56,10 +61,7 @@ impl Ctx {
         if let Some(session) = &self.session {
             return Ok(session.clone());
         }
-        let deadline_ns = quantity::read_span(&self.global.timeout)?;
-        if deadline_ns == 0 {
-            return Err(Error::invalid("--timeout 0: nothing can be done in no time").into());
-        }
+        let deadline_ns = self.timeout_ns()?;
         let attr = SessionAttr { deadline_ns, program: Some("iov".into()), ..SessionAttr::default() };
         let session = ioverbs::open(self.global.store.as_deref(), attr)?;
         self.session = Some(session.clone());
@@ -67,6 +69,14 @@ impl Ctx {
             self.warn("a mem: store ends with this command, and what is stored in it with it; file:DIR stays");
         }
         Ok(session)
+    }
+
+    /// What one request may take.
+    pub(crate) fn timeout_ns(&self) -> Done<i64> {
+        match quantity::read_span(&self.global.timeout)? {
+            0 => Err(Error::invalid("--timeout 0: nothing can be done in no time").into()),
+            ns => Ok(ns),
+        }
     }
 
     /// The session, if a command has opened one.
@@ -110,9 +120,9 @@ impl Ctx {
     }
 
     fn no_workspace(&mut self, session: &Session, address: &Address, error: Error) -> Failure {
-        let name = address.workspace_text();
+        let name = address.workspace_quoted();
         let next = match crate::locate::nearest_workspace(session, &address.workspace) {
-            Some(near) => format!("did you mean {near}? `iov ws list` shows all"),
+            Some(near) => format!("did you mean {}? `iov ws list` shows all", quoted(near.as_bytes())),
             None if matches!(address.workspace, Which::Name(_)) => format!("iov ws create {name}"),
             None => "iov ws list".into(),
         };
@@ -167,6 +177,12 @@ impl Ctx {
         }
     }
 
+    /// Ends a list of `--json`. One that is empty because all failed is not written: an empty list says that there is
+    /// nothing, and that is not known.
+    pub(crate) fn end_list(&mut self, list: &JsonList) -> Done {
+        if list.is_empty() && self.failed.is_some() { Ok(()) } else { list.end(&mut self.out) }
+    }
+
     /// The end of a command that went on after failures.
     pub(crate) fn end(&mut self) -> Done {
         match self.failed.take() {
@@ -174,4 +190,10 @@ impl Ctx {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a file is certainly not there: one that this user may not look for may well be.
+fn is_missing(path: &std::path::Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    path.metadata().is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
 }

@@ -1,27 +1,42 @@
-//! Ctrl-C: the first asks the command to stop and to take back what is half done, the second ends the process.
+//! Ctrl-C: the first asks the command to stop and to take back what is half done; one that comes later ends the process.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-use ioverbs::{Error, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use ioverbs::{Error, Result, seam};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+    iterator::Signals,
+    low_level,
+};
+
+/// The signals that end programs.
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// Signals that come so soon after the first mean the same: `timeout` sends one to the process and one to its group, and
+/// people press Ctrl-C twice.
+const SAME_NS: i64 = 1_000_000_000;
 
 /// Whether the command has been asked to stop. Clones share the answer.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that listens to the signals that end programs.
+    /// One that listens to the signals that end programs. Where nobody can listen they end the process at once, as they
+    /// do by default.
     pub(crate) fn on_signals() -> Interrupt {
         let stop = Interrupt::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let code = 128 + signal;
-            // The order matters: the second signal finds the flag set by the first. Where a handler cannot be set, the
-            // signal ends the process at once, as it does by default.
-            let _ = signal_hook::flag::register_conditional_shutdown(signal, code, stop.0.clone());
-            let _ = signal_hook::flag::register(signal, stop.0.clone());
+        let Ok(signals) = Signals::new(SIGNALS) else { return stop };
+        let asked = stop.clone();
+        if seam::spawn("iov-signals", move || listen(signals, &asked)).is_err() {
+            for signal in SIGNALS {
+                // Without a thread nobody looks at the time: the second signal ends the process, whenever it comes. The
+                // order matters: it finds the flag set by the first.
+                let _ = flag::register_conditional_shutdown(signal, 128 + signal, stop.0.clone());
+                let _ = flag::register(signal, stop.0.clone());
+            }
         }
         stop
     }
@@ -32,7 +47,6 @@ impl Interrupt {
     }
 
     /// Asks to stop.
-    #[cfg(test)]
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -40,6 +54,18 @@ impl Interrupt {
     /// Fails if it is time to stop.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_set() { Err(interrupted()) } else { Ok(()) }
+    }
+}
+
+/// Takes every signal: the first asks to stop, those that follow at once are the same wish, a later one ends the process.
+fn listen(mut signals: Signals, stop: &Interrupt) {
+    let mut asked_ns = None;
+    for signal in signals.forever() {
+        let now = seam::monotonic_ns();
+        if now.saturating_sub(*asked_ns.get_or_insert(now)) > SAME_NS {
+            low_level::exit(128 + signal);
+        }
+        stop.set();
     }
 }
 

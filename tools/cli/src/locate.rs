@@ -108,8 +108,11 @@ impl Located {
 fn missing(ws: &Workspace, parent: &Address, group: Uuid, name: &Name) -> Failure {
     let error = Error::not_found(format!("there is no {name:?} in {parent}")).with_clause(Clause::O3);
     let next = match nearest_name(ws, group, name) {
-        Some(near) => format!("did you mean {}? `iov ls {parent}` shows all", parent.join(Which::Name(near))),
-        None => format!("iov ls {parent}"),
+        Some(near) => {
+            let near = parent.join(Which::Name(near)).quoted();
+            format!("did you mean {near}? `iov ls {}` shows all", parent.quoted())
+        }
+        None => format!("iov ls {}", parent.quoted()),
     };
     Failure::Error { error: Box::new(error), next: Some(next) }
 }
@@ -139,7 +142,7 @@ impl Ctx {
                 (None, Which::Name(name)) => return Err(missing(&located.ws, &so_far, located.group, name)),
                 (None, Which::Uuid(uuid)) => {
                     let error = Error::not_found(format!("there is no {uuid} in {so_far}")).with_clause(Clause::O2);
-                    return Err(error).next(|| format!("iov find {} lists what is there", so_far.workspace_text()));
+                    return Err(error).next(|| format!("iov find {} lists what is there", so_far.workspace_quoted()));
                 }
             }
             so_far = so_far.join(part.clone());

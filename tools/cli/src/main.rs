@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod advice;
 mod app;
 mod cli;
 mod commands;

@@ -68,6 +68,22 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     out
 }
 
+/// A word as a shell takes it, for commands that a person is to copy: in quotes unless every shell reads it as it is.
+pub(crate) fn quoted(bytes: &[u8]) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-./:,@%+".contains(b);
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        // What has no text is written byte by byte, as bash and zsh read it.
+        _ => {
+            let one = |b: &u8| if plain(b) { char::from(*b).to_string() } else { format!("\\x{b:02x}") };
+            format!("$'{}'", bytes.iter().map(one).collect::<String>())
+        }
+    }
+}
+
 /// A name in JSON: text, or `{"hex": "…"}` where it is none.
 pub(crate) fn json_name(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
@@ -88,6 +104,11 @@ impl JsonList {
         out.bytes(if self.items == 0 { b"[\n" } else { b",\n" })?;
         self.items += 1;
         out.bytes(item.to_string().as_bytes())
+    }
+
+    /// Whether nothing was written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items == 0
     }
 
     /// Ends the array.

@@ -26,8 +26,29 @@ pub(crate) fn read_one(pair: &str) -> Result<(String, Value)> {
     };
     match key.rsplit_once(':') {
         Some((key, kind)) if TYPES.contains(&kind) => Ok((key.to_owned(), forced(key, kind, value)?)),
+        Some((before, word)) if let Some(kind) = meant(word) => Err(Error::invalid(format!(
+            "{key:?} ends like a type, and there is none {word:?}: the types are {}; write {before}:{kind}=VALUE, or \
+             {key}:{kind}=VALUE if the key has that name",
+            TYPES.join(", ")
+        ))
+        .with_clause(Clause::O4)),
         _ => Ok((key.to_owned(), inferred(value))),
     }
+}
+
+/// The type that a word means which names it otherwise, as other languages do.
+fn meant(word: &str) -> Option<&'static str> {
+    let lower = word.to_ascii_lowercase();
+    Some(match lower.as_str() {
+        "string" => "str",
+        "int" | "integer" | "int8" | "int16" | "int32" | "int64" | "uint" | "uint8" | "uint16" | "uint32"
+        | "uint64" | "i8" | "i16" | "i32" | "u8" | "u16" | "u32" | "u64" => "i64",
+        "float" | "double" | "float32" | "float64" | "f32" => "f64",
+        "boolean" => "bool",
+        "datetime" | "timestamp" => "time",
+        // A type in capitals. Other words may be the names of keys, as in dc:date.
+        _ => return TYPES.iter().copied().find(|kind| *kind == lower && *kind != word),
+    })
 }
 
 fn forced(key: &str, kind: &str, value: &str) -> Result<Value> {
@@ -35,7 +56,7 @@ fn forced(key: &str, kind: &str, value: &str) -> Result<Value> {
         |what: &str| Error::invalid(format!("the value {value:?} of {key:?} is no {what}")).with_clause(Clause::O4);
     Ok(match kind {
         "i64" => Value::I64(value.parse().map_err(|_| wrong("integer of 64 bits"))?),
-        "f64" => Value::F64(value.parse().map_err(|_| wrong("floating-point number"))?),
+        "f64" => Value::F64(float(value).ok_or_else(|| wrong("floating-point number, or beyond the range of one"))?),
         "bool" => Value::Bool(value.parse().map_err(|_| wrong("truth value: write true or false"))?),
         "bytes" => {
             Value::Bytes(unhex(value).ok_or_else(|| wrong("row of bytes: write two hexadecimal digits for each"))?)
@@ -45,6 +66,13 @@ fn forced(key: &str, kind: &str, value: &str) -> Result<Value> {
         }
         _ => Value::Str(value.to_owned()),
     })
+}
+
+/// A float. One that is too large for a float is none: infinity is written out.
+fn float(text: &str) -> Option<f64> {
+    let x: f64 = text.parse().ok()?;
+    let written = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    (!x.is_infinite() || matches!(written.as_str(), "inf" | "infinity")).then_some(x)
 }
 
 /// The type that a value looks like: numbers as JSON writes them, true and false, a date or time, else a string.

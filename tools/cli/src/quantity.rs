@@ -1,7 +1,7 @@
 //! Sizes, times and ranges as people read and write them.
 
 use iov_semantics::quantity::{parse_size, parse_time};
-use ioverbs::{Error, Result, seam};
+use ioverbs::{Clause, Error, Result, seam};
 use jiff::{Timestamp, tz::TimeZone};
 
 /// A size with three digits and a binary unit: `1.00 MiB`.
@@ -142,6 +142,18 @@ impl Span {
             Some(to) if to < span.from => Err(Error::invalid(format!("the range {text:?} ends before it begins"))),
             _ => Ok(span),
         }
+    }
+
+    /// The same for a part that is wanted; fails if all of it is behind the end.
+    pub(crate) fn within(self, size: u64) -> Result<(u64, u64)> {
+        if self.from >= size && self.from > 0 {
+            return Err(Error::invalid(format!(
+                "the range begins at byte {}, and there are {size} bytes, 0..{size}",
+                self.from
+            ))
+            .with_clause(Clause::O6));
+        }
+        Ok(self.of(size))
     }
 
     /// What it covers of `size` bytes: first byte, and one past the last.

@@ -144,7 +144,7 @@ class FileTooBig(Error, OSError):
 
 
 class Corrupt(Error, OSError):
-    """These are not the bytes that were written. Do not use them; scrub or restore."""
+    """These are not the bytes that were written. Do not use them; restore them from a copy."""
 
 
 class Lost(Error, OSError):

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any, Unpack
 from uuid import UUID
 
-from . import _ioverbs, _pickle
+from . import _ioverbs, _pickle, _properties
 from ._batch import Batch, OnError, Progress, nanoseconds
 from ._controls import ControlKeywords, Controls, controls_text
-from ._errors import Invalid
+from ._errors import Busy, Invalid
 from ._reactor import Reactor
 from ._search import Search, key_list, most
 from ._values import Metadata, Value
@@ -94,7 +94,7 @@ class Session:
         *,
         exist_ok: bool = True,
         metadata: Metadata | None = None,
-        indexes: str | Iterable[str] = (),
+        indexes: str | Iterable[str] | None = None,
         quota_bytes: int | None = None,
         quota_collections: int | None = None,
         expires: datetime | None = None,
@@ -103,11 +103,14 @@ class Session:
         controls: str | Mapping[str, Any] | None = None,
         **keywords: Unpack[ControlKeywords],
     ) -> Workspace:
-        """Opens a workspace; makes it, with the given properties, if it is not there. Those of one that is there stay.
+        """Opens a workspace; makes it, with the given properties, if it is not there. One that is there must have those
+        that are given, its metadata apart, and keeps all others.
 
         :param create: ``False``: it must be there. :raises NotFound:
-        :param exist_ok: ``False``: it must be new. :raises Exists:
-        :param metadata: Pairs to put.
+        :param exist_ok: ``False``: it must be new.
+        :raises Exists: It is there with other properties, or ``exist_ok=False``. Open it without them, and change them
+            with :meth:`Workspace.set`.
+        :param metadata: What it is born with; those of one that is there stay.
         :param indexes: Metadata keys to keep an index of, so that searches for them take time proportional to what they
             find (O5).
         :param quota_bytes: Most bytes; ``None``: unlimited. :param quota_collections: Most collections.
@@ -116,12 +119,16 @@ class Session:
         :param owner: ``"alice"``, ``"uid:1000"`` or a user id; ``None``: the caller.
         :param controls: Default controls of what is created in it, also as keywords. :raises Refused:
         """
-        if not create:
-            return Workspace(self, self._native.load_workspace(name))
         attr = workspace_attr(metadata, indexes, quota_bytes, quota_collections, expires, access, owner)
         attr["controls"] = controls_text("workspace", controls, keywords)
-        if exist_ok:
-            return Workspace(self, self._native.obtain_workspace(name, attr))
+        if not create or exist_ok:
+            native, made = (
+                self._native.obtain_workspace(name, attr) if create else (self._native.load_workspace(name), False)
+            )
+            ws = Workspace(self, native)
+            if not made:
+                _properties.check(ws, attr)
+            return ws
         if isinstance(name, UUID):
             raise Invalid("a new workspace has a name; its UUID is chosen for it")
         return Workspace(self, self._native.create_workspace(name, attr))
@@ -183,14 +190,19 @@ class Session:
         return self._native.counters()
 
     def close(self) -> None:
-        """Ends the session. :class:`Busy` while a request is in flight."""
+        """Ends the session. :class:`Busy` while a request is in flight. Closing again does nothing."""
         self._native.close()
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except Busy:
+            # What ended the block, such as Ctrl-C, may have left a request behind, and is what is to be heard of.
+            if e is None:
+                raise
 
     def __reduce__(self) -> tuple[object, ...]:
         return _pickle.session(self)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from . import _ioverbs, _pickle
 from ._controls import ControlKeywords, controls_text
-from ._errors import Exists, NotFound
+from ._errors import Exists, Invalid, NotFound
 from ._handles import Collection, Group
 from ._ioverbs import Cursor, Handle, Op, run
 from ._metadata import MetadataView
@@ -29,7 +29,7 @@ UNLIMITED = (1 << 64) - 1
 
 def workspace_attr(
     metadata: Metadata | None,
-    indexes: str | Iterable[str],
+    indexes: str | Iterable[str] | None,
     quota_bytes: int | None,
     quota_collections: int | None,
     expires: datetime | None,
@@ -37,9 +37,12 @@ def workspace_attr(
     owner: str | int | None,
 ) -> dict[str, object]:
     """Properties as the native half takes them."""
+    keys = None if indexes is None else [indexes] if isinstance(indexes, str) else list(indexes)
+    if keys and "" in keys:
+        raise Invalid("an index is of a metadata key, and no key is empty; an empty list is for no index", "O5")
     return {
         "metadata": metadata,
-        "indexes": [indexes] if isinstance(indexes, str) else list(indexes),
+        "indexes": keys,
         "quota_bytes": quota_bytes,
         "quota_collections": quota_collections,
         "expires_ns": None if expires is None else time_ns(expires),
@@ -288,7 +291,7 @@ class Workspace(Place[Collection, Group]):
         *,
         name: str | bytes | None = None,
         metadata: Metadata | None = None,
-        indexes: str | Iterable[str] = (),
+        indexes: str | Iterable[str] | None = None,
         quota_bytes: int | None = None,
         quota_collections: int | None = None,
         expires: datetime | None = None,
@@ -297,13 +300,14 @@ class Workspace(Place[Collection, Group]):
         controls: str | Mapping[str, Any] | None = None,
         **keywords: Unpack[ControlKeywords],
     ) -> None:
-        """Changes properties; what is left out stays. ``quota_bytes=ioverbs.UNLIMITED`` lifts a quota. New default
-        controls are for collections created later. :class:`Exists` (name), :class:`Refused`, :class:`Denied`."""
+        """Changes properties; what is left out stays. ``quota_bytes=ioverbs.UNLIMITED`` lifts a quota; the indexes given
+        replace those that were, ``indexes=[]`` drops all. New default controls are for collections created later.
+        :class:`Exists` (name), :class:`Refused`, :class:`Denied`."""
         if name is not None:
             run(Op.workspace_rename(self._native, name))
         attr = workspace_attr(metadata, indexes, quota_bytes, quota_collections, expires, access, owner)
         attr["controls"] = controls_text("set", controls, keywords)
-        if any(value not in (None, []) for value in attr.values()):
+        if any(value is not None for value in attr.values()):
             run(Op.workspace_set(self._native, attr))
 
     def commit(self) -> None:

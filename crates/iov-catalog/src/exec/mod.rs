@@ -29,6 +29,7 @@ use iov_types::{
 use crate::{
     core::Core,
     record::Usage,
+    service::Room,
     state::{Entry, HotFacts, Shared},
     view::Pending,
 };
@@ -87,8 +88,8 @@ pub(crate) struct Exec<'a> {
     /// For whom the session acts.
     pub(crate) holder: Uuid,
     pub(crate) mode: Mode,
-    /// What it writes must find room also where the medium is full.
-    pub(crate) vital: bool,
+    /// What room it may take where the medium is full.
+    pub(crate) room: Room,
     /// The batch: its operations see what it has staged (O9).
     pub(crate) stage: Option<Uuid>,
     /// Collections of which the batch has staged changes at targets, sorted.
@@ -127,7 +128,7 @@ impl<'a> Exec<'a> {
             mode,
             stage: None,
             staged: Vec::new(),
-            vital: true,
+            room: Room::Last,
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),
             after: After::default(),

@@ -145,5 +145,12 @@ fn o5_an_index_declared_later_covers_what_is_there_and_a_dropped_one_leaves_noth
     assert_eq!(client.find("t >= 7").len(), 3);
     assert_eq!(client.find("u >= 7").len(), 3);
     assert_eq!(kind(declare(&["iov.size"])), Kind::Invalid);
+    assert_eq!(kind(declare(&["u", ""])), Kind::Invalid);
+    declare(&[]).unwrap();
+    assert_eq!(rig.keys(b'I').len(), 10, "nothing was said about indexes");
+    let attr = WorkspaceAttr { indexes: WorkspaceAttr::no_indexes(), ..WorkspaceAttr::default() };
+    client.ask(CatalogOp::WorkspaceSet { ws: client.ws, attr }).unwrap();
+    assert_eq!(rig.keys(b'I').len(), 0);
+    assert_eq!(client.find("u >= 7").len(), 3);
     assert_eq!(client.stat(ROOT).unwrap().kind, EntryKind::Group);
 }

@@ -26,6 +26,7 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         );
     }
     let caller = &x.cx.caller;
+    let asked_indexes = attr.asked_indexes();
     let record = WorkspaceRecord {
         name: name.clone(),
         owner: attr.owner.unwrap_or(caller.uid),
@@ -35,7 +36,7 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         metadata: attr.metadata,
         controls: attr.controls.unwrap_or_default(),
         layout: attr.layout,
-        indexes: attr.indexes,
+        indexes: asked_indexes.unwrap_or_default(),
         quota_bytes: attr.quota_bytes.unwrap_or(u64::MAX),
         quota_collections: attr.quota_collections.unwrap_or(u64::MAX),
         expires_ns: attr.expires_ns.unwrap_or(i64::MAX),

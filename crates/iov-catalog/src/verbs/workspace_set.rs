@@ -18,6 +18,7 @@ pub(crate) fn set(x: &mut Exec<'_>, ws: Uuid, attr: WorkspaceAttr) -> Reply {
     x.may_change(ws, ws, &[])?;
     let before = x.record(at).clone();
     let mut record = (*before).clone();
+    let asked_indexes = attr.asked_indexes();
     record.controls = attr.controls.unwrap_or(record.controls);
     record.layout = attr.layout.or(record.layout);
     record.metadata.merge(&attr.metadata);
@@ -26,9 +27,7 @@ pub(crate) fn set(x: &mut Exec<'_>, ws: Uuid, attr: WorkspaceAttr) -> Reply {
     record.quota_bytes = attr.quota_bytes.unwrap_or(record.quota_bytes);
     record.quota_collections = attr.quota_collections.unwrap_or(record.quota_collections);
     record.expires_ns = attr.expires_ns.unwrap_or(record.expires_ns);
-    if !attr.indexes.is_empty() {
-        record.indexes = attr.indexes;
-    }
+    record.indexes = asked_indexes.unwrap_or(record.indexes);
     check(x, &record)?;
     record.revision += 1;
     record.mtime_ns = x.now_ns;

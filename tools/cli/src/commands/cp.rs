@@ -16,6 +16,7 @@ use crate::{
 ///
 /// Metadata and controls are copied too, unless -m and -c say otherwise. A reader sees nothing of a copy until it is complete. Holes stay holes.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "iov cp [OPTIONS] <SOURCE>... <TARGET>")]
 pub(crate) struct Args {
     /// What to copy, and last where to: a new name, a group or a workspace
     #[arg(required = true, num_args = 2.., value_parser = Address::parser(), value_name = "SOURCE… TARGET")]

@@ -12,7 +12,7 @@ pub(crate) struct Args {}
 
 pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     let url = ctx.url()?;
-    let ended = ioverbs::daemon_shutdown(&url)?;
+    let ended = ioverbs::daemon_shutdown_within(&url, ctx.timeout_ns()?)?;
     if ctx.global.json {
         return ctx.out.line(json!({ "store": url, "ended": ended }));
     }

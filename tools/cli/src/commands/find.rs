@@ -13,7 +13,7 @@ use crate::{
     facts::{self, Facts, everything},
     failure::{Done, Next},
     locate::find_in,
-    output::{Columns, JsonList, printable},
+    output::{Columns, JsonList, printable, quoted},
     pairs, quantity,
 };
 
@@ -196,16 +196,20 @@ fn explain(ctx: &mut Ctx, args: &Args, ws: &Workspace, spec: SearchSpec) -> Done
         |counted: &[(&str, u64)]| counted.iter().find(|(n, _)| *n == "metadata_requests").map_or(0, |(_, n)| *n);
     let requests = requests(&app::counted(ctx)) - requests(&before);
     let read = read.map_or_else(|| "everything".to_owned(), |p| p.to_string());
-    let index = match user.first() {
-        Some(key) => format!(
-            "iov ws set {} --index {key}, and --index for each key that has one already, makes a search by {key} take time by its matches alone",
-            args.address.workspace_text()
-        ),
+    let declared = ws.indexes();
+    let indexed: Vec<&String> = user.iter().filter(|key| declared.contains(key)).collect();
+    let index = match user.iter().find(|key| !declared.contains(key)) {
+        Some(key) => {
+            // Those given replace those that were.
+            let all = declared.iter().chain([key]).map(|key| format!(" --index {}", quoted(key.as_bytes())));
+            let set = format!("iov ws set {}{}", args.address.workspace_quoted(), all.collect::<String>());
+            format!("{set} makes a search by {} take time by its matches alone", printable(key.as_bytes()))
+        }
         None => String::new(),
     };
     if ctx.global.json {
         return ctx.out.line(json!({
-            "predicate": text, "read_as": read, "user_keys": user, "system_keys": system,
+            "predicate": text, "read_as": read, "user_keys": user, "system_keys": system, "indexed_keys": indexed,
             "matches": matches, "requests": requests, "time_ns": took,
         }));
     }
@@ -216,8 +220,12 @@ fn explain(ctx: &mut Ctx, args: &Args, ws: &Workspace, spec: SearchSpec) -> Done
     table.add("system keys", system.join(", "));
     table.add("matches", matches.to_string());
     table.add("cost", format!("{requests} requests, {}", quantity::span(took)));
+    if !user.is_empty() {
+        let indexed = indexed.iter().map(|key| printable(key.as_bytes())).collect::<Vec<_>>().join(", ");
+        table.add("indexes", if indexed.is_empty() { "of none of these keys".to_owned() } else { indexed });
+    }
     if !index.is_empty() {
-        table.add("indexes", format!("the store uses those that were declared; {index}"));
+        table.add("", index);
     }
     table.print(&mut ctx.out)
 }

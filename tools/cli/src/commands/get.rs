@@ -51,7 +51,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let group = located.as_group();
     if group.is_some() && !args.recursive {
         let error = Error::invalid(format!("{} is no collection", args.address));
-        return Err(error).next(|| format!("iov get -r {} fetches all that is in it", args.address));
+        return Err(error).next(|| format!("iov get -r {} fetches all that is in it", args.address.quoted()));
     }
     if args.file.as_deref() == Some(Path::new("-")) {
         located.collection()?;

@@ -5,6 +5,7 @@ use ioverbs::{Clause, Error, Kind};
 use serde_json::json;
 
 use crate::{
+    advice::advice,
     cli::Cli,
     ctx::Ctx,
     failure::{self, Done, Next},
@@ -91,17 +92,27 @@ fn error(ctx: &mut Ctx, kind: Kind) -> Done {
         let clauses: Vec<_> = clauses.iter().map(|c| json!({ "id": c.id(), "text": text_of(*c) })).collect();
         return ctx.out.line(json!({
             "error": kind.c_name(), "code": kind.code(), "errno": kind.errno(), "http": kind.http(),
-            "exit_code": failure::code(kind), "text": kind.text(), "clauses": clauses,
+            "exit_code": failure::code(kind), "text": kind.text(), "next": next(kind), "clauses": clauses,
         }));
     }
     let (code, errno, exit) = (kind.code(), kind.errno(), failure::code(kind));
     ctx.out.line(format_args!("{} ({code}; in POSIX errno {errno}; iov exits with {exit})\n", kind.c_name()))?;
     ctx.out.line(wrapped(kind.text(), 0))?;
+    ctx.out.line(wrapped(&format!("With iov: {}.", next(kind)), 0))?;
     for clause in clauses {
         ctx.out.line(format_args!("\n{clause}"))?;
         ctx.out.line(wrapped(&text_of(*clause).unwrap_or_default(), 4))?;
     }
     Ok(())
+}
+
+/// What to do about it on the command line.
+fn next(kind: Kind) -> &'static str {
+    let error = Error::new(kind, "");
+    match clauses(kind) {
+        [first, ..] => advice(&error.with_clause(*first)),
+        [] => advice(&error),
+    }
 }
 
 fn errors(ctx: &mut Ctx) -> Done {

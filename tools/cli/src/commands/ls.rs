@@ -53,7 +53,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     for address in &args.addresses {
         list.address(ctx, address).or_else(|e| ctx.tell(e))?;
     }
-    if ctx.global.json { list.json.end(&mut ctx.out) } else { Ok(()) }
+    if ctx.global.json { ctx.end_list(&list.json) } else { Ok(()) }
 }
 
 struct Listing<'a> {

@@ -8,19 +8,21 @@ use crate::{
     failure::{Done, Next},
     locate::{Located, What},
     options::IfExists,
+    transfer::publish::{self, Unnamed},
 };
 
 /// Move or rename collections and groups
 ///
 /// Each moves within its workspace and in one step, a group with all it holds.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "iov mv [OPTIONS] <SOURCE>... <TARGET>")]
 pub(crate) struct Args {
     /// What to move, and last where to: a new name, or a group
     #[arg(required = true, num_args = 2.., value_parser = Address::parser(), value_name = "SOURCE… TARGET")]
     addresses: Vec<Address>,
 
-    /// What to do where the name is taken
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    /// What to do where the name is taken; a group that still holds something is never replaced
+    #[arg(long, value_enum, default_value = "replace", value_name = "WHAT")]
     if_exists: IfExists,
 
     /// Swap the two names
@@ -47,13 +49,13 @@ fn one(ctx: &mut Ctx, args: &Args, source: &Address, to: &Located) -> Done {
     let from = ctx.locate(source)?;
     if let What::Root = from.what {
         let error = Error::invalid(format!("{source} is a workspace, and mv moves what is in one"));
-        return Err(error).next(|| format!("iov ws set {source} --name NEW"));
+        return Err(error).next(|| format!("iov ws set {} --name NEW", source.quoted()));
     }
     let facts = from.facts()?.clone();
     if from.ws.uuid() != to.ws.uuid() {
         let error = Error::unsupported("a name moves within its workspace: across workspaces the bytes must be copied");
         return Err(error.with_clause(Clause::O1))
-            .next(|| format!("iov cp -r {source} {}, then iov rm -r {source}", to.address));
+            .next(|| format!("iov cp -r {0} {1}, then iov rm -r {0}", source.quoted(), to.address.quoted()));
     }
     let (group, name) = match (&to.what, to.as_group().filter(|_| !args.exchange)) {
         (_, Some(group)) => (group, facts.name.clone()),
@@ -65,12 +67,12 @@ fn one(ctx: &mut Ctx, args: &Args, source: &Address, to: &Located) -> Done {
         name.ok_or_else(|| Error::invalid(format!("{source} has no name: say which one it gets, as in WS/NAME")))?;
     let result = match &facts.name {
         Some(old) => rename(ctx, args, &from, old, group, &name),
-        None => link(ctx, &from, group, &name),
+        None => link(ctx, args, &from, group, &name),
     };
     match result {
         Err(e) if e.kind() == Some(Kind::Exists) && args.if_exists == IfExists::Skip => Ok(()),
         Err(e) if e.kind() == Some(Kind::Exists) => Err(e.about(source))
-            .next(|| "--if-exists replace puts it in the place of what is there, --if-exists skip leaves that".into()),
+            .next(|| "choose another name; without --if-exists it takes the place of what is there".into()),
         other => other.map_err(|e| e.about(source)),
     }
 }
@@ -93,10 +95,17 @@ fn rename(ctx: &mut Ctx, args: &Args, from: &Located, old: &Name, group: ioverbs
 }
 
 /// What has no name gets its first.
-fn link(ctx: &mut Ctx, from: &Located, group: ioverbs::Uuid, name: &Name) -> Done {
+fn link(ctx: &mut Ctx, args: &Args, from: &Located, group: ioverbs::Uuid, name: &Name) -> Done {
     let facts = from.facts()?;
     let c = ctx.open(&from.ws, facts.kind, facts.uuid)?;
     let parent = ctx.open_group(&from.ws, group)?;
-    ioverbs::run(from.ws.session(), Op::Link { c: c.clone(), parent, name: name.clone() })?;
+    let link = Op::Link { c: c.clone(), parent: parent.clone(), name: name.clone() };
+    match ioverbs::run(from.ws.session(), link) {
+        Err(e) if e.kind() == Kind::Exists && args.if_exists == IfExists::Replace && !args.exchange => {
+            let unnamed = Unnamed { uuid: facts.uuid, parent, name: name.clone() };
+            publish::replace(ctx, &from.ws, &unnamed, &c)?;
+        }
+        linked => drop(linked?),
+    }
     Ok(ioverbs::close(&c)?)
 }

@@ -24,14 +24,12 @@ use crate::{
 /// In a workspace or group they keep their own names; one file may get a name of its own. A reader sees nothing of a file until all of it is stored; a put that fails leaves nothing behind. With
 /// --if-exists replace a reader sees the old collection or the new one, never half of one. Holes stay holes.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "iov put [OPTIONS] <FILE>... <TARGET>")]
 pub(crate) struct Args {
-    /// What to store; - is standard input
-    #[arg(required = true, num_args = 1.., value_name = "FILE")]
+    /// What to store; - is standard input. Last where to: WS, WS/GROUP or WS/NAME
+    // One list: behind `--` clap would still look for options between a list and what follows it.
+    #[arg(required = true, num_args = 1.., value_name = "FILE… TARGET")]
     files: Vec<PathBuf>,
-
-    /// WS, WS/GROUP or WS/NAME
-    #[arg(required = true, value_parser = Address::parser(), value_name = "TARGET")]
-    target: Address,
 
     #[command(flatten)]
     metadata: MetadataArgs,
@@ -57,14 +55,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    let Some((last, files @ [_, ..])) = args.files.split_last() else {
+        return Err(Error::invalid("there is no TARGET: put takes files, and last where to put them").into());
+    };
+    let address = Address::parse(last.as_os_str()).map_err(|e| e.context("the target"))?;
     let metadata = args.metadata.read()?;
     let controls = args.controls.read()?;
-    let (to, name) = target(ctx, args)?;
+    let (to, name) = target(ctx, args, &address, files.len())?;
     // A promise that cannot be given is refused before a byte is read.
     ctx.session()?.check_controls(Some(&to.ws), &controls)?;
     let storer = Storer::new(ctx, &to.ws, "put", args.if_exists, args.verbose);
     let mut put = Put { args, ws: to.ws.clone(), metadata, controls, storer };
-    for file in &args.files {
+    for file in files {
         put.one(ctx, file, &to, name.clone()).or_else(|e| ctx.tell(e))?;
     }
     put.storer.end(ctx)
@@ -86,9 +88,8 @@ impl Into {
 }
 
 /// Where the files go, and under which name, if that is given.
-fn target(ctx: &mut Ctx, args: &Args) -> Done<(Into, Option<Name>)> {
-    let target = &args.target;
-    let several = args.files.len() > 1 || target.slash;
+fn target(ctx: &mut Ctx, args: &Args, target: &Address, files: usize) -> Done<(Into, Option<Name>)> {
+    let several = files > 1 || target.slash;
     if args.parents {
         let groups = if several { target.path.len() } else { target.path.len().saturating_sub(1) };
         make_groups(ctx, target, groups)?;
@@ -152,6 +153,10 @@ fn group(ctx: &mut Ctx, into: &Into, name: &Name) -> Done<Into> {
     };
     let at = into.at.join(which.clone());
     let opened: Collection = match find_in(&into.ws, into.group, &which, &[])? {
+        Some(facts) if !facts.is_group() => {
+            return Err(Error::invalid(format!("{at} is a collection: it holds no names")).with_clause(Clause::O3))
+                .next(|| "choose another name for the group".into());
+        }
         Some(facts) => ctx.open(&into.ws, EntryKind::Group, facts.uuid).map_err(|e| e.about(&at))?,
         None => match ioverbs::run(into.ws.session(), create) {
             Ok(_) => out,
@@ -220,12 +225,21 @@ impl Put<'_> {
     }
 
     fn entry(&mut self, ctx: &mut Ctx, entry: &std::fs::DirEntry, to: &Into) -> Done {
+        use rustix::io::Errno;
         let path = entry.path();
         let name = Name::new(entry.file_name().as_bytes())?;
         let failed = |e| local("the file", &path, e);
         let kind = entry.file_type().map_err(failed)?;
         // A link to a file is its bytes; a link to a directory might lead in circles.
-        let is_file = kind.is_file() || (kind.is_symlink() && path.metadata().map_err(failed)?.is_file());
+        let is_file = match path.metadata() {
+            _ if !kind.is_symlink() => kind.is_file(),
+            Ok(there) => there.is_file(),
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
+                ctx.warn(format_args!("{} is a link that leads nowhere: left out", path.display()));
+                return Ok(());
+            }
+            Err(e) => return Err(failed(e).into()),
+        };
         if is_file {
             self.file(ctx, &path, to, name)
         } else if kind.is_dir() {

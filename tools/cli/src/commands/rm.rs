@@ -43,7 +43,7 @@ fn one(ctx: &mut Ctx, args: &Args, address: &Address) -> Done {
     let located = ctx.locate(address)?;
     if let What::Root = located.what {
         let error = Error::invalid(format!("{address} is a workspace, and rm removes what is in one"));
-        return Err(error).next(|| format!("iov ws rm {address}"));
+        return Err(error).next(|| format!("iov ws rm {}", address.quoted()));
     }
     let facts = located.facts()?.clone();
     if facts.is_group() && args.recursive {
@@ -54,7 +54,7 @@ fn one(ctx: &mut Ctx, args: &Args, address: &Address) -> Done {
     let delete = Op::Delete { w: located.ws.clone(), parent, which };
     match ioverbs::run(located.ws.session(), delete) {
         Err(e) if e.kind() == Kind::NotEmpty && !args.recursive => {
-            Err(e.context(address)).next(|| format!("iov rm -r {address} removes it with all that is in it"))
+            Err(e.context(address)).next(|| format!("iov rm -r {} removes it with all that is in it", address.quoted()))
         }
         done => Ok(done.map(drop).map_err(|e| e.context(address))?),
     }

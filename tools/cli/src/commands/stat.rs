@@ -33,7 +33,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         }
         one(ctx, args, address, &mut list).or_else(|e| ctx.tell(e))?;
     }
-    if ctx.global.json { list.end(&mut ctx.out) } else { Ok(()) }
+    if ctx.global.json { ctx.end_list(&list) } else { Ok(()) }
 }
 
 fn one(ctx: &mut Ctx, args: &Args, address: &Address, list: &mut JsonList) -> Done {

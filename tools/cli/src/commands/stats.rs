@@ -18,7 +18,10 @@ pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
         &session,
         ioverbs::catalog::SearchSpec { count: true, ..crate::facts::everything(&[]) },
     )?;
-    let daemon = if url.starts_with("file:") { ioverbs::daemon_status(&url)? } else { None };
+    let daemon = match url.starts_with("file:") {
+        true => ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?,
+        false => None,
+    };
     let own = app::counted(ctx);
     if ctx.global.json {
         let map = |pairs: Vec<(String, u64)>| -> Map<String, Value> {

@@ -12,7 +12,7 @@ pub(crate) struct Args {}
 
 pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     let url = ctx.url()?;
-    let facts = ioverbs::daemon_status(&url)?;
+    let facts = ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?;
     if ctx.global.json {
         let running = facts.is_some();
         let facts: Map<_, _> = facts.into_iter().flatten().map(|(k, v)| (k, json!(v))).collect();

@@ -6,7 +6,7 @@ use crate::{
     address::Address,
     commands::stat,
     ctx::Ctx,
-    failure::Done,
+    failure::{Done, Next},
     locate::{Located, What},
     pairs,
 };
@@ -30,8 +30,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
-    let set = pairs::read(&args.pairs)?;
-    args.delete.iter().try_for_each(|key| Metadata::check_key(key))?;
+    let system = || "choose a key that does not begin with iov.; `iov stat` shows the system's".to_owned();
+    let key_of = |pair: &String| pair.split(['=', ':']).next().unwrap_or_default().to_owned();
+    let is_system = args.pairs.iter().map(key_of).chain(args.delete.clone()).any(|key| key.starts_with("iov."));
+    let read = pairs::read(&args.pairs)
+        .and_then(|set| args.delete.iter().try_for_each(|key| Metadata::check_key(key)).map(|()| set));
+    let set = if is_system { read.next(system)? } else { read? };
     let located = ctx.locate(&args.address)?;
     let c = handle(ctx, &located)?;
     if !set.is_empty() || !args.delete.is_empty() {

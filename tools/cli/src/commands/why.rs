@@ -8,22 +8,29 @@ use serde_json::json;
 
 use crate::{
     address::Address,
+    advice::advice,
     ctx::Ctx,
     facts::Facts,
     failure::{Done, Failure},
     locate::{Located, What},
     output::{JsonList, printable},
     quantity,
+    transfer::check,
 };
 
 /// Say what stands in the way of using an object
 ///
-/// Looked at are holds, locks, its state, rights, quotas and the expiry of its workspace.
+/// Looked at are holds, locks, its state, rights, quotas and the expiry of its workspace. What has checksums (from persistence=durable upward, and small collections) is read as a whole, to
+/// see whether it is damaged.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS/NAME, WS/GROUP or WS
     #[arg(value_parser = Address::parser())]
     address: Address,
+
+    /// Do not read its bytes
+    #[arg(long)]
+    quick: bool,
 }
 
 /// One thing that stands in the way.
@@ -45,13 +52,13 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     workspace(&located, &usage, &mut findings);
     if let What::Found(facts) = &located.what {
         state(facts, &mut findings)?;
-        opens(ctx, &located, facts, &mut findings)?;
+        opens(ctx, args, &located, facts, &mut findings)?;
     }
     print(ctx, &args.address, &findings)
 }
 
 fn workspace(located: &Located, usage: &Stat, findings: &mut Vec<Finding>) {
-    let name = located.address.workspace_text();
+    let name = located.address.workspace_quoted();
     let mut add = |why: String, clause, next: String| {
         findings.push(Finding { stops: "changes", why, clause: Some(clause), next });
     };
@@ -104,7 +111,7 @@ fn state(facts: &Facts, findings: &mut Vec<Finding>) -> Done {
 }
 
 /// Whether it can be opened, and what others have locked.
-fn opens(ctx: &mut Ctx, located: &Located, facts: &Facts, findings: &mut Vec<Finding>) -> Done {
+fn opens(ctx: &mut Ctx, args: &Args, located: &Located, facts: &Facts, findings: &mut Vec<Finding>) -> Done {
     let c = match located.spot(ctx)?.open(facts.kind) {
         Ok(c) => c,
         Err(Failure::Error { error, .. }) => {
@@ -114,7 +121,7 @@ fn opens(ctx: &mut Ctx, located: &Located, facts: &Facts, findings: &mut Vec<Fin
                                work meanwhile"
                         .to_owned()
                 }
-                kind => kind.text().to_owned(),
+                _ => advice(&error).to_owned(),
             };
             findings.push(Finding { stops: "every use", why: error.detail().to_owned(), clause: error.clause(), next });
             return Ok(());
@@ -131,8 +138,24 @@ fn opens(ctx: &mut Ctx, located: &Located, facts: &Facts, findings: &mut Vec<Fin
     }
     if facts.kind == EntryKind::Collection {
         locks(&c, findings)?;
+        if !args.quick {
+            damage(ctx, &c, findings)?;
+        }
     }
     Ok(ioverbs::close(&c)?)
+}
+
+/// Whether its bytes are those that were written, as far as there are checksums.
+fn damage(ctx: &mut Ctx, c: &Collection, findings: &mut Vec<Finding>) -> Done {
+    for error in check::damage(ctx, c)? {
+        findings.push(Finding {
+            stops: "reads there",
+            why: error.detail().to_owned(),
+            clause: error.clause(),
+            next: advice(&error).to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// How many locks are shown.

@@ -2,7 +2,7 @@ use std::io::Write;
 
 use ioverbs::Kind;
 
-use super::{Shared, World};
+use super::{Shared, World, arg};
 use crate::{app, failure::code, interrupt::Interrupt, output::Out};
 
 #[test]
@@ -25,6 +25,130 @@ fn errors_name_kind_clause_and_a_next_step() {
     let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((&error["error"], &error["clause"]), (&"IOV_ENOTFOUND".into(), &"O3".into()));
     assert_eq!(error["next"], "iov ls w");
+    // As Python spells it.
+    assert_eq!(error["outcome"], "not applied");
+}
+
+#[test]
+fn usage_errors_are_json_where_json_is_asked_for() {
+    let world = World::new();
+    let wrong: [&[&str]; 5] = [
+        &["--json", "fly"],
+        &["ls", "/w", "--json"],
+        &["get", "--json"],
+        &["put", "--json", "f"],
+        &["ls", "--json", "--no-such-option"],
+    ];
+    for args in wrong {
+        let ran = world.iov(args).fails(64, &[]);
+        let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
+        assert_eq!((&error["error"], &error["code"]), (&"IOV_EINVALID".into(), &1010.into()), "{args:?}");
+        assert_eq!(error["outcome"], "not applied");
+        assert!(error["detail"].as_str().unwrap().len() > 10 && error["next"].is_string(), "{error}");
+        assert_eq!(ran.text(), "");
+    }
+    // Behind `--` it is a word like any other.
+    assert!(world.iov(&["fly", "--", "--json"]).fails(64, &["unrecognized"]).err.starts_with("error:"));
+    assert!(world.iov(&["--json", "--help"]).ok().text().contains("Usage: iov"));
+}
+
+#[test]
+fn a_list_of_nothing_that_was_found_is_not_written() {
+    let world = World::with_workspace();
+    let missing = arg(&world.path("missing"));
+    let wrong: [&[&str]; 7] = [
+        &["ls", "w/x"],
+        &["ls", "x"],
+        &["get", "w/x"],
+        &["stat", "w/x", "w/y"],
+        &["ws", "show", "x"],
+        &["put", &missing, "w"],
+        &["cp", "w/x", "w/y"],
+    ];
+    for args in wrong {
+        let ran = world.iov(&[&["--json"], args].concat()).fails(66, &["IOV_ENOTFOUND"]);
+        assert_eq!(ran.text(), "", "{args:?}");
+    }
+    // What is there is listed all the same, and an empty list is one.
+    world.with_stdin(b"x", &["put", "-", "w/a"]).ok();
+    let ran = world.iov(&["--json", "stat", "w/a", "w/x"]).fails(66, &["IOV_ENOTFOUND"]);
+    assert_eq!(ran.json().as_array().unwrap().len(), 1);
+    world.iov(&["ws", "create", "empty"]).ok();
+    assert_eq!(world.iov(&["--json", "ls", "empty"]).ok().json(), serde_json::json!([]));
+}
+
+#[test]
+fn next_steps_are_ones_that_there_are() {
+    for kind in Kind::ALL {
+        let error = ioverbs::Error::new(*kind, "");
+        let next = crate::advice::advice(&error);
+        for word in ["scrub", "iov_", "batch id", "the detail"] {
+            assert!(!next.contains(word), "{kind:?}: {next}");
+        }
+    }
+    let world = World::with_workspace();
+    let file = world.file("f", b"x");
+    world.iov(&["put", &file, "w/file"]).ok();
+    world
+        .iov(&["put", "-p", &file, "w/file/x"])
+        .fails(64, &["w/file is a collection: it holds no names", "clause O3", "next: choose another name"]);
+    let ran = world.iov(&["tag", "w/file", "iov.size=3"]).fails(64, &["clause O4", "next: choose a key"]);
+    assert!(!ran.err.contains("iov_setattr"), "{}", ran.err);
+    world.iov(&["tag", "w/file", "-d", "iov.size"]).fails(64, &["next: choose a key"]);
+    let help = world.iov(&["help", "ECORRUPT"]).ok().text();
+    assert!(help.contains("With iov: restore it from a copy"), "{help}");
+}
+
+#[test]
+fn a_local_file_has_no_workspace_owner() {
+    let denied = ioverbs::Error::denied("the file x: Permission denied");
+    assert!(!crate::advice::advice(&denied).contains("workspace"));
+    let denied = denied.with_clause(ioverbs::Clause::A1);
+    assert!(crate::advice::advice(&denied).contains("owner of the workspace"));
+}
+
+#[test]
+fn suggested_commands_can_be_copied() {
+    use crate::output::quoted;
+    for (name, shown) in [
+        (&b"plain-1.0_x/y:z"[..], "plain-1.0_x/y:z"),
+        (b"two words", "'two words'"),
+        (b"it's", r"'it'\''s'"),
+        (b"$HOME", "'$HOME'"),
+        (b"*", "'*'"),
+        (b"", "''"),
+        ("\u{e9}t\u{e9}".as_bytes(), "'\u{e9}t\u{e9}'"),
+        (b"a\x1b\xff", r"$'a\x1b\xff'"),
+    ] {
+        assert_eq!(quoted(name), shown);
+    }
+    let world = World::new();
+    world.iov(&["ws", "create", "my data"]).ok();
+    world.with_stdin(b"x", &["put", "-", "my data/run one"]).ok();
+    let near = "next: did you mean 'my data/run one'? `iov ls 'my data'` shows all";
+    world.iov(&["cat", "my data/run onne"]).fails(66, &[near]);
+    world.iov(&["rm", "my data"]).fails(64, &["next: iov ws rm 'my data'"]);
+    world.iov(&["ws", "create", "my data"]).fails(73, &["iov ws show 'my data', or"]);
+    world.iov(&["ls", "your data"]).fails(66, &["next: iov ws create 'your data'"]);
+}
+
+#[test]
+fn behind_two_dashes_everything_is_a_name() {
+    let world = World::with_workspace();
+    std::fs::write(world.path("-dash"), b"1").unwrap();
+    std::fs::write(world.path("--json"), b"2").unwrap();
+    let at = |name: &str| arg(&world.path(name));
+    let ran = world.iov(&["put", "--", &at("-dash"), &at("--json"), "w"]).ok();
+    assert_eq!((ran.text(), ran.err), (String::new(), String::new()));
+    assert_eq!(world.iov(&["ls", "w"]).ok().lines(), ["--json", "-dash"]);
+    world.iov(&["put", "--", "--json", "w"]).fails(66, &["the file --json"]);
+    world.iov(&["put", "--", "--json", "-x", "w"]).fails(66, &["the file --json", "the file -x"]);
+    world.iov(&["rm", "--", "w/-dash", "--json"]).fails(66, &["no workspace \"--json\""]);
+    world.iov(&["cp", "--", "w/--json", "w/-r"]).ok();
+    world.iov(&["mv", "--", "w/-r", "w/-f"]).ok();
+    assert_eq!(world.iov(&["ls", "w"]).ok().lines(), ["--json", "-f"]);
+    world.iov(&["tag", "--", "w/-f", "-d=1"]).ok();
+    assert_eq!(world.iov(&["tag", "w/-f", "--json"]).ok().json()["metadata"], serde_json::json!({ "-d": 1 }));
 }
 
 #[test]

@@ -47,6 +47,35 @@ fn standard_input_is_stored_and_fetched_to_standard_output() {
 }
 
 #[test]
+fn o6_a_part_behind_the_end_is_an_error() {
+    let world = World::with_workspace();
+    world.with_stdin(b"12345", &["put", "-", "w/a"]).ok();
+    let to = arg(&world.path("back"));
+    for args in [&["get", "w/a", &to][..], &["get", "w/a", "-"], &["cat", "w/a"]] {
+        let ran = world.iov(&[args, &["--range", "10..20"]].concat());
+        assert_eq!(ran.fails(64, &["w/a", "begins at byte 10", "there are 5 bytes"]).out, b"");
+    }
+    assert!(!world.path("back").exists() && !world.path("back.part").exists());
+    assert_eq!(world.iov(&["cat", "w/a", "--range", "3..20"]).ok().out, b"45");
+}
+
+#[test]
+fn links_that_lead_nowhere_are_left_out_with_a_warning() {
+    let world = World::with_workspace();
+    world.file("tree/a", b"a");
+    for (to, link) in [("a", "good"), ("nothing", "dangling"), ("circle", "circle"), ("a/below", "through")] {
+        std::os::unix::fs::symlink(to, world.path("tree").join(link)).unwrap();
+    }
+    let ran = world.iov(&["put", "-r", &arg(&world.path("tree")), "w"]).ok();
+    assert_eq!(world.iov(&["ls", "w/tree"]).ok().lines(), ["a", "good"]);
+    for link in ["dangling", "circle", "through"] {
+        assert!(ran.err.contains(&format!("{link} is a link that leads nowhere: left out")), "{}", ran.err);
+    }
+    // Who names one wants it.
+    world.iov(&["put", &arg(&world.path("tree/dangling")), "w"]).fails(66, &["dangling"]);
+}
+
+#[test]
 fn many_small_files_go_in_few_requests() {
     let world = World::with_workspace();
     let files: Vec<String> = (0..300).map(|i| world.file(&format!("f{i:03}"), format!("{i}").as_bytes())).collect();

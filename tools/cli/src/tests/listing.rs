@@ -56,7 +56,20 @@ fn find_explains_what_it_read_and_what_it_cost() {
     assert_eq!((&report["matches"], &report["requests"]), (&5.into(), &1.into()));
     assert_eq!(report["system_keys"], serde_json::json!(["iov.name"]));
     let text = world.iov(&["find", "w", "temperature > 310", "--explain"]).ok().text();
-    assert!(text.contains("iov ws set w --index temperature"), "{text}");
+    assert!(text.contains("iov ws set w --index temperature makes"), "{text}");
+}
+
+#[test]
+fn find_does_not_advise_an_index_that_there_is() {
+    let world = runs();
+    world.iov(&["ws", "set", "w", "--index", "temperature", "--index", "grid size"]).ok();
+    let text = world.iov(&["find", "w", "temperature > 310", "--explain"]).ok().text();
+    assert!(!text.contains("iov ws set") && text.contains("indexes      temperature\n"), "{text}");
+    let text = world.iov(&["find", "w", "temperature > 310 and experiment = \"x\"", "--explain"]).ok().text();
+    let all = "iov ws set w --index temperature --index 'grid size' --index experiment makes a search by experiment";
+    assert!(text.contains(all), "{text}");
+    let json = world.iov(&["find", "w", "temperature > 310 and a = 1", "--explain", "--json"]).ok().json();
+    assert_eq!(json["indexed_keys"], serde_json::json!(["temperature"]));
 }
 
 #[test]
@@ -92,4 +105,12 @@ fn what_has_no_name_is_found_by_its_uuid() {
     assert!(found[0].starts_with("w/uuid:"), "{found:?}");
     world.iov(&["mv", &found[0], "w/named"]).ok();
     assert_eq!(world.iov(&["ls", "w"]).ok().lines(), ["named"]);
+    // A taken name is taken over, as by every move.
+    let c = ioverbs::create(&ws, None, None, Default::default(), Default::default()).unwrap();
+    ioverbs::write_at(&c, 0, b"new").unwrap();
+    let address = format!("w/{}", c.uuid().unwrap());
+    ioverbs::close(&c).unwrap();
+    world.iov(&["mv", &address, "w/named", "--if-exists", "fail"]).fails(73, &["IOV_EEXISTS"]);
+    world.iov(&["mv", &address, "w/named"]).ok();
+    assert_eq!((world.cat("w/named"), world.count().as_str()), (b"new".to_vec(), "1"));
 }

@@ -12,12 +12,16 @@ fn mv_renames_moves_and_swaps() {
     assert_eq!(world.cat("w/c"), b"a");
     world.iov(&["mv", "w/c", "w/g"]).ok();
     assert_eq!(world.cat("w/g/c"), b"a");
-    world.iov(&["mv", "w/g/c", "w/g/b"]).fails(73, &["IOV_EEXISTS", "--if-exists replace"]);
+    world.iov(&["mv", "w/g/c", "w/g/b", "--if-exists", "fail"]).fails(73, &["IOV_EEXISTS", "without --if-exists"]);
     world.iov(&["mv", "w/g/c", "w/g/b", "--exchange"]).ok();
     assert_eq!((world.cat("w/g/c"), world.cat("w/g/b")), (b"b".to_vec(), b"a".to_vec()));
     world.iov(&["mv", "w/g/c", "w/g/b", "--if-exists", "skip"]).ok();
-    world.iov(&["mv", "w/g/c", "w/g/b", "--if-exists", "replace"]).ok();
+    // As iov_rename and Workspace.rename do.
+    world.iov(&["mv", "w/g/c", "w/g/b"]).ok();
     assert_eq!((world.cat("w/g/b"), world.count()), (b"b".to_vec(), "1".to_owned()));
+    world.with_stdin(b"x", &["put", "-", "w/h/g/b", "-p"]).ok();
+    world.iov(&["mv", "w/g", "w/h"]).fails(73, &["IOV_ENOTEMPTY"]);
+    world.iov(&["rm", "-r", "w/h"]).ok();
     world.iov(&["mv", "w/g/nothing", "w/x"]).fails(66, &["there is no \"nothing\" in w/g"]);
     world.iov(&["ws", "create", "v"]).ok();
     world.iov(&["mv", "w/g/b", "v"]).fails(69, &["IOV_EUNSUPPORTED", "iov cp -r w/g/b v"]);

@@ -27,6 +27,13 @@ fn ranges_are_read() {
     assert_eq!(read("10+5"), (10, 15));
     assert_eq!(read("90..1KiB"), (90, 100));
     assert_eq!(read("200..300"), (100, 100));
+    let within = |text, size| Span::parse(text).unwrap().within(size);
+    assert_eq!(within("99..200", 100).unwrap(), (99, 100));
+    assert_eq!(within("0..10", 0).unwrap(), (0, 0));
+    for behind in ["100..", "100..200", "200+1"] {
+        let e = within(behind, 100).unwrap_err();
+        assert!(e.detail().contains("there are 100 bytes"), "{behind}: {e}");
+    }
     for bad in ["", "10", "20..10", "a..b", "1+", "18446744073709551615+1"] {
         assert!(Span::parse(bad).is_err(), "{bad}");
     }

@@ -53,8 +53,33 @@ fn o4_types_can_be_forced() {
     for bad in ["k:i64=3.5", "k:bool=yes", "k:bytes=0", "k:bytes=zz", "k:time=soon", "k:f64=x", "novalue"] {
         assert_eq!(read_one(bad).unwrap_err().kind(), Kind::Invalid, "{bad}");
     }
+    for bad in ["k:f64=1e999", "k:f64=-1e999", "k:f64=1e309"] {
+        let e = read_one(bad).unwrap_err();
+        assert!(e.kind() == Kind::Invalid && e.detail().contains("beyond the range"), "{bad}: {e}");
+    }
+    assert_eq!(value("k:f64=inf"), Value::F64(f64::INFINITY));
+    assert_eq!(value("k:f64=-Infinity"), Value::F64(f64::NEG_INFINITY));
     assert!(read(&["k=1".into(), "k=2".into()]).unwrap_err().detail().contains("twice"));
     assert!(read(&["iov.size=1".into()]).is_err());
+}
+
+#[test]
+fn o4_a_type_by_another_name_is_told_and_not_taken_for_a_key() {
+    for (bad, right) in [
+        ("run:string=3", "run:str=VALUE"),
+        ("q:int=3", "q:i64=VALUE"),
+        ("q:Float=3", "q:f64=VALUE"),
+        ("q:STR=3", "q:str=VALUE"),
+        ("a:b:boolean=true", "a:b:bool=VALUE"),
+        ("t:datetime=2026-01-01", "t:time=VALUE"),
+    ] {
+        let e = read_one(bad).unwrap_err();
+        assert_eq!((e.kind(), e.clause()), (Kind::Invalid, Some(ioverbs::Clause::O4)), "{bad}");
+        assert!(e.detail().contains(right) && e.detail().contains("str, i64, f64"), "{bad}: {e}");
+    }
+    // Keys may have any characters: with its type behind it even such a key can be written.
+    assert_eq!(read_one("run:string:i64=3").unwrap(), ("run:string".into(), Value::I64(3)));
+    assert_eq!(read_one("dc:date=2026").unwrap(), ("dc:date".into(), Value::I64(2026)));
 }
 
 #[test]

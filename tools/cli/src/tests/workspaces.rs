@@ -26,6 +26,13 @@ fn o1_workspaces_are_made_listed_shown_changed_and_removed() {
         serde_json::json!(["temperature", "run"])
     );
     assert!(world.iov(&["ws", "show", "sim"]).ok().text().contains("temperature, run"));
+    world.iov(&["ws", "set", "sim", "--index", "none"]).ok();
+    assert_eq!(world.iov(&["ws", "show", "sim", "--json"]).ok().json()[0]["indexes"], serde_json::json!([]));
+    world.iov(&["ws", "set", "sim", "--index", "none", "--index", "run"]).fails(64, &["give it alone", "clause O5"]);
+    world.iov(&["ws", "set", "sim", "--index", ""]).fails(64, &["--index none"]);
+    world.iov(&["ws", "create", "plain", "--index", "none"]).ok();
+    assert_eq!(world.iov(&["ws", "show", "plain", "--json"]).ok().json()[0]["indexes"], serde_json::json!([]));
+    world.iov(&["ws", "rm", "plain"]).ok();
     world.iov(&["ws", "set", "sim", "--name", "simulation"]).ok();
     world.iov(&["ws", "rm", "simulation", "other"]).ok();
     assert_eq!(world.iov(&["ws", "list", "--json"]).ok().json(), serde_json::json!([]));

@@ -39,7 +39,7 @@ struct Source {
 fn open(spot: &Spot, span: Span) -> Done<Source> {
     let c = spot.open(EntryKind::Collection)?;
     let stat = stat(&c)?;
-    let (from, to) = span.of(stat.bytes);
+    let (from, to) = span.within(stat.bytes)?;
     let data = of_collection(&c, from, to)?;
     Ok(Source { c, stat, from, to, data })
 }

@@ -96,7 +96,7 @@ impl Fetcher {
         self.flush(ctx)?;
         let how = self.progress.end();
         if ctx.global.json {
-            self.json.end(&mut ctx.out)?;
+            ctx.end_list(&self.json)?;
         } else if self.count > 0 {
             ctx.summary(format_args!("{} fetched, {how}", self.count));
         }

@@ -1,5 +1,6 @@
 //! Moving bytes between local files and collections: several requests in flight, holes kept, names given at the end.
 
+pub(crate) mod check;
 pub(crate) mod copy;
 pub(crate) mod download;
 pub(crate) mod extents;

@@ -5,7 +5,7 @@ use ioverbs::{
     Status, Uuid, Which, Workspace, catalog::RenameMode, seam,
 };
 
-use crate::{ctx::Ctx, facts::close_op, failure::Done, options::IfExists};
+use crate::{ctx::Ctx, facts::close_op, failure::Done, options::IfExists, output::quoted};
 
 /// A complete collection without a name, and the name it is to have.
 pub(crate) struct Unnamed {
@@ -84,7 +84,7 @@ pub(crate) fn publish(
 const TRIES: usize = 16;
 
 /// Takes the name from what has it, and gives it to the new one, at one point.
-fn replace(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result<Outcome> {
+pub(crate) fn replace(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result<Outcome> {
     let group = item.parent.as_ref().map_or(Ok(Uuid::NIL), Collection::uuid)?;
     for _ in 0..TRIES {
         let there = crate::locate::find_in(ws, group, &Which::Name(item.name.clone()), &[]).map_err(error)?;
@@ -161,7 +161,8 @@ pub(crate) fn discard(ctx: &mut Ctx, ws: &Workspace, uuids: &[Uuid]) {
     };
     for (i, uuid) in uuids.iter().enumerate() {
         if let Some(e) = failed(i) {
-            ctx.warn(format_args!("an incomplete collection was left behind: iov rm {}/{uuid} ({e})", ws.name()));
+            let address = [ws.name().as_bytes(), b"/", uuid.to_string().as_bytes()].concat();
+            ctx.warn(format_args!("an incomplete collection was left behind: iov rm {} ({e})", quoted(&address)));
         }
     }
 }

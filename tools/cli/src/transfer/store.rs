@@ -163,7 +163,7 @@ impl Storer {
         self.flush(ctx)?;
         let how = self.progress.end();
         if ctx.global.json {
-            self.json.end(&mut ctx.out)?;
+            ctx.end_list(&self.json)?;
         } else if self.count > 0 {
             ctx.summary(format_args!("{} stored, {how}", self.count));
         }

@@ -41,6 +41,52 @@ fn a_mistyped_directory_is_told_and_not_made() {
 }
 
 #[test]
+fn a2_the_store_of_somebody_else_is_denied_and_not_missing() {
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+    let store = Store::with_workspace();
+    if !rustix::process::geteuid().is_root() {
+        return; // only root can be two users
+    }
+    std::fs::set_permissions(store.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = store.path("iov");
+    std::fs::copy(env!("CARGO_BIN_EXE_iov"), &program).unwrap();
+    for args in [&["ls"][..], &["find", "w"], &["get", "w/a", "-"], &["status"], &["ws", "create", "x"]] {
+        let mut command = std::process::Command::new(&program);
+        command.args(args).env("IOVERBS_URL", store.url()).env("IOVERBS_IOVD", &program);
+        command.uid(65_534).gid(65_534).current_dir("/");
+        let ran = crate::store::Ran::new(command.output().unwrap());
+        ran.fails(77, &["IOV_EDENIED", "clause A2", "belongs to another user"]);
+    }
+}
+
+#[test]
+fn i1_why_finds_what_is_damaged() {
+    use std::os::unix::fs::FileExt;
+    let store = Store::with_workspace();
+    let file = store.file("f", &pattern(3 << 20));
+    store.iov(&["put", &file, "w/f", "-c", "persistence=durable"]).ok();
+    assert!(store.iov(&["why", "w/f"]).ok().text().contains("nothing stands in the way"));
+    let data = store.files("data");
+    assert_eq!(data.len(), 1, "{data:?}");
+    let damage = |change: &dyn Fn(&std::fs::File)| {
+        store.iov(&["down"]).ok();
+        change(&std::fs::OpenOptions::new().write(true).open(&data[0]).unwrap());
+    };
+    damage(&|f| [5000, 2 << 20].iter().for_each(|at| f.write_all_at(b"bad", *at).unwrap()));
+    let why = store.iov(&["why", "w/f", "--json"]).ok().json();
+    let found: Vec<&str> = why.as_array().unwrap().iter().map(|f| f["why"].as_str().unwrap()).collect();
+    assert_eq!(found.len(), 2, "{why}");
+    assert!(found[0].starts_with("bytes 4096 to 8192") && found[1].starts_with("bytes 2097152 to"), "{why}");
+    assert_eq!((&why[0]["clause"], &why[0]["stops"]), (&"I1".into(), &"reads there".into()));
+    assert!(store.iov(&["why", "w/f", "--quick"]).ok().text().contains("nothing stands in the way"));
+    store.iov(&["get", "w/f", "back"]).fails(65, &["IOV_ECORRUPT", "next: restore it from a copy"]);
+    store.iov(&["get", "w/f", "part", "--range", "1MiB+4KiB"]).ok();
+    damage(&|f| f.set_len(100_000).unwrap());
+    let why = store.iov(&["why", "w/f"]).ok().text();
+    assert!(why.contains("should have at least") && why.contains("(I1)"), "{why}");
+}
+
+#[test]
 fn stats_show_the_daemon_and_this_session() {
     let store = Store::with_workspace();
     let stats = store.iov(&["stats", "--json"]).ok().json();
@@ -56,6 +102,12 @@ fn the_default_store_is_in_the_data_directory() {
         command.env_remove("IOVERBS_URL").env_remove("IOVERBS_STORE").env("XDG_DATA_HOME", store.path("data"));
         crate::store::Ran::new(command.output().unwrap())
     };
+    // Whoever only looks makes none.
+    for args in [&["ls"][..], &["ws", "list"], &["find", "w"], &["explain", "-c", "profile=posix"], &["stats"]] {
+        run(args).fails(66, &["IOV_ENOTFOUND", "you have no store yet", "iov ws create NAME makes one"]);
+    }
+    assert!(run(&["--json", "ls"]).text().is_empty());
+    assert!(!store.path("data").exists());
     run(&["ws", "create", "w"]).ok();
     assert!(store.path("data/ioverbs").is_dir());
     run(&["down"]).ok();

@@ -1,6 +1,6 @@
 use std::io::{Read, Write};
 
-use crate::store::{Ran, Store, pattern, signal, until};
+use crate::store::{Ran, Store, finished, pattern, signal, signals, until};
 
 /// A put that has stored a part of its input, and waits for more.
 fn half_put(store: &Store, args: &[&str]) -> (std::process::Child, std::process::ChildStdin) {
@@ -22,6 +22,68 @@ fn ctrl_c_takes_a_half_put_back() {
         assert_eq!(ran.code, Some(130), "{ran:?}");
         assert_eq!(store.count(), "0");
     }
+}
+
+#[test]
+fn two_signals_at_once_are_one_wish() {
+    // As `timeout` sends them: to the process, and to its group. Different ones, since two of a kind may become one.
+    for _ in 0..4 {
+        let store = Store::with_workspace();
+        let (child, _stdin) = half_put(&store, &["put", "-", "w/f"]);
+        signals(&child, &["INT", "TERM", "HUP"]);
+        let ran = Ran::new(child.wait_with_output().unwrap());
+        assert_eq!((ran.code, store.count().as_str()), (Some(130), "0"), "{ran:?}");
+    }
+}
+
+#[test]
+fn two_signals_at_once_leave_no_part_of_a_get() {
+    let store = Store::with_workspace();
+    let bytes = pattern(64 << 20);
+    store.with_stdin(&bytes, &["put", "-", "w/f"]).ok();
+    for _ in 0..4 {
+        let child = store.start(&["get", "w/f", "back"]);
+        until("it has begun", || store.path("back.part").exists() || store.path("back").exists());
+        signals(&child, &["INT", "TERM"]);
+        let ran = Ran::new(child.wait_with_output().unwrap());
+        // It may have been faster.
+        assert!(matches!(ran.code, Some(0 | 130)), "{ran:?}");
+        assert_eq!(store.path("back").exists(), ran.code == Some(0));
+        assert!(!store.path("back.part").exists());
+        let _ = std::fs::remove_file(store.path("back"));
+    }
+}
+
+#[test]
+fn a_later_signal_ends_a_command_that_cannot_clean_up() {
+    let store = Store::with_workspace();
+    let (mut child, _stdin) = half_put(&store, &["put", "-", "w/f", "--timeout", "10min"]);
+    let daemon = store.stop_daemon();
+    signal(&child, "INT");
+    // It waits for the daemon now, and would do so for ten minutes. Until a second has passed this is the same wish.
+    until("a later signal has ended it", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        child.try_wait().unwrap().is_some() || {
+            signal(&child, "INT");
+            false
+        }
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(daemon);
+}
+
+#[test]
+fn o8_status_and_down_end_by_their_timeout() {
+    let store = Store::with_workspace();
+    let _daemon = store.stop_daemon();
+    for args in [&["status"][..], &["down"]] {
+        let child = store.start(&[args, &["--timeout", "1s"]].concat());
+        // The default is 60 s.
+        let ran = finished(child, 40);
+        assert_eq!(ran.code, Some(75), "{ran:?}");
+        assert!(ran.err.contains("IOV_ETIMEOUT") && ran.err.contains("--timeout 5min"), "{}", ran.err);
+    }
+    store.iov(&["status", "--timeout", "soon"]).fails(64, &["soon"]);
 }
 
 #[test]

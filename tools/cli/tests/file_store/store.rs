@@ -55,6 +55,19 @@ impl Store {
         self.path(name).to_str().unwrap().to_owned()
     }
 
+    /// All files in a directory of the store, and below it.
+    pub(crate) fn files(&self, name: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.path("store").join(name)];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                if path.is_dir() { dirs.push(path) } else { found.push(path) }
+            }
+        }
+        found
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iov"));
         command.args(args).current_dir(self.dir.path());
@@ -84,6 +97,14 @@ impl Store {
 
     pub(crate) fn cat(&self, address: &str) -> Vec<u8> {
         self.iov(&["cat", address]).ok().out
+    }
+
+    /// Lets the daemon stand still.
+    pub(crate) fn stop_daemon(&self) -> Stopped {
+        let status = self.iov(&["status", "--json"]).ok().json();
+        let pid = status["daemon"]["pid"].to_string();
+        kill("STOP", &pid);
+        Stopped(pid)
     }
 
     pub(crate) fn count(&self) -> String {
@@ -142,18 +163,51 @@ impl Ran {
     }
 }
 
+/// A daemon that stands still until this is dropped.
+pub(crate) struct Stopped(String);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
+    }
+}
+
+fn kill(name: &str, pid: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
+}
+
 /// Sends a signal to a child of this test.
 pub(crate) fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    kill(name, &child.id().to_string());
+}
+
+/// Sends signals to a child of this test, as close together as can be.
+pub(crate) fn signals(child: &Child, names: &[&str]) {
+    let all: Vec<String> = names.iter().map(|name| format!("kill -{name} {}", child.id())).collect();
+    // It may have ended by the first.
+    let _ = Command::new("sh").arg("-c").arg(all.join("; ")).stderr(Stdio::null()).status().unwrap();
+}
+
+/// Waits for a child to end; if it does not it is killed, and the test fails.
+#[track_caller]
+pub(crate) fn finished(mut child: Child, seconds: u64) -> Ran {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it has not ended within {seconds} s");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ran::new(child.wait_with_output().unwrap())
 }
 
 /// Asks until the answer is yes.
 #[track_caller]
 pub(crate) fn until(what: &str, mut yes: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(40);
     while !yes() {
-        assert!(Instant::now() < end, "not within 20 s: {what}");
+        assert!(Instant::now() < end, "not within 40 s: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

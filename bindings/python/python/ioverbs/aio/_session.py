@@ -74,7 +74,7 @@ class Session:
         *,
         exist_ok: bool = True,
         metadata: Metadata | None = None,
-        indexes: str | Iterable[str] = (),
+        indexes: str | Iterable[str] | None = None,
         quota_bytes: int | None = None,
         quota_collections: int | None = None,
         expires: datetime | None = None,
@@ -146,7 +146,7 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self.close()
+        await in_executor(self._session.__exit__, kind, e, tb)
 
     def __repr__(self) -> str:
         return f"<ioverbs.aio.Session of {self.url}>"

@@ -8,6 +8,7 @@ use crate::{
     address::Address,
     ctx::Ctx,
     failure::{Done, Next},
+    output::quoted,
     quantity,
 };
 
@@ -24,7 +25,8 @@ pub(super) fn create(ctx: &mut Ctx, address: &Address, properties: &Properties, 
     let ws = match session.create_workspace(name.clone(), attr) {
         Err(e) if e.kind() == Kind::Exists && exist_ok => session.load_workspace(address.workspace.clone())?,
         Err(e) if e.kind() == Kind::Exists => {
-            return Err(e).next(|| format!("iov ws show {address}, or --exist-ok to go on with it as it is"));
+            return Err(e)
+                .next(|| format!("iov ws show {}, or --exist-ok to go on with it as it is", address.quoted()));
         }
         created => created?,
     };
@@ -65,11 +67,11 @@ pub(super) fn extend(ctx: &mut Ctx, address: &Address, expires: &str) -> Done {
     if expires_ns <= now.expires_ns && now.expires_ns != i64::MAX {
         let ends = quantity::local_minute(now.expires_ns);
         return Err(Error::invalid(format!("{address} lives until {ends} already: extend does not shorten")))
-            .next(|| format!("iov ws set {address} --expires {expires}"));
+            .next(|| format!("iov ws set {} --expires {}", address.quoted(), quoted(expires.as_bytes())));
     }
     if now.expires_ns == i64::MAX {
         return Err(Error::invalid(format!("{address} never expires")))
-            .next(|| format!("iov ws set {address} --expires {expires}"));
+            .next(|| format!("iov ws set {} --expires {}", address.quoted(), quoted(expires.as_bytes())));
     }
     let attr = WorkspaceAttr { expires_ns: Some(expires_ns), ..WorkspaceAttr::default() };
     Ok(ioverbs::run(ws.session(), Op::WorkspaceSet { w: ws.clone(), attr }).map(drop)?)

@@ -5,7 +5,7 @@ mod remove;
 mod show;
 
 use clap::{Args as ClapArgs, Subcommand};
-use ioverbs::{Result, WorkspaceAttr};
+use ioverbs::{Clause, Error, Result, WorkspaceAttr};
 
 use crate::{
     address::Address,
@@ -113,7 +113,7 @@ struct Properties {
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
     /// Keep an index of a metadata key, so that searches by it take time by their matches alone; may be given again.
-    /// With set, those given replace those that were
+    /// With set, those given replace those that were; none for no index
     #[arg(long = "index", value_name = "KEY")]
     indexes: Vec<String>,
     /// Who else may do what, as in user:bob=read,group:cfd=write
@@ -137,7 +137,19 @@ impl Properties {
             metadata: self.metadata.read()?,
             owner: self.owner.as_deref().map(ioverbs::user_id).transpose()?,
             access: self.access.as_deref().map(ioverbs::parse_access).transpose()?,
-            indexes: self.indexes.clone(),
+            indexes: match self.indexes.as_slice() {
+                [none] if none == "none" => WorkspaceAttr::no_indexes(),
+                some if some.iter().any(|key| key == "none") => {
+                    return Err(Error::invalid("--index none stands for no index: give it alone, or leave it out")
+                        .with_clause(Clause::O5));
+                }
+                some if some.iter().any(String::is_empty) => {
+                    return Err(
+                        Error::invalid("--index names no key; --index none is for no index").with_clause(Clause::O5)
+                    );
+                }
+                some => some.to_vec(),
+            },
             quota_bytes: self.quota.as_deref().map(quantity::read_limit).transpose()?,
             quota_collections: self.files.as_deref().map(quantity::read_limit).transpose()?,
             expires_ns: self.expires.as_deref().map(quantity::read_expiry).transpose()?,

@@ -38,7 +38,7 @@ fn one(ctx: &mut Ctx, address: &Address, recursive: bool) -> Done {
     ws.close();
     match session.delete_workspace(address.workspace.clone()) {
         Err(e) if e.kind() == Kind::NotEmpty && !recursive => {
-            Err(e).next(|| format!("iov ws rm -r {address} removes it with all that is in it"))
+            Err(e).next(|| format!("iov ws rm -r {} removes it with all that is in it", address.quoted()))
         }
         done => Ok(done?),
     }
@@ -51,6 +51,7 @@ pub(super) fn released(address: &Address, what: &str) -> Done {
          its bytes to and from, which comes with campaigns"
     ))
     .with_clause(Clause::O1);
+    let address = address.quoted();
     Err(error).next(|| {
         format!("iov get -r {address} DIR keeps a copy outside, iov ws rm -r {address} gives the space back, iov put -r brings it back")
     })

@@ -9,7 +9,7 @@ use crate::{
     ctx::Ctx,
     facts::{self, Facts, everything},
     failure::Done,
-    output::{Columns, JsonList, json_name, printable},
+    output::{Columns, JsonList, json_name, printable, quoted},
     quantity,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn show(ctx: &mut Ctx, names: &[Address], exact: bool) -> Done {
         let one = name.only_workspace().map_err(Into::into).and_then(|()| ctx.workspace(name));
         one.and_then(|ws| show_one(ctx, &ws, exact, &mut list)).or_else(|e| ctx.tell(e))?;
     }
-    if ctx.global.json { list.end(&mut ctx.out) } else { Ok(()) }
+    if ctx.global.json { ctx.end_list(&list) } else { Ok(()) }
 }
 
 /// Use, quotas, expiry.
@@ -86,7 +86,7 @@ pub(crate) fn show_one(ctx: &mut Ctx, ws: &Workspace, exact: bool, list: &mut Js
                 match u64::try_from(left) {
                     Ok(left) => format!("{when}, in {}", quantity::span(left)),
                     Err(_) => {
-                        format!("{when}: it is over; iov ws extend {} --expires TIME", printable(name.as_bytes()))
+                        format!("{when}: it is over; iov ws extend {} --expires TIME", quoted(name.as_bytes()))
                     }
                 }
             }

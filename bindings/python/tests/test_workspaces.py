@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions and workspaces as wholes: closing, and properties."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+import ioverbs
+
+SOME: dict[str, Any] = {
+    "indexes": ["a", "b"],
+    "metadata": {"project": "cfd", "runs": 3},
+    "quota_bytes": 1 << 30,
+    "quota_collections": 100,
+    "expires": datetime(2100, 1, 1, tzinfo=timezone.utc),
+    "consistency": "session",
+}
+
+
+def test_closing_again_does_nothing(url: str) -> None:
+    with ioverbs.open(url) as session:
+        with session.workspace("w") as ws:
+            with ws.create("c") as c:
+                c.close()
+            c.close()
+            ws.close()
+        ws.close()
+        session.close()
+        session.close()
+    session.close()
+    with pytest.raises(ioverbs.Error):
+        session.workspace("w")
+
+
+def test_a_request_left_behind_does_not_hide_what_ended_the_block(url: str) -> None:
+    with ioverbs.open(url) as outer:
+        c = outer.workspace("w").create("c")
+        lock = c.lock()
+        with pytest.raises(ZeroDivisionError):
+            with ioverbs.open(url) as session, session.workspace("w")["c"] as d:
+                b = session.batch(progress="caller")
+                b.write(d, 0, b"x")
+                b.start()
+                1 / 0
+        with pytest.raises(ioverbs.Busy):
+            with ioverbs.open(url) as session:
+                b = session.batch(progress="caller")
+                b.write(session.workspace("w")["c"], 0, b"x")
+                request = b.start()
+        request.wait()
+        lock.release()
+        c.close()
+
+
+def test_o5_indexes_are_replaced_and_dropped(session: ioverbs.Session) -> None:
+    ws = session.workspace("w", indexes=["t"])
+    with ws.create("c", {"t": 1, "u": 2}):
+        pass
+    ws.set(quota_collections=10)
+    assert ws.indexes == ["t"]
+    ws.set(indexes="u")
+    assert ws.indexes == ["u"] and ws.count("u = 2") == 1
+    ws.set(indexes=[])
+    assert ws.indexes == [] and session.workspace("w").indexes == []
+    assert ws.count("u = 2 and t = 1") == 1
+    with pytest.raises(ioverbs.Invalid, match="O5"):
+        ws.set(indexes=[""])
+    assert session.workspace("none", indexes=[]).indexes == []
+
+
+def test_o1_a_workspace_that_is_there_has_what_it_is_asked_for_or_is_refused(session: ioverbs.Session) -> None:
+    made = session.workspace("w", **SOME)
+    # Whoever runs a program again, or at the same time, asks for the same.
+    assert session.workspace("w", **SOME).uuid == made.uuid
+    assert session.workspace("w").uuid == session.workspace("w", create=False, **SOME).uuid == made.uuid
+    for name, value in SOME.items():
+        assert session.workspace("w", **{name: value}).uuid == made.uuid
+    other: dict[str, Any] = {
+        "indexes": ["a", "c"],
+        "quota_bytes": ioverbs.UNLIMITED,
+        "quota_collections": 101,
+        "expires": datetime(2101, 1, 1, tzinfo=timezone.utc),
+        "consistency": "commit",
+        "owner": made.stat().uid + 1,
+        "access": "any=read",
+    }
+    for name, value in other.items():
+        for create in (True, False):
+            with pytest.raises(ioverbs.Exists, match="with other properties") as e:
+                session.workspace("w", create, **{name: value})
+            assert e.value.clause == "O1"
+    # Metadata are what it is born with.
+    assert session.workspace("w", indexes=["b"], metadata={"runs": 4}).metadata["runs"] == 3
+    assert session.workspace("w", owner=made.stat().uid).uuid == made.uuid
+    assert session.workspace("w", owner=f"uid:{made.stat().uid}").uuid == made.uuid
+    # As the message says.
+    made.set(indexes=["a", "c"])
+    assert session.workspace("w", indexes=["a", "c"]).indexes == ["a", "c"]
