@@ -20,6 +20,7 @@ use iov_wire::{
 
 use crate::{
     frames::{Frame, Frames},
+    outbox::Outbox,
     socket,
 };
 
@@ -41,13 +42,15 @@ struct Waiter {
 
 /// How long after its deadline a request is answered here: a daemon that lives says better how it ended.
 const GRACE_NS: i64 = 200_000_000;
-/// How long a frame that has no answer may wait for room.
-const PATIENCE_NS: i64 = 1_000_000_000;
+/// How long whoever waits for the socket sleeps before it looks again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to a daemon.
 pub(crate) struct Connection {
     fd: OwnedFd,
-    writing: Mutex<Vec<u8>>,
+    out: Mutex<Outbox>,
+    /// Nobody is sending any more.
+    freed: Condvar,
     reading: Mutex<Frames>,
     waiting: Mutex<HashMap<u64, Waiter>>,
     /// Not later than the first of those who wait gives up.
@@ -93,7 +96,8 @@ impl Connection {
         let page = frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?;
         let connection = Connection {
             fd,
-            writing: Mutex::default(),
+            out: Mutex::default(),
+            freed: Condvar::new(),
             reading: Mutex::new(frames),
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
@@ -132,19 +136,23 @@ impl Connection {
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
         let header = Header { version: self.version, payload_len, deadline_left_ns, ..Header::new(B::VERB, request) };
-        let mut out = lock(&self.writing);
-        out.clear();
+        let waiter = match payload_len {
+            0 => match self.post(header, body, Some(waiter)) {
+                None => return self.flush(),
+                Some(waiter) => waiter,
+            },
+            _ => waiter,
+        };
+        let mut out = Vec::new();
         if let Err(e) = frame::append(header, body, &mut out) {
-            drop(out);
+            return (waiter.done)(Err(e));
+        }
+        let until = seam::monotonic_ns().saturating_add(left_ns);
+        if let Err(e) = self.take_turn(until) {
             return (waiter.done)(Err(e));
         }
         self.sending.store(request, Ordering::SeqCst);
-        {
-            let mut waiting = lock(&self.waiting);
-            self.first_until.fetch_min(waiter.until_ns, Ordering::SeqCst);
-            waiting.insert(request, waiter);
-        }
-        let until = seam::monotonic_ns().saturating_add(left_ns);
+        self.expect(request, waiter);
         let mut parts: Vec<&[u8]> = vec![&out];
         parts.extend(payload);
         let sent = if self.is_broken() {
@@ -154,12 +162,12 @@ impl Connection {
         };
         drop(parts);
         self.sending.store(0, Ordering::SeqCst);
-        drop(out);
+        self.end_turn();
         // Part of it may have arrived, but a frame that is not whole has no effect.
         let failed = match sent {
             Err(e) => e,
             Ok(()) if self.is_broken() => broken().with_outcome(Outcome::Unknown),
-            Ok(()) => return,
+            Ok(()) => return self.flush(),
         };
         let waiter = lock(&self.waiting).remove(&request);
         // A frame that was given up in its middle: others may ask again over another connection.
@@ -171,23 +179,85 @@ impl Connection {
 
     /// Sends a frame that has no answer; failures show at the next request.
     pub(crate) fn tell<B: Body>(&self, body: &B) {
-        let mut out = lock(&self.writing);
-        out.clear();
         let header = Header { version: self.version, ..Header::new(B::VERB, 0) };
-        if frame::append(header, body, &mut out).is_ok() && !self.is_broken() {
-            let until = seam::monotonic_ns() + PATIENCE_NS;
-            let sent = socket::send(&self.fd, &[&out], &[], || self.drive_until(until));
-            drop(out);
-            if let Err(e) = sent {
-                // What comes next would be taken for the rest of this frame.
-                self.fail(&if e.kind() == Kind::Timeout { broken() } else { e });
+        self.post(header, body, None);
+        self.flush();
+    }
+
+    fn expect(&self, request: u64, waiter: Waiter) {
+        let mut waiting = lock(&self.waiting);
+        self.first_until.fetch_min(waiter.until_ns, Ordering::SeqCst);
+        waiting.insert(request, waiter);
+    }
+
+    /// Puts a frame without payload behind what the socket has not taken yet; gives the waiter back if that is too much.
+    fn post<B: Body>(&self, header: Header, body: &B, waiter: Option<Waiter>) -> Option<Waiter> {
+        let mut out = lock(&self.out);
+        if !out.has_room() {
+            return waiter;
+        }
+        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body) };
+        match (posted, waiter) {
+            (Ok(()), Some(waiter)) => self.expect(header.request, waiter),
+            (Err(e), Some(waiter)) => {
+                drop(out);
+                (waiter.done)(Err(e));
+            }
+            (_, None) => {}
+        }
+        None
+    }
+
+    /// Sends what the socket takes now.
+    fn flush(&self) {
+        let mut out = lock(&self.out);
+        while !out.busy && !out.is_empty() {
+            match socket::send_some(&self.fd, out.rest()) {
+                Ok(Some(n)) => out.took(n),
+                Ok(None) => return,
+                Err(e) => {
+                    drop(out);
+                    return self.fail(&e);
+                }
             }
         }
     }
 
+    /// Waits until nothing is left to be sent, and keeps others from sending.
+    fn take_turn(&self, until_ns: i64) -> Result<()> {
+        loop {
+            self.flush();
+            let mut out = lock(&self.out);
+            if self.is_broken() {
+                return Err(broken());
+            }
+            if !out.busy && out.is_empty() {
+                out.busy = true;
+                return Ok(());
+            }
+            if seam::monotonic_ns() >= until_ns {
+                return Err(Error::timeout("the store's daemon takes no more requests").with_clause(Clause::O8));
+            }
+            let busy = out.busy;
+            if busy {
+                drop(self.freed.wait_timeout(out, PAUSE).unwrap_or_else(PoisonError::into_inner));
+            } else {
+                drop(out);
+                self.drive(0);
+                socket::wait_for_room(&self.fd, PAUSE.as_nanos() as i64);
+            }
+        }
+    }
+
+    fn end_turn(&self) {
+        lock(&self.out).busy = false;
+        self.freed.notify_all();
+    }
+
     /// Receives what there is; `false` once a time has passed.
     fn drive_until(&self, until_ns: i64) -> bool {
-        self.drive(0);
+        self.receive(0);
+        self.expire();
         seam::monotonic_ns() < until_ns
     }
 
@@ -216,6 +286,7 @@ impl Connection {
     /// Receives answers in this thread for at most `timeout_ns` (0 = without blocking), or waits until somebody else who
     /// is doing so has brought some.
     pub(crate) fn drive(&self, timeout_ns: i64) {
+        self.flush();
         self.receive(timeout_ns);
         self.expire();
     }
@@ -252,7 +323,15 @@ impl Connection {
                 }
                 Ok(None) if waited => break,
                 Ok(None) => {
-                    socket::wait_readable(self.as_fd(), timeout_ns);
+                    let out = lock(&self.out);
+                    let posted = !out.busy && !out.is_empty();
+                    drop(out);
+                    if posted {
+                        // What the socket takes meanwhile is sent with the next look.
+                        socket::wait_for_room(&self.fd, timeout_ns);
+                    } else {
+                        socket::wait_readable(self.as_fd(), timeout_ns);
+                    }
                     waited = true;
                 }
                 Err(e) => {
@@ -302,6 +381,8 @@ impl Connection {
         self.broken.store(true, Ordering::SeqCst);
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        let mut unsent = lock(&self.out).give_up();
+        unsent.sort_unstable();
         let mut waiting: Vec<(u64, Waiter)> = {
             let mut all = lock(&self.waiting);
             let sending = self.sending.load(Ordering::SeqCst);
@@ -310,8 +391,9 @@ impl Connection {
         };
         // In the order in which they were sent: some are sent again.
         waiting.sort_unstable_by_key(|(request, _)| *request);
-        for (_, waiter) in waiting {
-            (waiter.done)(Err(error.clone().with_outcome(Outcome::Unknown)));
+        for (request, waiter) in waiting {
+            let outcome = if unsent.binary_search(&request).is_ok() { Outcome::NotApplied } else { Outcome::Unknown };
+            (waiter.done)(Err(error.clone().with_outcome(outcome)));
         }
     }
 }

@@ -10,6 +10,7 @@ mod grant;
 mod kept;
 mod link;
 mod mend;
+mod outbox;
 mod remote;
 pub mod socket;
 mod start;

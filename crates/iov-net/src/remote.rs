@@ -264,10 +264,7 @@ impl Part {
                 // The first attempt may have come through.
                 let e = if self.attempt > 0 { e.with_outcome(Outcome::Unknown) } else { e };
                 let sink = self.sink;
-                return self.ops.into_iter().for_each(|(index, lent)| {
-                    drop(lent);
-                    sink.complete(index, Err(e.clone()));
-                });
+                return self.ops.into_iter().for_each(|(index, _)| sink.complete(index, Err(e.clone())));
             }
         };
         self.check();

@@ -102,6 +102,15 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
     }
 }
 
+/// Sends what the peer takes now; `None`: nothing.
+pub(crate) fn send_some(fd: impl AsFd, bytes: &[u8]) -> Result<Option<usize>> {
+    match rustix::io::retry_on_intr(|| rustix::net::send(&fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
+        Ok(n) => Ok(Some(n)),
+        Err(rustix::io::Errno::AGAIN) => Ok(None),
+        Err(e) => Err(broken(e)),
+    }
+}
+
 /// Why something cannot be had that comes with a descriptor.
 pub(crate) fn no_descriptor(what: &str) -> Error {
     Error::exhausted(format!("no descriptor is left for {what}: close files, or raise the limit (ulimit -n)"))
@@ -148,6 +157,11 @@ fn broken(e: rustix::io::Errno) -> Error {
 /// Waits until there is something to receive; `false` after `timeout_ns` (negative = for ever).
 pub fn wait_readable(fd: impl AsFd, timeout_ns: i64) -> bool {
     wait_for(fd.as_fd(), PollFlags::IN, timeout_ns)
+}
+
+/// Waits until the peer takes something, or there is something to receive.
+pub(crate) fn wait_for_room(fd: impl AsFd, timeout_ns: i64) {
+    wait_for(fd.as_fd(), PollFlags::OUT | PollFlags::IN, timeout_ns);
 }
 
 fn wait_for(fd: BorrowedFd<'_>, what: PollFlags, timeout_ns: i64) -> bool {

@@ -117,3 +117,40 @@ fn o8_neither_starting_nor_testing_waits_for_a_daemon_that_does_not_answer() {
         }
     }
 }
+
+#[test]
+fn o8_starting_does_not_wait_for_a_daemon_that_takes_no_requests() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    let pid = store.status("pid").unwrap() as u32;
+    signal(pid, "STOP");
+    let begun = Instant::now();
+    // Ten times what a socket holds.
+    let started: Vec<_> = (0..2000i64)
+        .map(|i| {
+            let mut pairs = ioverbs::Metadata::new();
+            pairs.set("number", ioverbs::Value::I64(i)).unwrap();
+            pairs.set("text", ioverbs::Value::Str("x".repeat(1000))).unwrap();
+            let mut batch = Batch::new(ws.session(), BatchAttr::default()).unwrap();
+            batch.push(Op::MetaPut { c: c.clone(), pairs }).unwrap();
+            batch.start().unwrap()
+        })
+        .collect();
+    let took = begun.elapsed();
+    let mut one = vec![0; 1 << 20];
+    let attr = ioverbs::BatchAttr { deadline_ns: 1_000_000_000, ..Default::default() };
+    let late =
+        crate::kit::batch(ws.session(), attr, vec![ioverbs::Lent::Write { c: c.clone(), offset: 0, data: &one }]);
+    signal(pid, "CONT");
+    assert!(took < Duration::from_secs(25), "half the deadline: {took:?}");
+    assert_eq!(late.unwrap_err().kind(), ioverbs::Kind::Timeout, "who has bytes to send waits, until the deadline");
+    for request in started {
+        request.wait(-1).unwrap();
+    }
+    let metadata = ioverbs::run(ws.session(), Op::MetaList { c: c.clone() }).unwrap();
+    assert!(format!("{metadata:?}").contains("1999"), "in order: {metadata:?}");
+    one.fill(3);
+    ioverbs::write_at(&c, 0, &one).unwrap();
+    assert_eq!(crate::kit::read(&c), one);
+}
