@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -82,7 +82,6 @@ def test_o1_a_workspace_that_is_there_has_what_it_is_asked_for_or_is_refused(ses
         "indexes": ["a", "c"],
         "quota_bytes": ioverbs.UNLIMITED,
         "quota_collections": 101,
-        "expires": datetime(2101, 1, 1, tzinfo=timezone.utc),
         "consistency": "commit",
         "owner": made.stat().uid + 1,
         "access": "any=read",
@@ -99,3 +98,22 @@ def test_o1_a_workspace_that_is_there_has_what_it_is_asked_for_or_is_refused(ses
     # As the message says.
     made.set(indexes=["a", "c"])
     assert session.workspace("w", indexes=["a", "c"]).indexes == ["a", "c"]
+
+
+def test_o1_an_end_is_that_of_whoever_made_the_workspace(session: ioverbs.Session) -> None:
+    # A program that is run again, and each rank of a job, counts from its own now.
+    end = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    made = session.workspace("w", expires=end, quota_collections=10)
+    for later in (timedelta(microseconds=1), timedelta(days=30)):
+        again = session.workspace("w", expires=end + later, quota_collections=10)
+        assert again.uuid == made.uuid and again.stat().expires == end
+    assert session.workspace("w", create=False, expires=end - timedelta(days=1)).stat().expires == end
+    endless = session.workspace("endless")
+    assert session.workspace("endless", expires=end).stat().expires is None
+    endless.set(expires=end)
+    assert session.workspace("endless").stat().expires == end
+    # What else is given must still be so, and a name that is to be new must be.
+    with pytest.raises(ioverbs.Exists, match="quota_collections is 10"):
+        session.workspace("w", expires=end, quota_collections=11)
+    with pytest.raises(ioverbs.Exists):
+        session.workspace("w", exist_ok=False, expires=end)

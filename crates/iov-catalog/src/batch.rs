@@ -23,7 +23,7 @@ use crate::{
     exec::{Exec, Mode, holds::fenced, records::missing},
     keys,
     record::{BatchRecord, Staging},
-    service::{Room, Writer},
+    service::{Writer, room_for},
     state::Entry,
     targets::op,
 };
@@ -68,7 +68,7 @@ pub(crate) fn run(
 
     let mut x = service.start(&mut writer, cx, holder, Mode::All);
     x.stage = Some(batch);
-    x.room = Room::of(&ops);
+    x.room = room_for(&ops);
     let prepared = prepare(&mut x, ops, batch, remember, &staged);
     let mut prepared = match prepared {
         Ok(prepared) => prepared,

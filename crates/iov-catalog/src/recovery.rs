@@ -1,8 +1,8 @@
 //! Opening a store: its format, its next incarnation, and what a crash left half done.
 
 use bytes::Bytes;
-use iov_store::{KeyRange, MetadataStore, Txn, seam};
-use iov_types::{Error, Result, State, Uuid};
+use iov_store::{KeyRange, MetadataStore, Room, Txn, seam};
+use iov_types::{Error, Kind, Outcome, Result, State, Uuid};
 use iov_wire::Wire;
 
 use crate::{
@@ -55,7 +55,7 @@ fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRe
 
 pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<()> {
     let writes = vec![(keys::STORE.to_vec(), Some(Bytes::from(record.to_bytes())))];
-    for commit in store.commit_last(vec![Txn { guards: Vec::new(), writes }])? {
+    for commit in store.commit_with(vec![Txn { guards: Vec::new(), writes }], Room::Last)? {
         commit?;
     }
     Ok(())
@@ -76,12 +76,20 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     // Set once: a catalog is opened once.
     let _ = service.core.finished.set(writer.redo.iter().map(|redo| redo.batch).collect());
     batch::finish(service, &mut writer, &cx);
-    note_abandoned(service, &mut writer)?;
+    unless_full(note_abandoned(service, &mut writer))?;
     if service.core.in_grace() {
         // Those who have it open may come back (O10).
         return Ok(());
     }
-    remove_deleted(service, &mut writer)
+    unless_full(remove_deleted(service, &mut writer))
+}
+
+/// What finds no room now is done when the store is opened the next time: a store must be opened to make room in it.
+fn unless_full(done: Result<()>) -> Result<()> {
+    match done {
+        Err(e) if (e.kind(), e.outcome()) == (Kind::Exhausted, Outcome::NotApplied) => Ok(()),
+        done => done,
+    }
 }
 
 /// Unsealed collections that somebody was writing when the catalog crashed: whoever lives takes them up again (M2).

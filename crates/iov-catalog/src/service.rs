@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Txn};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Room, Txn};
 use iov_types::{
     Caller, Clause, Error, Evidence, Kind, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, LockSpec, Submission},
@@ -15,7 +15,7 @@ use iov_types::{
 use crate::{
     batch::{self, Redo},
     core::{Core, Options, ServiceStats, count},
-    exec::{After, Exec, Mode, facts::check_there},
+    exec::{After, Exec, Mode, facts::check_still_there},
     keys, recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},
@@ -109,11 +109,11 @@ impl Service {
         let stat = self.read(cx, holder, vec![CatalogOp::Stat { ws, uuid }], true).pop();
         let Some(CatalogReply::Stat(stat)) = stat.transpose()? else { return Ok(()) };
         // Behind the record: whoever wrote it meanwhile had made the object before.
-        let found = self.core.targets().stat(cx, uuid, None);
-        check_there(
-            stat.bytes,
-            &found.or_else(|e| if e.kind() == Kind::NotFound { Ok(Evidence::default()) } else { Err(e) })?,
-        )
+        let found = match self.core.targets().stat(cx, uuid, None) {
+            Err(e) if e.kind() == Kind::NotFound => Evidence::default(),
+            found => found?,
+        };
+        check_still_there(&self.core, ws, uuid, stat.bytes, &found)
     }
 
     /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.
@@ -173,7 +173,7 @@ impl Service {
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
-        x.room = Room::of(&ops);
+        x.room = room_for(&ops);
         let mut replies = x.run(ops, until_failure);
         let committed = self.commit(&mut writer, &mut x, false);
         let after = std::mem::take(&mut x.after);
@@ -290,12 +290,7 @@ impl Service {
                 .context("the metadata store failed at a commit; repeat with the same batch id"),
         };
         let (store, txns) = (self.core.store(), vec![Txn { guards: Vec::new(), writes }]);
-        let commits = match room {
-            Room::Free => store.commit(txns),
-            Room::Kept => store.commit_vital(txns),
-            Room::Last => store.commit_last(txns),
-        }
-        .map_err(unknown)?;
+        let commits = store.commit_with(txns, room).map_err(unknown)?;
         for commit in commits {
             commit.map_err(unknown)?;
         }
@@ -377,27 +372,13 @@ impl Service {
     }
 }
 
-/// What room a commit may take where the medium is full.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
-    /// What is free.
-    Free,
-    /// Also some of what is kept for what must go on.
-    Kept,
-    /// All of that: it makes room, or the store cannot be opened without it.
-    Last,
-}
-
-impl Room {
-    /// What operations that are committed together may take.
-    pub(crate) fn of(ops: &[CatalogOp]) -> Room {
-        let makes_room = |op: &CatalogOp| matches!(op, CatalogOp::Delete { .. } | CatalogOp::WorkspaceDelete { .. });
-        match ops {
-            ops if ops.iter().all(|op| makes_room(op) || only_reads(op)) => Room::Last,
-            ops if ops.iter().all(is_vital) => Room::Kept,
-            _ => Room::Free,
-        }
+/// What room operations that are committed together may take where the medium is full.
+pub(crate) fn room_for(ops: &[CatalogOp]) -> Room {
+    let makes_room = |op: &CatalogOp| matches!(op, CatalogOp::Delete { .. } | CatalogOp::WorkspaceDelete { .. });
+    if ops.iter().all(|op| makes_room(op) || only_reads(op)) {
+        return Room::Freeing;
     }
+    if ops.iter().all(is_vital) { Room::Kept } else { Room::Free }
 }
 
 /// Whether an operation makes room, or lets somebody read or end: it must go on when the medium is full.

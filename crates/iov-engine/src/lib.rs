@@ -7,6 +7,7 @@ mod collection;
 mod cursor;
 mod event;
 mod exec;
+mod leases;
 mod op;
 mod progress;
 mod records;

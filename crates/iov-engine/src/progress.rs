@@ -1,19 +1,15 @@
-//! The one thread that goes on with requests while nobody waits, and renews leases. None is started before it is needed.
+//! The one thread that goes on with requests while nobody waits. None is started before it is needed.
 
 use std::{
     collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use iov_store::{Catalog, OpCx, seam};
-use iov_types::{
-    Caller, Counters,
-    catalog::{CatalogOp, Submission},
-};
+use iov_store::seam;
 
 use crate::{request::RequestInner, session::lock};
 
@@ -21,16 +17,6 @@ use crate::{request::RequestInner, session::lock};
 struct Queue {
     requests: VecDeque<Weak<RequestInner>>,
     running: bool,
-    renews: Option<Renewal>,
-}
-
-/// What it takes to renew a session's leases.
-#[derive(Clone)]
-pub(crate) struct Renewal {
-    pub(crate) catalog: Arc<dyn Catalog>,
-    pub(crate) caller: Caller,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) every_ns: i64,
 }
 
 /// What the thread shares with its session.
@@ -40,6 +26,8 @@ struct Shared {
     changed: Condvar,
     /// The session is gone. Not in the queue: whoever says so may find that locked.
     ended: AtomicBool,
+    /// The request that it goes on with just now, by its address; 0 = none.
+    at: AtomicUsize,
 }
 
 /// Requests to go on with.
@@ -65,13 +53,10 @@ impl Progress {
         lock(&self.0.queue).running
     }
 
-    /// Renews the session's leases from now on: it holds something exclusively, or a lock (X1, O11).
-    pub(crate) fn renew(&self, renewal: Renewal) {
-        let mut queue = lock(&self.0.queue);
-        if queue.renews.is_none() && renewal.every_ns < i64::MAX / 4 {
-            queue.renews = Some(renewal);
-            self.run_soon(queue);
-        }
+    /// Whether it is busy with another request, which may take long.
+    pub(crate) fn is_busy_with_another(&self, request: &RequestInner) -> bool {
+        let at = self.0.at.load(Ordering::SeqCst);
+        at != 0 && at != std::ptr::from_ref(request).addr()
     }
 
     fn run_soon(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -104,19 +89,28 @@ struct Underway {
     alone: VecDeque<(i64, Weak<RequestInner>)>,
 }
 
+impl Shared {
+    fn drive(&self, request: &Arc<RequestInner>) -> bool {
+        self.at.store(Arc::as_ptr(request).addr(), Ordering::SeqCst);
+        let done = request.drive_in_passing();
+        self.at.store(0, Ordering::SeqCst);
+        done
+    }
+}
+
 impl Underway {
     /// The time until a request is not left alone any more.
     fn alone_for(&self) -> Option<i64> {
         self.alone.front().map(|(until, _)| until - seam::monotonic_ns())
     }
 
-    fn begin(&mut self, request: &Weak<RequestInner>) {
+    fn begin(&mut self, shared: &Shared, request: &Weak<RequestInner>) {
         let Some(request) = request.upgrade() else { return };
         if request.leave_alone() {
             self.alone.push_back((seam::monotonic_ns() + GRACE_NS, Arc::downgrade(&request)));
         // Two threads that drive the same request only get in each other's way.
         } else if !request.has_waiter()
-            && !request.drive_in_passing()
+            && !shared.drive(&request)
             && !self.requests.iter().any(|r| Arc::ptr_eq(r, &request))
         {
             self.requests.push(request);
@@ -135,32 +129,20 @@ impl Underway {
             }
         }
         for request in &self.requests {
-            request.drive_in_passing();
+            shared.drive(request);
         }
     }
 }
 
 fn run(shared: &Shared) {
     let mut underway = Underway::default();
-    let mut last_renewal = seam::monotonic_ns();
     let mut queue = lock(&shared.queue);
     while !shared.ended.load(Ordering::SeqCst) {
-        // First: requests that never end must not cost the session what it holds.
-        let renews = queue.renews.clone();
-        if let Some(renewal) = &renews
-            && seam::monotonic_ns() - last_renewal >= renewal.every_ns
-        {
-            drop(queue);
-            last_renewal = seam::monotonic_ns();
-            renew(renewal);
-            queue = lock(&shared.queue);
-            continue;
-        }
         let due = underway.alone_for().is_some_and(|left| left <= 0);
         let next = if due { underway.alone.pop_front().map(|(_, r)| r) } else { queue.requests.pop_front() };
         if let Some(request) = next {
             drop(queue);
-            underway.begin(&request);
+            underway.begin(shared, &request);
             queue = lock(&shared.queue);
             continue;
         }
@@ -178,27 +160,17 @@ fn run(shared: &Shared) {
             queue = lock(&shared.queue);
             continue;
         }
-        let pause = match &renews {
-            Some(renewal) => renewal.every_ns - (seam::monotonic_ns() - last_renewal),
-            None => IDLE.as_nanos() as i64,
-        };
-        let pause = underway.alone_for().map_or(pause.max(1_000_000), |left| left.min(pause).max(0));
+        let idle = IDLE.as_nanos() as i64;
+        let pause = underway.alone_for().map_or(idle, |left| left.clamp(0, idle));
         let wait = shared.changed.wait_timeout(queue, Duration::from_nanos(pause as u64));
         let (back, timeout) = wait.unwrap_or_else(PoisonError::into_inner);
         queue = back;
-        let idle = queue.requests.is_empty() && queue.renews.is_none() && underway.alone.is_empty();
+        let idle = queue.requests.is_empty() && underway.alone.is_empty();
         if timeout.timed_out() && idle {
             break;
         }
     }
     queue.running = false;
-}
-
-fn renew(renewal: &Renewal) {
-    Counters::add(&renewal.counters.lease_renewals, 1);
-    let cx = OpCx::new(renewal.caller.clone(), renewal.every_ns);
-    // A renewal that fails shows when the hold is used: fenced, or unavailable.
-    let _ = iov_store::ask(&*renewal.catalog, &cx, vec![CatalogOp::Renew], Submission::Each);
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(crate) struct RequestInner {
     signals: Mutex<u64>,
     signal: Condvar,
     background: bool,
+    /// When it gives up, on the monotonic clock.
+    deadline_ns: i64,
     /// Threads that wait for it, each of which drives it.
     waiting: AtomicU32,
     /// All that it can do before an answer comes was done when it was started, so that nobody needs to hurry.
@@ -99,8 +101,10 @@ impl RequestInner {
         if self.is_left_to_thread() { self.is_done() } else { self.drive() }
     }
 
+    /// Whether the progress thread goes on with it; behind its deadline anybody may end it.
     fn is_left_to_thread(&self) -> bool {
-        self.background && !self.sent && self.session.0.sides.backend.may_wait() && self.session.0.progress.runs()
+        let may_take_long = self.background && !self.sent && self.session.0.sides.backend.may_wait();
+        may_take_long && self.session.0.progress.runs() && seam::monotonic_ns() < self.deadline_ns
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -132,9 +136,12 @@ impl RequestInner {
         }
     }
 
-    /// The same for a thread that must not wait either.
-    pub(crate) fn drive_lightly_in_passing(self: &Arc<Self>) -> bool {
-        if self.is_left_to_thread() { self.is_done() } else { self.drive_in_passing() }
+    /// The same for a thread that has so much time: without any it never moves bytes, with some it does if nobody else will.
+    pub(crate) fn drive_while(self: &Arc<Self>, timeout_ns: i64) {
+        let others_will = timeout_ns == 0 || !self.session.0.progress.is_busy_with_another(self);
+        if timeout_ns < 0 || !self.is_left_to_thread() || !others_will {
+            self.drive_in_passing();
+        }
     }
 
     /// Whether somebody waits for it, and so drives it.
@@ -188,6 +195,7 @@ impl Request {
     pub(crate) fn start(session: &Session, exec: Exec, mode: Mode, user_data: usize) -> Request {
         let Mode { background, at_once, told } = mode;
         let inner = Arc::new(RequestInner {
+            deadline_ns: exec.deadline_ns(),
             exec: Mutex::new(exec),
             session: session.clone(),
             done: AtomicBool::new(false),
@@ -225,8 +233,10 @@ impl Request {
         self.0.session.0.check_fork()?;
         let until = if timeout_ns < 0 { i64::MAX } else { seam::monotonic_ns().saturating_add(timeout_ns) };
         // Who does not wait until the deadline must not begin to move bytes, which may take longer.
-        if self.0.is_left_to_thread() && self.0.exec.try_lock().map_or(until < i64::MAX, |e| until < e.deadline_ns()) {
-            return self.watch_until(until);
+        if until < self.0.deadline_ns
+            && let Some(watched) = self.watch_until(until)
+        {
+            return watched;
         }
         self.0.waiting.fetch_add(1, Ordering::SeqCst);
         let waited = self.drive_until_done(until);
@@ -237,18 +247,22 @@ impl Request {
         waited
     }
 
-    /// Waits for what the progress thread does.
-    fn watch_until(&self, until: i64) -> Result<()> {
+    /// Waits for what the progress thread does; `None`: it has something else to do.
+    fn watch_until(&self, until: i64) -> Option<Result<()>> {
+        let progress = &self.0.session.0.progress;
         loop {
             let seen = self.0.signals();
             if self.is_done() {
-                return self.tell();
+                return Some(self.tell());
+            }
+            if !self.0.is_left_to_thread() || progress.is_busy_with_another(&self.0) {
+                return None;
             }
             let left = until.saturating_sub(seam::monotonic_ns());
             if left <= 0 {
-                return Err(goes_on());
+                return Some(Err(goes_on()));
             }
-            self.0.wait_for_signal(seen, left.min(100_000_000));
+            self.0.wait_for_signal(seen, left.min(50_000_000));
         }
     }
 
@@ -263,8 +277,7 @@ impl Request {
                 return Err(goes_on());
             }
             // The batch's own deadline ends it, and nobody else announces that.
-            let deadline = self.0.exec.try_lock().map_or(now + 1_000_000, |exec| exec.deadline_ns());
-            let pause = (until.min(deadline.max(now + 100_000)) - now).min(100_000_000);
+            let pause = (until.min(self.0.deadline_ns.max(now + 100_000)) - now).min(100_000_000);
             if self.0.driven.load(Ordering::SeqCst) != IDLE {
                 // Another thread is moving its bytes, and says when it has: there may be no answer to receive.
                 self.0.wait_for_signal(seen, pause.min(1_000_000));

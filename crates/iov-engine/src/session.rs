@@ -19,7 +19,8 @@ use iov_types::{
 use crate::{
     Cursor, Workspace, cursor,
     event::Event,
-    progress::{Progress, Renewal},
+    leases::{Leases, Renewal},
+    progress::Progress,
     records::{Detached, Records, Watched},
     request::RequestInner,
 };
@@ -65,6 +66,7 @@ pub(crate) struct SessionInner {
     /// Grows with each answer that a request has not looked at yet.
     answers: AtomicU64,
     pub(crate) progress: Progress,
+    pub(crate) leases: Leases,
     /// Of sealed collections; `None` where the session was opened to keep none.
     pub(crate) records: Option<Arc<Records>>,
     /// Handles opened from these.
@@ -103,6 +105,7 @@ impl Session {
             event: Event::default(),
             answers: AtomicU64::new(0),
             progress: Progress::default(),
+            leases: Leases::default(),
             records,
             detached: Detached::default(),
             generation: seam::fork_generation(),
@@ -268,11 +271,7 @@ impl Session {
             }
             let seen = self.0.answers.load(Ordering::SeqCst);
             for request in &running {
-                if timeout_ns < 0 {
-                    request.drive_in_passing();
-                } else {
-                    request.drive_lightly_in_passing();
-                }
+                request.drive_while(timeout_ns);
             }
             let mut done = Vec::new();
             let mut completed = lock(&self.0.completed);
@@ -316,7 +315,7 @@ impl SessionInner {
     /// cannot lose sight of a holder.
     pub(crate) fn keep_leases(&self) {
         if self.sides.backend.may_wait() {
-            self.progress.renew(Renewal {
+            self.leases.keep(Renewal {
                 catalog: self.sides.catalog.clone(),
                 caller: lock(&self.caller).clone(),
                 counters: self.counters.clone(),

@@ -4,16 +4,19 @@ use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use iov_store::{Commit, Guard, Txn};
-use iov_types::{Error, Outcome, Result};
+use iov_store::{Commit, Guard, Room, Txn};
+use iov_types::{Error, Kind, Outcome, Result};
 
 use crate::{
     buffer::Buffer,
     engine::{Engine, MAX_SEALED, lock},
-    log::{Appender, FRAME_BYTES, Failure, Frame, Tail},
+    log::{Appender, FRAME_BYTES, Failure, Frame, MARK, Tail},
     tables::KEY_BYTES,
     view::{Parts, View},
 };
+
+/// Bytes by which what must go on may exceed a buffer, when it cannot be moved into tables.
+const OVER: usize = 4 << 20;
 
 /// The key that a guard is about.
 fn key(guard: &Guard) -> &[u8] {
@@ -39,7 +42,7 @@ fn check(txn: &Txn) -> Result<()> {
 
 impl Engine {
     /// Applies transactions in order.
-    pub(crate) fn commit(&self, txns: &[Txn]) -> Result<Vec<Commit>> {
+    pub(crate) fn commit(&self, txns: &[Txn], room: Room) -> Result<Vec<Commit>> {
         if txns.is_empty() {
             return Ok(Vec::new());
         }
@@ -47,17 +50,19 @@ impl Engine {
         let broken = || Error::internal("a commit panicked");
         let mut log = self.log.lock().map_err(|_| self.fail(broken().with_outcome(Outcome::NotApplied)))?;
         self.check()?;
-        self.make_room(&mut log)?;
+        self.make_room(&mut log, room)?;
         let first = log.tail.revision + 1;
         let (commits, frame) = judge(&self.view(), txns, first)?;
         if frame.txns() > 0 {
-            self.write(&mut log, frame, first)?;
+            self.write(&mut log, frame, first, room)?;
         }
         Ok(commits)
     }
 
     /// Writes a frame to the log and makes it visible.
-    fn write(&self, log: &mut MutexGuard<'_, Appender>, frame: Frame, first: u64) -> Result<()> {
+    fn write(&self, log: &mut MutexGuard<'_, Appender>, frame: Frame, first: u64, room: Room) -> Result<()> {
+        let mark = if log.marked { 0 } else { MARK };
+        self.judge_write(|| log.make_room(self.home(), (frame.len() + mark) as u64, room))?;
         if !log.marked {
             let synced = self.synced.load(Ordering::Acquire);
             self.judge_write(|| log.mark(self.home(), synced, &self.hooks))?;
@@ -88,10 +93,17 @@ impl Engine {
     }
 
     /// Sees to it that the active buffer can take a commit.
-    fn make_room(&self, log: &mut MutexGuard<'_, Appender>) -> Result<()> {
-        if self.parts().active.bytes() < self.options.write_buffer {
-            return Ok(());
+    fn make_room(&self, log: &mut MutexGuard<'_, Appender>, room: Room) -> Result<()> {
+        let over = self.parts().active.bytes().checked_sub(self.options.write_buffer);
+        let Some(over) = over else { return Ok(()) };
+        match self.next_buffer(log) {
+            // No more than the log has room for when the medium is full.
+            Err(e) if room != Room::Free && e.kind() == Kind::Exhausted && over < OVER => Ok(()),
+            other => other,
         }
+    }
+
+    fn next_buffer(&self, log: &mut MutexGuard<'_, Appender>) -> Result<()> {
         let mut progress = lock(&self.progress);
         while self.parts().sealed.len() >= MAX_SEALED {
             if let Some(trouble) = &progress.apply {
@@ -107,7 +119,9 @@ impl Engine {
     /// Begins a new segment and buffer; the old ones go to the background.
     fn seal(&self, log: &mut MutexGuard<'_, Appender>) -> Result<()> {
         let (generation, synced) = (log.segment.generation + 1, self.synced.load(Ordering::Acquire));
-        **log = Appender::create(self.home(), generation, log.tail, synced, &self.hooks)?;
+        let new = Appender::create(self.home(), generation, log.tail, synced, &self.hooks)?;
+        let old = std::mem::replace(&mut **log, new);
+        old.segment.trim();
         lock(&self.syncing).segments.push(log.segment.clone());
         let active = Arc::new(Buffer::new(generation, self.shared.seed.clone(), log.tail.revision));
         self.change_parts(|parts| Parts {

@@ -21,7 +21,7 @@ pub(crate) const APPLIED_FILE: &str = "applied";
 pub(crate) const UNSYNCED_FILE: &str = "unsynced";
 pub(crate) const LOG: &str = "log";
 pub(crate) const TABLES: &str = "tables";
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// CRC-64/NVME: as fast as 32 bits here, and long enough to tell a torn frame from a whole one for good.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
@@ -113,7 +113,11 @@ impl Home {
             file.sync_all()?;
             std::fs::rename(self.path(&new), self.path(name))
         };
-        write().map_err(|e| self.failed(name, e))?;
+        if let Err(e) = write() {
+            // On a full medium it would keep what others need.
+            let _ = self.remove(&new);
+            return Err(self.failed(name, e));
+        }
         self.sync_dir("")
     }
 
@@ -129,6 +133,12 @@ impl Home {
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::fstatvfs(&self.dir).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Bytes of the whole file system; `None` if it does not say.
+    pub(crate) fn total_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::fstatvfs(&self.dir).ok()?;
+        Some(stat.f_blocks.saturating_mul(stat.f_frsize)).filter(|total| *total > 0)
     }
 
     /// Whether the format file is there; an error if it speaks of a format that this release does not know.

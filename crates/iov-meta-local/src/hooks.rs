@@ -9,6 +9,8 @@ pub(crate) use imp::Hooks;
 pub(crate) enum Point {
     /// A write to the log; half of it arrives.
     Write,
+    /// Taking room for the log before it is written.
+    Allocate,
     /// Cutting off what a failed write left.
     Cut,
     /// A sync of the log.

@@ -1,17 +1,18 @@
 //! Opening a store: what was being made is made, what was interrupted is finished, what is damaged is not touched.
 
-use std::{path::Path, sync::Arc};
+use std::{os::unix::fs::FileExt, path::Path, sync::Arc};
 
-use iov_types::{Error, Result};
+use iov_types::{Error, Kind, Result};
 
 use crate::{
     buffer::Buffer,
     cache::Cache,
     engine::{Counts, Engine},
-    files::{APPLIED_FILE, Applied, Home, LOG, UNSYNCED_FILE},
+    files::{APPLIED_FILE, Applied, FORMAT_FILE, Home, LOCK_FILE, LOG, UNSYNCED_FILE},
     hooks::Hooks,
     log::{self, Appender, Failure, Recovered, Segment, Tail},
     options::Options,
+    reserve,
     tables::{Pin, Tables},
     view::{Parts, Seed, Shared},
 };
@@ -40,6 +41,29 @@ pub(crate) fn open(dir: &Path, options: Options, hooks: Hooks) -> Result<Engine>
 
 /// The first half of making a store. The format file comes last; without it there must be nothing that counts.
 fn begin(home: &Home) -> Result<()> {
+    let segments = nothing_counts(home)?;
+    home.make_dir(LOG)?;
+    segments.iter().try_for_each(|generation| home.remove(log::name(*generation)))
+}
+
+/// Whether there is a store in a directory: one that was not made to its end is none yet. Nothing is written to tell.
+pub(crate) fn is_made(dir: &Path) -> Result<bool> {
+    let there = |name: &str| {
+        let found = dir.join(name).try_exists();
+        found.map_err(|e| Error::from(e).context(format_args!("the metadata engine's {}", dir.display())))
+    };
+    if there(FORMAT_FILE)? {
+        return Ok(true);
+    }
+    // The lock is the first file that is made.
+    if there(LOCK_FILE)? {
+        nothing_counts(&Home::open(dir)?)?;
+    }
+    Ok(false)
+}
+
+/// The segments of a store without a format file. An error if there is anything that counts.
+fn nothing_counts(home: &Home) -> Result<Vec<u64>> {
     let applied = Applied::read(home)?.unwrap_or_default();
     let segments = log::list(home)?;
     let commits = |generation: &u64| -> Result<bool> {
@@ -52,8 +76,7 @@ fn begin(home: &Home) -> Result<()> {
             home.shown("")
         )));
     }
-    home.make_dir(LOG)?;
-    segments.iter().try_for_each(|generation| home.remove(log::name(*generation)))
+    Ok(segments)
 }
 
 /// The second half.
@@ -77,11 +100,22 @@ fn rewrite(home: &Home, recovered: &Recovered) -> Result<()> {
     for segment in &recovered.segments {
         let name = log::name(segment.generation);
         let bytes = home.read(&name)?.unwrap_or_default();
-        home.replace(&name, bytes.get(..segment.tail.offset as usize).unwrap_or(&bytes))?;
+        let bytes = bytes.get(..segment.tail.offset as usize).unwrap_or(&bytes);
+        match home.replace(&name, bytes) {
+            // Where there is no room for another file, it is written over: every byte stays what it is.
+            Err(e) if e.kind() == Kind::Exhausted => overwrite(home, &name, bytes)?,
+            replaced => replaced?,
+        }
     }
     home.sync_dir(LOG)?;
     home.remove(UNSYNCED_FILE)?;
     home.sync_dir("")
+}
+
+fn overwrite(home: &Home, name: &str, bytes: &[u8]) -> Result<()> {
+    let file = std::fs::File::options().write(true).open(home.path(name));
+    let done = file.and_then(|file| file.write_all_at(bytes, 0).and_then(|()| file.sync_all()));
+    done.map_err(|e| home.failed(name, e))
 }
 
 /// Brings the log into memory. All segments but the last go on to tables in the background.
@@ -120,7 +154,9 @@ fn load(
     let active = buffers.pop().zip(segments.last().cloned());
     let (active, segment) = active.ok_or_else(|| Error::internal(format!("{count} segments of the log")))?;
     buffers.reverse();
-    let mut log = Appender { segment, tail: before, marked: false };
+    let mut log = Appender::open(home, segment, before);
+    reserve::settle(home, &mut log)?;
+    segments.iter().rev().skip(1).for_each(|segment| segment.trim());
     let synced = recovered.synced.min(committed);
     // From here on frames are written under this boot of the machine.
     match log.mark(home, synced, &hooks) {

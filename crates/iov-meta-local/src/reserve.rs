@@ -1,23 +1,48 @@
-//! Room that is kept for when the medium is full: without it nobody could delete anything, since that too is written to
-//! the log.
+//! Room that is kept for when the medium is full: without it no store could be opened, and nobody could delete anything,
+//! since all that is written to the log. Most of it lies behind the end of the log; a file keeps a little more.
+//!
+//! A log that is cut off, after a kill in the middle of a write, gives its room back to the file system for a moment, and
+//! somebody else may take it. The file is for that case.
 
 use std::sync::atomic::Ordering;
 
-use iov_store::{Commit, Txn};
-use iov_types::{Kind, Outcome, Result};
+use iov_store::{Commit, Room, Txn};
+use iov_types::{Error, Kind, Outcome, Result};
 
-use crate::{engine::Engine, files::create};
+use crate::{
+    engine::Engine,
+    files::{Home, create},
+    log::Appender,
+};
 
 /// The file that takes the room. It holds nothing.
 pub(crate) const RESERVE_FILE: &str = "reserve";
-/// A thousand deletes or so, after which there should be room.
-const RESERVE: u64 = 1 << 20;
+/// Some starts and some hundred deletes, after which there should be room.
+const RESERVE: u64 = 256 << 10;
 /// Room is kept only where much more is free: a small medium is not filled by it.
-const SPARE: u64 = 2 * RESERVE;
+const SPARE: u64 = 2 << 20;
+
+/// Has what is needed to open a store: a log that is written on, with room behind its end.
+pub(crate) fn settle(home: &Home, log: &mut Appender) -> Result<()> {
+    if log.keep_room(home) < RESERVE {
+        home.remove(RESERVE_FILE)?;
+        log.keep_room(home);
+    }
+    Ok(())
+}
 
 impl Engine {
     /// Keeps room, if there is none kept.
     pub(crate) fn keep_room(&self) {
+        if let Ok(mut log) = self.log.lock()
+            && self.check().is_ok()
+        {
+            log.keep_room(self.home());
+        }
+        self.keep_file();
+    }
+
+    fn keep_file(&self) {
         if self.reserved.load(Ordering::Relaxed) {
             return;
         }
@@ -37,17 +62,16 @@ impl Engine {
         }
     }
 
-    /// Commits what must go on, with the room that was kept if there is no other.
-    pub(crate) fn commit_vital(&self, txns: &[Txn]) -> Result<Vec<Commit>> {
-        match self.commit(txns) {
-            Err(e) if e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied && self.take_room() => {
-                self.commit(txns)
-            }
+    /// Commits what must go on. What makes room gets the file's as well, if there is no other.
+    pub(crate) fn commit_with(&self, txns: &[Txn], room: Room) -> Result<Vec<Commit>> {
+        let full = |e: &Error| e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied;
+        match self.commit(txns, room) {
+            Err(e) if room >= Room::Freeing && full(&e) && self.take_file() => self.commit(txns, room),
             done => done,
         }
     }
 
-    fn take_room(&self) -> bool {
+    fn take_file(&self) -> bool {
         self.reserved.swap(false, Ordering::Relaxed) && self.home().remove(RESERVE_FILE).is_ok()
     }
 }

@@ -3,14 +3,14 @@
 use std::{path::Path, sync::Arc, thread::JoinHandle};
 
 use bytes::Bytes;
-use iov_store::{Commit, KeyRange, MetadataStore, Record, Snapshot, Txn, seam};
+use iov_store::{Commit, KeyRange, MetadataStore, Record, Room, Snapshot, Txn, seam};
 use iov_types::{Error, Result};
 
 use crate::{
     apply, compact,
     engine::{Engine, lock},
     hooks::Hooks,
-    open::open,
+    open::{is_made, open},
     options::{Options, Stats},
 };
 
@@ -25,6 +25,11 @@ impl LocalStore {
     /// `/proc/self/fd`, and the directory may be renamed afterwards.
     pub fn open(dir: &Path, options: Options) -> Result<LocalStore> {
         LocalStore::open_with(dir, options, Hooks::default())
+    }
+
+    /// Opens the store in a directory, if one has been made there to its end.
+    pub fn open_made(dir: &Path, options: Options) -> Result<Option<LocalStore>> {
+        if is_made(dir)? { LocalStore::open(dir, options).map(Some) } else { Ok(None) }
     }
 
     pub(crate) fn open_with(dir: &Path, options: Options, hooks: Hooks) -> Result<LocalStore> {
@@ -77,11 +82,11 @@ impl MetadataStore for LocalStore {
     }
 
     fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
-        self.engine.commit(&txns)
+        self.engine.commit(&txns, Room::Free)
     }
 
-    fn commit_vital(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
-        self.engine.commit_vital(&txns)
+    fn commit_with(&self, txns: Vec<Txn>, room: Room) -> Result<Vec<Commit>> {
+        self.engine.commit_with(&txns, room)
     }
 
     fn keep_room(&self) {

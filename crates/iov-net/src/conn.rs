@@ -73,6 +73,11 @@ fn broken() -> Error {
     Error::unavailable("the connection to the store's daemon is broken")
 }
 
+/// A deadline that passed before anything was sent.
+fn late(why: &str) -> Error {
+    Error::timeout(format!("the deadline has passed: {why}")).with_clause(Clause::O8)
+}
+
 impl Connection {
     /// Shakes hands over a connected socket; the descriptor is the session's lease page.
     pub(crate) fn open(fd: OwnedFd, hello: &Hello, timeout_ns: i64) -> Result<(Connection, Welcome, OwnedFd)> {
@@ -155,23 +160,36 @@ impl Connection {
         self.expect(request, waiter);
         let mut parts: Vec<&[u8]> = vec![&out];
         parts.extend(payload);
+        let whole: usize = parts.iter().map(|part| part.len()).sum();
         let sent = if self.is_broken() {
             Err(broken())
         } else {
             socket::send(&self.fd, &parts, &[], || self.drive_until(until))
         };
+        let failed = match sent {
+            Ok(sent) if sent == whole && self.is_broken() => Some(broken().with_outcome(Outcome::Unknown)),
+            Ok(sent) if sent == whole => None,
+            Ok(0) => Some(late("the daemon takes nothing")),
+            // A frame that was begun has to be ended, without the caller's memory.
+            Ok(sent) if lock(&self.out).push_rest(request, &parts, sent) => {
+                Some(late("the daemon takes nothing more").with_outcome(Outcome::Unknown))
+            }
+            Ok(_) => Some(broken()),
+            Err(e) => Some(e),
+        };
+        if failed.as_ref().is_some_and(|e| e.kind() != Kind::Timeout) {
+            // Before others send: behind a part of a frame.
+            self.broken.store(true, Ordering::SeqCst);
+        }
         drop(parts);
         self.sending.store(0, Ordering::SeqCst);
         self.end_turn();
-        // Part of it may have arrived, but a frame that is not whole has no effect.
-        let failed = match sent {
-            Err(e) => e,
-            Ok(()) if self.is_broken() => broken().with_outcome(Outcome::Unknown),
-            Ok(()) => return self.flush(),
-        };
+        self.flush();
+        let Some(failed) = failed else { return };
         let waiter = lock(&self.waiting).remove(&request);
-        // A frame that was given up in its middle: others may ask again over another connection.
-        self.fail(&if failed.kind() == Kind::Timeout { broken() } else { failed.clone() });
+        if failed.kind() != Kind::Timeout {
+            self.fail(&failed);
+        }
         if let Some(waiter) = waiter {
             (waiter.done)(Err(failed));
         }
@@ -211,7 +229,7 @@ impl Connection {
     /// Sends what the socket takes now.
     fn flush(&self) {
         let mut out = lock(&self.out);
-        while !out.busy && !out.is_empty() {
+        while !out.busy && !out.is_empty() && !self.is_broken() {
             match socket::send_some(&self.fd, out.rest()) {
                 Ok(Some(n)) => out.took(n),
                 Ok(None) => return,
@@ -220,6 +238,14 @@ impl Connection {
                     return self.fail(&e);
                 }
             }
+        }
+    }
+
+    /// Waits until nothing is left to be sent.
+    pub(crate) fn send_rest(&self, until_ns: i64) {
+        // Who cannot be told finds the connection gone.
+        if self.take_turn(until_ns).is_ok() {
+            self.end_turn();
         }
     }
 
@@ -236,7 +262,7 @@ impl Connection {
                 return Ok(());
             }
             if seam::monotonic_ns() >= until_ns {
-                return Err(Error::timeout("the store's daemon takes no more requests").with_clause(Clause::O8));
+                return Err(late("the daemon takes no more requests"));
             }
             let busy = out.busy;
             if busy {
@@ -285,13 +311,15 @@ impl Connection {
 
     /// Receives answers in this thread for at most `timeout_ns` (0 = without blocking), or waits until somebody else who
     /// is doing so has brought some.
-    pub(crate) fn drive(&self, timeout_ns: i64) {
+    /// `false`: nothing is to be received.
+    pub(crate) fn drive(&self, timeout_ns: i64) -> bool {
         self.flush();
-        self.receive(timeout_ns);
+        let waits = self.receive(timeout_ns);
         self.expire();
+        waits
     }
 
-    fn receive(&self, timeout_ns: i64) {
+    fn receive(&self, timeout_ns: i64) -> bool {
         let seen = *lock(&self.rounds);
         let mut frames = match self.reading.try_lock() {
             Ok(frames) => frames,
@@ -305,11 +333,11 @@ impl Connection {
                         drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
                     }
                 }
-                return;
+                return true;
             }
         };
         if lock(&self.waiting).is_empty() {
-            return;
+            return false;
         }
         let mut waited = timeout_ns == 0;
         loop {
@@ -343,6 +371,7 @@ impl Connection {
         drop(frames);
         *lock(&self.rounds) += 1;
         self.dispatched.notify_all();
+        true
     }
 
     fn dispatch(&self, frame: Frame, frames: &mut Frames) -> Result<()> {

@@ -89,9 +89,21 @@ impl Link {
                 longest.clone()
             };
             let up = self.current().map_or_else(|| self.renew(&cx), Ok);
-            let jobs = std::mem::take(&mut lock(&self.queue).jobs);
-            // What breaks again, or comes meanwhile, is in the queue for the next turn.
-            jobs.into_iter().for_each(|job| (job.go)(up.clone()));
+            // Those that came meanwhile may have longer.
+            let in_time = up.is_ok() || cx.left_ns() > 0;
+            // One at a time: while one is sent, the others stay where their deadlines are seen. What breaks again, or
+            // comes meanwhile, is in the queue for the next turn.
+            let jobs = lock(&self.queue).jobs.len();
+            for _ in 0..jobs {
+                let job = {
+                    let mut queue = lock(&self.queue);
+                    let next = queue.jobs.iter().position(|job| in_time || job.cx.left_ns() == 0);
+                    next.map(|at| queue.jobs.remove(at))
+                };
+                let Some(job) = job else { break };
+                let late = up.is_ok() && job.cx.left_ns() == 0;
+                (job.go)(if late { Err(self::late()) } else { up.clone() });
+            }
             self.mended_or_not.notify_all();
         }
         self.mended_or_not.notify_all();

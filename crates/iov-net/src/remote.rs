@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted, seam};
 use iov_types::{
     Capability, Counters, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -83,6 +83,8 @@ struct Asked {
     entry: Entry,
     repeatable: bool,
     attempt: u32,
+    /// An earlier attempt may have taken effect.
+    maybe: bool,
     /// Operations that are answered here: what they are about did not come through the end of a daemon.
     left_out: Vec<(usize, Error)>,
     done: OnAnswer,
@@ -105,8 +107,6 @@ impl Asked {
     fn send_over(mut self, up: Result<Arc<Up>>) {
         let up = match up {
             Ok(up) => up,
-            // The first attempt may have come through.
-            Err(e) if self.attempt > 0 => return self.finish(Err(e.with_outcome(Outcome::Unknown))),
             Err(e) => return self.finish(Err(e)),
         };
         let request = match self.check_staged().and_then(|()| self.leave_out()) {
@@ -119,6 +119,7 @@ impl Asked {
         let ended = self.entry.ends().then(|| self.link.clone());
         up.connection.request(&*request, &[], left, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
+            up.connection.send_rest(seam::monotonic_ns().saturating_add(left));
             // Whoever waits for an answer holds the link, and the link the connection with those who wait.
             link.end();
         }
@@ -150,13 +151,17 @@ impl Asked {
         match reply {
             Err(e) if !self.entry.ends() && again(&e, connection, &self.cx, self.repeatable, self.attempt) => {
                 Counters::add(&self.link.counters().retries, 1);
-                Asked { attempt: self.attempt + 1, ..self }.send();
+                let maybe = self.maybe || e.outcome() != Outcome::NotApplied;
+                Asked { attempt: self.attempt + 1, maybe, ..self }.send();
             }
             reply => self.finish(catalog_answer(reply)),
         }
     }
 
     fn finish(mut self, mut answer: Answer) {
+        if self.maybe {
+            answer = answer.map_err(|e| after(true, e));
+        }
         if let Ok(replies) = &mut answer {
             for (i, e) in std::mem::take(&mut self.left_out) {
                 replies.insert(i.min(replies.len()), Err(e));
@@ -184,15 +189,13 @@ impl Catalog for RemoteCatalog {
         let request = Arc::new(CatalogRequest { context: Link::context(cx), how, ops });
         let link = self.0.clone();
         link.book().asked(&mut entry);
-        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, left_out: Vec::new(), done }.send();
+        let (left_out, maybe) = (Vec::new(), false);
+        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, maybe, left_out, done }.send();
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {
         let drives = match self.0.current() {
-            Some(up) => {
-                up.connection.drive(timeout_ns);
-                true
-            }
+            Some(up) => up.connection.drive(timeout_ns) || self.0.wait_mended(timeout_ns),
             None => self.0.wait_mended(timeout_ns),
         };
         self.0.expire();
@@ -222,6 +225,8 @@ struct Part {
     link: Arc<Link>,
     cx: OpCx,
     attempt: u32,
+    /// An earlier attempt may have taken effect.
+    maybe: bool,
 }
 
 /// Whether an operation may be carried out again although nobody knows whether it was: where nobody else can have come
@@ -239,14 +244,19 @@ fn has_no_witness(op: &ObjectOp) -> bool {
     }
 }
 
+/// The error of an attempt; an earlier one may have taken effect.
+fn after(maybe: bool, e: Error) -> Error {
+    if maybe { e.with_outcome(Outcome::Unknown) } else { e }
+}
+
 impl Part {
     /// Those whose handle or stage did not come through the end of a daemon are answered at once.
     fn check(&mut self) {
-        let (book, sink) = (self.link.book(), &self.sink);
+        let (book, sink, maybe) = (self.link.book(), &self.sink, self.maybe);
         self.ops.retain(|(index, (op, _))| match book.check(op.object.collection, op.demand.stage) {
             Ok(()) => true,
             Err(e) => {
-                sink.complete(*index, Err(e));
+                sink.complete(*index, Err(after(maybe, e)));
                 false
             }
         });
@@ -261,9 +271,7 @@ impl Part {
         let up = match up {
             Ok(up) => up,
             Err(e) => {
-                // The first attempt may have come through.
-                let e = if self.attempt > 0 { e.with_outcome(Outcome::Unknown) } else { e };
-                let sink = self.sink;
+                let (sink, e) = (self.sink, after(self.maybe, e));
                 return self.ops.into_iter().for_each(|(index, _)| sink.complete(index, Err(e.clone())));
             }
         };
@@ -309,7 +317,8 @@ impl Part {
                 ) =>
             {
                 Counters::add(&self.link.counters().retries, 1);
-                Part { attempt: self.attempt + 1, ..self }.send();
+                let maybe = self.maybe || e.outcome() != Outcome::NotApplied;
+                Part { attempt: self.attempt + 1, maybe, ..self }.send();
             }
             reply => self.finish(reply),
         }
@@ -317,7 +326,7 @@ impl Part {
 
     /// Gives each operation its evidence and its bytes.
     fn finish(self, reply: Result<Reply>) {
-        let Part { mut ops, sink, link, .. } = self;
+        let Part { mut ops, sink, link, maybe, .. } = self;
         let mut results: Vec<Option<Result<Evidence>>> = ops.iter().map(|_| None).collect();
         let failed = self::unpack(reply, &mut ops, &mut results, &link).err();
         let ok = |result: &Option<Result<Evidence>>| matches!(result, Some(Ok(_)));
@@ -328,7 +337,7 @@ impl Part {
                     Error::internal("the daemon left out an operation").with_outcome(iov_types::Outcome::Unknown)
                 }))
             };
-            sink.complete(index, result.unwrap_or_else(missing));
+            sink.complete(index, result.unwrap_or_else(missing).map_err(|e| after(maybe, e)));
         }
     }
 }
@@ -410,8 +419,11 @@ impl RemoteBackend {
             }
         };
         let pieces = memory.len().div_ceil(BYTES);
-        let joined =
-            Arc::new(Joined { index, sink: sink.clone(), state: Mutex::new((pieces, Evidence::default(), None)) });
+        let joined = Arc::new(Joined {
+            index,
+            sink: sink.clone(),
+            state: Mutex::new(Pieces { left: pieces, done: Evidence::default(), any_done: false, failed: None }),
+        });
         for n in 0..pieces {
             let from = n * BYTES;
             let len = BYTES.min(memory.len() - from);
@@ -430,27 +442,46 @@ impl RemoteBackend {
         if ops.is_empty() {
             return;
         }
-        Part { ops, sink: sink.clone(), link: self.0.clone(), cx: cx.clone(), attempt: 0 }.send();
+        Part { ops, sink: sink.clone(), link: self.0.clone(), cx: cx.clone(), attempt: 0, maybe: false }.send();
     }
+}
+
+/// How the pieces of one split operation end.
+struct Pieces {
+    left: usize,
+    done: Evidence,
+    any_done: bool,
+    failed: Option<Error>,
 }
 
 /// The pieces of one split operation.
 struct Joined {
     index: usize,
     sink: Arc<dyn Sink>,
-    state: Mutex<(usize, Evidence, Option<Error>)>,
+    state: Mutex<Pieces>,
 }
 
 impl Sink for Joined {
     fn complete(&self, _: usize, evidence: Result<Evidence>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 -= 1;
+        state.left -= 1;
         match evidence {
-            Ok(e) => state.1 = Evidence { bytes: state.1.bytes + e.bytes, ..e },
-            Err(e) => state.2 = Some(e),
+            Ok(e) => {
+                state.done = Evidence { bytes: state.done.bytes + e.bytes, ..e };
+                state.any_done = true;
+            }
+            // One of which nobody knows whether it took effect says more than one that did not.
+            Err(e) if state.failed.as_ref().is_none_or(|f| f.outcome() == Outcome::NotApplied) => {
+                state.failed = Some(e)
+            }
+            Err(_) => {}
         }
-        if state.0 == 0 {
-            let result = state.2.take().map_or_else(|| Ok(std::mem::take(&mut state.1)), Err);
+        if state.left == 0 {
+            let partly = state.any_done;
+            let result = match state.failed.take() {
+                Some(e) => Err(after(partly, e)),
+                None => Ok(std::mem::take(&mut state.done)),
+            };
             drop(state);
             self.sink.complete(self.index, result);
         }

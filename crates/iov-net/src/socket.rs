@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-use iov_types::{Clause, Error, Result};
+use iov_types::{Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
@@ -34,6 +34,8 @@ fn socket() -> Result<OwnedFd> {
 /// Connects to the socket `name` in a directory. The error is the operating system's, for the caller to sort.
 pub fn connect(dir: BorrowedFd<'_>, name: &str) -> Result<std::result::Result<OwnedFd, rustix::io::Errno>> {
     let fd = socket()?;
+    // One that has no more room for those who wait says so.
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|e| Error::internal(format!("the store's socket: {e}")))?;
     let address = address(dir, name)?;
     Ok(rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address)).map(|()| fd))
 }
@@ -49,11 +51,13 @@ pub fn listen(dir: BorrowedFd<'_>, name: &str) -> Result<OwnedFd> {
 }
 
 /// Sends all of `parts`, with descriptors beside the first byte. While the peer takes nothing, `full` is called: it may
-/// receive, since two sides that both only send would wait for each other for ever. `false` gives up: a part may be sent.
-pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut() -> bool) -> Result<()> {
+/// receive, since two sides that both only send would wait for each other for ever. `false` gives up. Returns how many
+/// bytes were sent.
+pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut() -> bool) -> Result<usize> {
     let fd = fd.as_fd();
     let mut at = (0, 0);
     let mut fds = fds;
+    let mut done = 0;
     loop {
         let rest: Vec<IoSlice<'_>> = parts
             .iter()
@@ -63,7 +67,7 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             .filter(|slice| !slice.is_empty())
             .collect();
         if rest.is_empty() {
-            return Ok(());
+            return Ok(done);
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -77,7 +81,7 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::AGAIN) => {
                 if !full() {
-                    return Err(Error::timeout("the other side takes nothing").with_clause(Clause::O8));
+                    return Ok(done);
                 }
                 wait_for(fd, PollFlags::OUT | PollFlags::IN, 100_000_000);
                 continue;
@@ -85,6 +89,7 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             Err(e) => return Err(broken(e)),
         };
         fds = &[];
+        done += sent;
         let mut left = sent;
         while left > 0 {
             let room = parts[at.0].len() - at.1;

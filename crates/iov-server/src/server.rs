@@ -170,7 +170,7 @@ impl Server {
         }
     }
 
-    /// A session has one more connection, unless it is ending just now.
+    /// A session is connected, unless it still is or is ending just now.
     pub(crate) fn session_begins(&self, session: Uuid) -> Result<()> {
         self.sessions.begin(session)
     }

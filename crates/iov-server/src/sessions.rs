@@ -1,8 +1,9 @@
-//! Which sessions are connected, and how often. A session that ends is not begun anew before all of it has ended: the end
-//! of the old connection would take from the new one what that has just taken up again.
+//! Which sessions are connected. A session has one connection: what is still on its way over an old one must not take
+//! effect behind what comes over the new one. Nor is it begun anew before all of it has ended: the end of the old one would
+//! take from it what it has just taken up again.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,8 +12,8 @@ use iov_types::{Error, Result, Uuid};
 /// The connected sessions.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Connections of each; 0 = its last one is gone, and it is ending.
-    connections: Mutex<HashMap<Uuid, u32>>,
+    /// Whether its connection lives; else it is ending.
+    connected: Mutex<HashMap<Uuid, bool>>,
 }
 
 /// A session that is ending, until this is dropped.
@@ -22,28 +23,26 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, u32>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, bool>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more connection. `Exists`: the session is ending, to be repeated.
+    /// Its connection is there. `Exists`: an old one still is, or is ending; to be repeated.
     pub(crate) fn begin(&self, session: Uuid) -> Result<()> {
-        match self.lock().entry(session) {
-            Entry::Vacant(first) => _ = first.insert(1),
-            Entry::Occupied(ending) if *ending.get() == 0 => {
-                return Err(Error::exists("the session's last connection is still ending: connect again"));
-            }
-            Entry::Occupied(mut more) => *more.get_mut() += 1,
+        let mut connected = self.lock();
+        if connected.contains_key(&session) {
+            return Err(Error::exists("the session's last connection has not ended yet: connect again"));
         }
+        connected.insert(session, true);
         Ok(())
     }
 
-    /// One connection less; if it was the last one, the session is to be ended now.
+    /// Its connection is gone: it is to be ended now.
     pub(crate) fn end(&self, session: Uuid) -> Option<Ending<'_>> {
-        let mut connections = self.lock();
-        let n = connections.get_mut(&session).filter(|n| **n > 0)?;
-        *n -= 1;
-        (*n == 0).then(|| Ending { sessions: self, session })
+        let mut connected = self.lock();
+        let lives = connected.get_mut(&session).filter(|lives| **lives)?;
+        *lives = false;
+        Some(Ending { sessions: self, session })
     }
 
     /// How many there are.

@@ -27,7 +27,7 @@ pub use lease_page::{
     ClientPage, ClientSlot, FoundLease, LEASE_PAGE_BYTES, LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, WriteGuard,
 };
 pub use memory::Memory;
-pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Snapshot, Txn};
+pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapshot, Txn};
 pub use metadata_memory::MemoryStore;
 pub use owned::{Bytes, run_all};
 

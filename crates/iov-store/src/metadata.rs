@@ -71,6 +71,19 @@ pub trait Snapshot: Send + Sync {
     fn scan(&self, range: &KeyRange, after: Option<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Record)>>;
 }
 
+/// What room a commit may take where the medium is full. Each leaves what the next ones need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Room {
+    /// None that is kept: it can wait.
+    Free,
+    /// Some of what is kept: it lets somebody read, or end.
+    Kept,
+    /// More of it: it makes room.
+    Freeing,
+    /// All of it: without this commit the store cannot be opened.
+    Last,
+}
+
 /// A metadata engine.
 pub trait MetadataStore: Send + Sync {
     /// Present values of keys.
@@ -88,7 +101,8 @@ pub trait MetadataStore: Send + Sync {
     fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>>;
 
     /// The same for what must go on when the medium is full: it may take room that is kept for that.
-    fn commit_vital(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+    fn commit_with(&self, txns: Vec<Txn>, room: Room) -> Result<Vec<Commit>> {
+        let _ = room;
         self.commit(txns)
     }
 

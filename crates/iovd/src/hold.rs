@@ -40,7 +40,7 @@ fn read(file: &mut File) -> Result<Option<Holder>> {
     let mut lines = text.lines().map(str::to_owned);
     Ok(match (lines.next(), lines.next(), lines.next()) {
         (Some(host), Some(boot), Some(pid)) => Some(Holder { host, boot, pid }),
-        // Empty: given back in order. Torn: its writer died before it served anything.
+        // An empty line or nothing: given back in order. Torn: its writer died before it served anything.
         _ => None,
     })
 }
@@ -78,13 +78,16 @@ impl Hold {
         }
     }
 
+    /// Over what is there, and cut off afterwards: on a full disk the file must not need space that it has given back.
     fn write(&mut self, text: &str) -> Result<()> {
-        let done = self.0.set_len(0).and_then(|()| self.0.rewind()).and_then(|()| self.0.write_all(text.as_bytes()));
-        done.and_then(|()| self.0.sync_data()).map_err(|e| Error::from(e).context("the store's lock file"))
+        let done = self.0.rewind().and_then(|()| self.0.write_all(text.as_bytes()));
+        let done = done.and_then(|()| self.0.set_len(text.len() as u64)).and_then(|()| self.0.sync_data());
+        done.map_err(|e| Error::from(e).context("the store's lock file"))
     }
 
     /// Gives it back: no daemon serves the store any more, and any host may.
     pub(crate) fn release(mut self) -> Result<()> {
-        self.write("")
+        // An empty line, so that the file keeps its space.
+        self.write("\n")
     }
 }

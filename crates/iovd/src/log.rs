@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_store::seam;
-use iov_types::{Error, Result};
+use iov_types::{Error, Kind, Result};
 use rustix::fs::{Mode, OFlags};
 
 /// Largest log that is kept as it is at a start; a larger one is moved aside once.
@@ -21,10 +21,15 @@ pub(crate) fn to_file(dir: BorrowedFd<'_>) -> Result<()> {
             .map(File::from)
             .map_err(|e| Error::from(std::io::Error::from(e)).context("the daemon's log"))
     };
-    let mut file = open()?;
+    let mut file = match open() {
+        // A start does not depend on it.
+        Err(e) if e.kind() == Kind::Exhausted => return Ok(()),
+        opened => opened?,
+    };
     if file.metadata().map_err(Error::from)?.len() > KEEP {
         rustix::fs::renameat(dir, "iovd.log", dir, "iovd.log.old").map_err(|e| Error::from(std::io::Error::from(e)))?;
-        file = open()?;
+        // On a full disk there may be no new one: the old one goes on.
+        file = open().unwrap_or(file);
     }
     rustix::stdio::dup2_stderr(file.as_fd()).map_err(|e| Error::from(std::io::Error::from(e)))?;
     Ok(())

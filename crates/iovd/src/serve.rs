@@ -14,7 +14,7 @@ use iov_catalog::Service;
 use iov_media::{Files, OpenSums};
 use iov_meta_local::LocalStore;
 use iov_server::Server;
-use iov_store::{Backend, seam};
+use iov_store::{Backend, MetadataStore, seam};
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
 
@@ -58,11 +58,10 @@ const SUMS: iov_meta_local::Options =
 fn sums_in(dir: OwnedFd) -> OpenSums {
     Box::new(move |make| {
         let path = inside(&dir, "sums");
-        if !make && !path.try_exists().map_err(|e| Error::from(e).context("looking for the checksums"))? {
-            return Ok(None);
-        }
-        let engine = LocalStore::open(&path, SUMS);
-        Ok(Some(Arc::new(engine.map_err(|e| e.context("the checksums of the store, in sums/"))?)))
+        // One whose making was cut short, as by a full disk, holds nothing: a start does not depend on it.
+        let engine = if make { LocalStore::open(&path, SUMS).map(Some) } else { LocalStore::open_made(&path, SUMS) };
+        let engine = engine.map_err(|e| e.context("the checksums of the store, in sums/"))?;
+        Ok(engine.map(|engine| Arc::new(engine) as Arc<dyn MetadataStore>))
     })
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a workspace that is there has the properties that it was asked for with. Metadata are what it is born with, and
-change: they are not looked at."""
+change; its end is mostly given as a time from now, which each run of a program and each rank of a job takes for itself: neither
+is looked at."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 from ._errors import Exists
-from ._values import time_ns
 
 if TYPE_CHECKING:
     from ._workspace import Workspace
@@ -33,7 +33,7 @@ def _differences(ws: Workspace, asked: dict[str, Any]) -> list[str]:
         granted = ws.session.check_controls(asked["controls"], workspace=ws)
         has = ws.session.check_controls(workspace=ws)
         found += [f"{name} is {has[name]}" for name in has if has[name] != granted[name]]
-    numbers = [name for name in ("quota_bytes", "quota_collections", "expires_ns", "owner") if asked[name] is not None]
+    numbers = [name for name in ("quota_bytes", "quota_collections", "owner") if asked[name] is not None]
     if numbers:
         stat = ws.stat()
         unlimited = (1 << 64) - 1
@@ -41,8 +41,6 @@ def _differences(ws: Workspace, asked: dict[str, Any]) -> list[str]:
             quota = getattr(stat, name)
             if asked[name] is not None and asked[name] != (unlimited if quota is None else quota):
                 found.append(f"{name} is {'unlimited' if quota is None else quota}")
-        if asked["expires_ns"] is not None and (stat.expires is None or time_ns(stat.expires) != asked["expires_ns"]):
-            found.append(f"it ends {stat.expires or 'never'}")
         if asked["owner"] is not None and _uid(asked["owner"]) != stat.uid:
             found.append(f"it belongs to uid {stat.uid}")
     if asked["access"] is not None:

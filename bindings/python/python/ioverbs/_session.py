@@ -104,7 +104,7 @@ class Session:
         **keywords: Unpack[ControlKeywords],
     ) -> Workspace:
         """Opens a workspace; makes it, with the given properties, if it is not there. One that is there must have those
-        that are given, its metadata apart, and keeps all others.
+        that are given, its metadata and its end apart, and keeps all others.
 
         :param create: ``False``: it must be there. :raises NotFound:
         :param exist_ok: ``False``: it must be new.
@@ -114,7 +114,8 @@ class Session:
         :param indexes: Metadata keys to keep an index of, so that searches for them take time proportional to what they
             find (O5).
         :param quota_bytes: Most bytes; ``None``: unlimited. :param quota_collections: Most collections.
-        :param expires: When it ends; ``None``: never.
+        :param expires: When it ends; ``None``: never. One that is there keeps its own end, so that ranks and later runs
+            may each count from their own now; :meth:`Workspace.set` changes it.
         :param access: Who else may do what: ``"user:bob=read,group:cfd=write,any=read"``; ``None``: the owner only.
         :param owner: ``"alice"``, ``"uid:1000"`` or a user id; ``None``: the caller.
         :param controls: Default controls of what is created in it, also as keywords. :raises Refused:

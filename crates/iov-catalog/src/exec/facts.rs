@@ -2,8 +2,12 @@
 
 use iov_types::{Clause, Error, Evidence, Kind, Outcome, Result, State, Uuid};
 
-use super::Exec;
-use crate::record::{Facts, Record};
+use super::{Exec, records::missing};
+use crate::{
+    core::Core,
+    keys,
+    record::{Facts, Record},
+};
 
 /// What is known of the bytes of a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +46,16 @@ pub(crate) fn check_there(recorded: u64, found: &Evidence) -> Result<()> {
     Ok(())
 }
 
+/// The same, of a collection that nobody keeps from being removed meanwhile.
+pub(crate) fn check_still_there(core: &Core, ws: Uuid, uuid: Uuid, recorded: u64, found: &Evidence) -> Result<()> {
+    let Err(lost) = check_there(recorded, found) else { return Ok(()) };
+    // Records go before objects do.
+    match core.store().get(&[&keys::record(ws, uuid)])?.pop().flatten() {
+        Some(record) if !Facts::parse(&record.value)?.deleted => Err(lost),
+        _ => Err(missing(uuid).with_clause(Clause::O10)),
+    }
+}
+
 impl Exec<'_> {
     /// What the target says of a collection; one that nobody wrote has no object and is empty.
     pub(crate) fn target_stat(&mut self, uuid: Uuid) -> Result<Evidence> {
@@ -74,14 +88,14 @@ impl Exec<'_> {
     }
 
     /// The facts about the bytes as of now.
-    pub(crate) fn live(&mut self, uuid: Uuid, facts: &Facts) -> Result<Live> {
+    pub(crate) fn live(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts) -> Result<Live> {
         let recorded =
             Live { size: facts.size, allocated: facts.allocated, mtime_ns: facts.mtime_ns, version: facts.version };
         if facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in) {
             return Ok(recorded);
         }
         let found = self.target_stat(uuid)?;
-        check_there(recorded.size, &found)?;
+        check_still_there(self.core, ws, uuid, recorded.size, &found)?;
         Ok(recorded.with(&found, facts.mtime(found.mtime_ns)))
     }
 

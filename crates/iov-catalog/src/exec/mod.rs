@@ -20,7 +20,7 @@ use workspaces::WorkspaceState;
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
-use iov_store::{KeyRange, OpCx, Record as Stored, Snapshot};
+use iov_store::{KeyRange, OpCx, Record as Stored, Room, Snapshot};
 use iov_types::{
     Controls, Effective, EntryKind, Layout, Result, Uuid,
     catalog::{CatalogOp, CatalogReply},
@@ -29,7 +29,6 @@ use iov_types::{
 use crate::{
     core::Core,
     record::Usage,
-    service::Room,
     state::{Entry, HotFacts, Shared},
     view::Pending,
 };
@@ -128,7 +127,7 @@ impl<'a> Exec<'a> {
             mode,
             stage: None,
             staged: Vec::new(),
-            room: Room::Last,
+            room: Room::Freeing,
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),
             after: After::default(),

@@ -16,6 +16,7 @@ mod random;
 mod records;
 mod resume;
 pub(crate) mod rig;
+mod room;
 mod seals;
 mod search;
 mod sizes;

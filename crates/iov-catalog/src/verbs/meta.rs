@@ -41,7 +41,7 @@ fn system_value(x: &mut Exec<'_>, at: usize, uuid: Uuid, key: SystemKey) -> Resu
     x.check_usable(at, uuid, record.deleted, record.abandoned_ns, record.uid)?;
     let live = match key {
         SystemKey::Size | SystemKey::Mtime if record.kind == EntryKind::Collection => {
-            x.live(uuid, &Facts::parse(&bytes)?)?
+            x.live(ws, uuid, &Facts::parse(&bytes)?)?
         }
         _ => Live::of(&record),
     };

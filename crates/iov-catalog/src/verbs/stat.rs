@@ -30,7 +30,7 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
         stat.mtime_ns = facts.mtime_ns;
         stat.entries = x.members(ws, uuid)?;
     } else {
-        let live = x.live(uuid, &facts)?;
+        let live = x.live(ws, uuid, &facts)?;
         stat.state = Some(facts.state);
         stat.bytes = live.size;
         stat.allocated = live.allocated;

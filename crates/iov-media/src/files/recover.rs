@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use iov_store::seam;
-use iov_types::{Capability, Error, ObjectId, Persistence, Result, Uuid};
+use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Result, Uuid};
 use rustix::io::Errno;
 
 use super::{
@@ -105,7 +105,7 @@ impl Files {
         let object = self.object(id);
         let mut state = match object.write_now(self) {
             // Nobody is served what cannot be read, with or without a late writer.
-            Err(e) if e.kind() == iov_types::Kind::Corrupt => return Err(e),
+            Err(e) if e.kind() == Kind::Corrupt => return Err(e),
             other => other?,
         };
         self.relocate(&object, &mut state).inspect_err(|e| state.torn = Some(e.clone()))
@@ -194,7 +194,11 @@ fn largest_file(disk: &Disk) -> Result<u64> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let most = limit.unwrap_or(i64::MAX as u64).min(i64::MAX as u64);
     let name = FileName::Temp(u64::MAX);
-    let file = disk.create(name)?;
+    let file = match disk.create(name) {
+        // Without an inode for the question, writes find out.
+        Err(e) if e.kind() == Kind::Exhausted => return Ok(most),
+        created => created?,
+    };
     let fits = |size| match io::retry(|| rustix::fs::ftruncate(&file, size)) {
         Ok(()) => Ok(true),
         Err(Errno::FBIG | Errno::INVAL) => Ok(false),

@@ -156,6 +156,11 @@ impl Frame {
         self.txns += 1;
     }
 
+    /// Bytes of it, with its head.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many transactions there are.
     pub(crate) fn txns(&self) -> u32 {
         self.txns

@@ -3,9 +3,10 @@
 mod frame;
 mod read;
 mod recover;
+mod room;
 mod segment;
 
-pub(crate) use frame::{FRAME_BYTES, Frame, Write, key_of, value_of};
+pub(crate) use frame::{FRAME_BYTES, Frame, MARK, Write, key_of, value_of};
 pub(crate) use recover::{Recovered, recover};
 pub(crate) use segment::{Appender, EMPTY_SEGMENT, Failure, Segment, Tail, list, name};
 

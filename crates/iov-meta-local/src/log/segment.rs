@@ -7,9 +7,10 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use iov_store::Room;
 use iov_types::{Error, Outcome, Result};
 
-use super::{boot_id, frame, full, is_full};
+use super::{boot_id, frame, full, is_full, room::Behind};
 use crate::{
     files::{self, Home, LOG, checksum, u64_at},
     hooks::{Hooks, Point},
@@ -150,6 +151,19 @@ impl Segment {
         self.file.set_len(len)
     }
 
+    /// Gives back the room behind its end: nothing more is written to it.
+    pub(crate) fn trim(&self) {
+        // A length that stays as it is frees what was allocated behind it. Without that, the room goes with the segment.
+        let _ = self.file.set_len(self.bytes());
+    }
+
+    /// Takes room on the medium, without changing the length. What had been taken before stays if there is not enough.
+    pub(super) fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.hooks.check(Point::Allocate)?;
+        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, from, to.saturating_sub(from)))?)
+    }
+
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         if let Err(e) = self.hooks.check(Point::Write) {
             self.file.write_all_at(&bytes[..bytes.len() / 2], at)?;
@@ -178,34 +192,54 @@ pub(crate) enum Failure {
     Broken(Error),
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Full(e) | Failure::Broken(e) => e,
+        }
+    }
+}
+
 /// The end of the log. One thread at a time writes here.
 pub(crate) struct Appender {
     pub(crate) segment: std::sync::Arc<Segment>,
     pub(crate) tail: Tail,
     /// Whether a mark names the boot of the machine under which frames are written now.
     pub(crate) marked: bool,
+    pub(super) behind: Behind,
 }
 
 impl Appender {
-    /// Makes a segment with its head and a mark, to write to from then on.
+    /// The end of a segment that is there already, behind which no room is known of.
+    pub(crate) fn open(home: &Home, segment: std::sync::Arc<Segment>, tail: Tail) -> Appender {
+        Appender { segment, tail, marked: false, behind: Behind::new(home, tail.offset) }
+    }
+
+    /// Makes a segment with its head and a mark, to write to from then on, and keeps room behind them.
     pub(crate) fn create(home: &Home, generation: u64, tail: Tail, synced: u64, hooks: &Hooks) -> Result<Appender> {
         let mut salt = [0; 8];
         iov_store::seam::random_bytes(&mut salt);
         let salt = u64::from_le_bytes(salt);
         let name = name(generation);
         let file = files::create(&home.path(&name), true).map_err(|e| home.failed(&name, e))?;
-        let segment = Segment::new(file, generation, salt, hooks);
+        let segment = std::sync::Arc::new(Segment::new(file, generation, salt, hooks));
+        let (behind, start) = (Behind::new(home, 0), Tail { offset: 0, ..tail });
+        let mut log = Appender { segment, tail: start, marked: true, behind };
+        if let Err(failure) = log.make_room(home, EMPTY_SEGMENT, Room::Free) {
+            // Without it the log simply ends with the segment before.
+            home.remove(&name)?;
+            return Err(failure.into());
+        }
         let mut bytes = encode_head(generation, salt).to_vec();
         let sequence = tail.sequence + 1;
         bytes.extend_from_slice(&frame::mark(boot_id(hooks), sequence, tail.revision, synced, salt));
-        if let Err(e) = segment.write(&bytes, 0) {
-            // Without it the log simply ends with the segment before.
+        if let Err(e) = log.segment.write(&bytes, 0) {
             home.remove(&name)?;
             return Err(if is_full(&e) { full(&home.shown(&name), e) } else { home.failed(&name, e) });
         }
-        let tail = Tail { offset: bytes.len() as u64, sequence, revision: tail.revision };
-        segment.ends(tail);
-        Ok(Appender { segment: std::sync::Arc::new(segment), tail, marked: true })
+        log.tail = Tail { offset: bytes.len() as u64, sequence, revision: tail.revision };
+        log.segment.ends(log.tail);
+        Ok(log)
     }
 
     /// Writes a frame, which is then part of the log; or nothing of it remains.
@@ -220,6 +254,8 @@ impl Appender {
             let error = home.failed(&name, e).context(what).with_outcome(Outcome::Unknown);
             Failure::Broken(error)
         };
+        // The room behind it goes with what is cut off, and is taken again before the next frame.
+        self.behind.lost(self.tail.offset);
         if let Err(cut) = self.segment.cut(self.tail.offset) {
             return Err(broken(cut, "a part of a frame that could not be written cannot be cut off"));
         }

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -131,4 +132,32 @@ impl Rng {
 
 pub(crate) fn shared(store: LocalStore) -> Arc<dyn MetadataStore> {
     Arc::new(store)
+}
+
+/// A file system of a few MiB; none if this user may not mount one.
+pub(crate) struct Small(Place);
+
+impl Small {
+    pub(crate) fn mount(size: &str) -> Option<Small> {
+        let place = Place::new("small");
+        let options = format!("size={size},mode=700");
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "iov-test"]).arg(place.path()).output();
+        match done {
+            Ok(output) if output.status.success() => Some(Small(place)),
+            _ => {
+                println!("left out: mounting a tmpfs takes the right to");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
 }

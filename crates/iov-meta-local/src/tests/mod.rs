@@ -11,6 +11,7 @@ mod model;
 mod odd_keys;
 mod power;
 mod readers;
+mod room;
 mod sync;
 mod tables_damage;
 mod torn;

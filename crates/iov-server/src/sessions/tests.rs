@@ -6,11 +6,10 @@ const A: Uuid = Uuid([1; 16]);
 const B: Uuid = Uuid([2; 16]);
 
 #[test]
-fn a_session_ends_with_its_last_connection() {
+fn x1_a_session_has_one_connection_and_ends_with_it() {
     let sessions = Sessions::default();
     sessions.begin(A).unwrap();
-    sessions.begin(A).unwrap();
-    assert!(sessions.end(A).is_none(), "another connection has it");
+    assert_eq!(sessions.begin(A).unwrap_err().kind(), Kind::Exists, "it may have requests under way");
     assert!(sessions.end(A).is_some());
     assert!(sessions.end(A).is_none(), "it has ended");
     assert_eq!(sessions.count(), 0);

@@ -154,3 +154,62 @@ fn o8_starting_does_not_wait_for_a_daemon_that_takes_no_requests() {
     ioverbs::write_at(&c, 0, &one).unwrap();
     assert_eq!(crate::kit::read(&c), one);
 }
+
+#[test]
+fn o8_who_is_late_takes_nobody_else_along() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    store.kill();
+    let daemon = store.daemon(&[], &[]);
+    signal(daemon.pid(), "STOP");
+    let stat = |deadline_ns| {
+        let mut batch = Batch::new(ws.session(), BatchAttr { deadline_ns, ..Default::default() }).unwrap();
+        batch.push(Op::Stat { c: c.clone() }).unwrap();
+        (batch.start().unwrap(), batch)
+    };
+    let (early, _early) = stat(1_000_000_000);
+    std::thread::sleep(Duration::from_millis(800));
+    let (other, _other) = stat(60_000_000_000);
+    let late = early.wait(-1).unwrap_err();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(daemon.pid(), "CONT");
+    assert_eq!(late.kind(), ioverbs::Kind::Partial, "{late}");
+    other.wait(-1).unwrap();
+}
+
+#[test]
+fn o8_a_write_that_is_late_does_not_cost_the_session_what_it_holds() {
+    let store = Store::new();
+    store.in_workspace();
+    // All bytes go over the socket.
+    let attr = ioverbs::SessionAttr { nodirect: true, ..Default::default() };
+    let session = ioverbs::open(Some(&store.url()), attr).unwrap();
+    let ws = session.load_workspace(ioverbs::Which::parse("w").unwrap()).unwrap();
+    let published = create(&ws, "published", "atomicity=publication");
+    ioverbs::write_at(&published, 0, b"not public yet").unwrap();
+    let held = create(&ws, "held", "concurrency=exclusive");
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![1; 6 << 20]).unwrap();
+    let pid = store.status("pid").unwrap() as u32;
+    signal(pid, "STOP");
+    let mut bytes = vec![2; 6 << 20];
+    for _ in 0..2 {
+        // The first is cut off in its middle, the second before its beginning.
+        let attr = BatchAttr { deadline_ns: 1_000_000_000, ..Default::default() };
+        let write = vec![ioverbs::Lent::Write { c: c.clone(), offset: 0, data: &bytes }];
+        let late = crate::kit::batch(&session, attr, write).unwrap_err();
+        assert_eq!(late.kind(), ioverbs::Kind::Timeout, "{late}");
+    }
+    // Nobody looks at it any more.
+    bytes.fill(9);
+    signal(pid, "CONT");
+    ioverbs::commit(&published).unwrap();
+    ioverbs::write_at(&held, 0, b"still mine").unwrap();
+    let seen = crate::kit::read(&c);
+    assert!(seen.iter().all(|byte| *byte <= 2) && seen.len() == 6 << 20, "old or new");
+    assert_eq!(crate::kit::read(&lookup(&store.again(), "published")), b"not public yet");
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    assert_eq!(crate::kit::read(&c), bytes);
+    assert_eq!(session.counters().retries.load(std::sync::atomic::Ordering::Relaxed), 0, "over the same connection");
+}

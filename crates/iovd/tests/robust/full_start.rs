@@ -15,6 +15,8 @@ use crate::kit::{Peer, Store, controls, has_ended, lookup, read, say, signal, wa
 
 /// A file system in memory, where nothing is durable.
 const MEMORY: &str = "mount -t tmpfs -o size=32m,mode=700 small \"$0\"";
+/// One that has few files as well.
+const FEW_FILES: &str = "mount -t tmpfs -o size=32m,nr_inodes=400,mode=700 small \"$0\"";
 /// One on blocks: durable bytes have their checksums in a second metadata engine.
 const BLOCKS: &str =
     "truncate -s 64M \"$0.image\" && mkfs.ext4 -q -m 0 \"$0.image\" && mount -o loop \"$0.image\" \"$0\"";
@@ -49,8 +51,18 @@ fn p2_a_daemon_starts_on_a_full_disk_and_deletes() {
 }
 
 #[test]
+fn p2_a_daemon_starts_on_a_disk_without_files_to_make_and_deletes() {
+    on_small_disk("restarts on a full disk: atomicity=unit", FEW_FILES);
+}
+
+#[test]
 fn p3_a_daemon_starts_on_a_full_disk_with_checksums_and_deletes() {
     on_small_disk("restarts on a full disk: atomicity=unit,persistence=durable", BLOCKS);
+}
+
+#[test]
+fn p3_checksums_that_a_full_disk_has_no_room_for_do_not_keep_a_daemon_from_starting() {
+    on_small_disk("begins checksums on a full disk", BLOCKS);
 }
 
 #[test]
@@ -63,12 +75,17 @@ fn p3_a_daemon_killed_at_any_moment_on_a_full_disk_with_checksums_starts_again()
     on_small_disk("is killed on a full disk: atomicity=unit,persistence=durable", BLOCKS);
 }
 
-/// What the daemon must not count on: another user of the file system, who takes every byte that is free.
+/// What the daemon must not count on: another user of the file system, who takes every byte that is free, and every file
+/// where there are few.
 struct Thief(PathBuf);
+
+const FEW: u64 = 1000;
 
 impl Thief {
     fn new(url: &str) -> Thief {
-        Thief(Path::new(url.strip_prefix("file:").unwrap()).join("ballast"))
+        let thief = Thief(Path::new(url.strip_prefix("file:").unwrap()).join("ballast"));
+        std::fs::create_dir_all(thief.files()).unwrap();
+        thief
     }
 
     fn take_all(&self) {
@@ -83,10 +100,27 @@ impl Thief {
                 }
             }
         }
+        let store = self.0.parent().unwrap();
+        if rustix::fs::statvfs(store).unwrap().f_files < FEW {
+            let names = (0..FEW).map(|n| self.files().join(n.to_string()));
+            names.take_while(|name| File::create(name).is_ok()).for_each(drop);
+        }
+    }
+
+    fn files(&self) -> PathBuf {
+        self.0.with_extension("files")
+    }
+
+    fn give_blocks(&self, blocks: u64) {
+        let file = File::options().write(true).open(&self.0).unwrap();
+        file.set_len(file.metadata().unwrap().len() - blocks * 4096).unwrap();
+        file.sync_all().unwrap();
     }
 
     fn give_back(&self) {
         std::fs::remove_file(&self.0).unwrap();
+        std::fs::remove_dir_all(self.files()).unwrap();
+        std::fs::create_dir(self.files()).unwrap();
     }
 }
 
@@ -96,12 +130,25 @@ fn workspace(url: &str) -> Workspace {
     made.or_else(|_| session.load_workspace(Which::parse("w").unwrap())).unwrap()
 }
 
+fn daemon(url: &str) -> Option<u32> {
+    let status = ioverbs::daemon_status(url).unwrap()?;
+    status.iter().find(|(name, _)| name == "pid").map(|(_, pid)| *pid as u32)
+}
+
 /// Kills the daemon; its clients stay as they are.
 fn kill(url: &str) {
-    let Some(status) = ioverbs::daemon_status(url).unwrap() else { return };
-    let pid = status.iter().find(|(name, _)| name == "pid").unwrap().1 as u32;
-    signal(pid, "KILL");
-    wait_until("the daemon's end", || has_ended(pid));
+    if let Some(pid) = daemon(url) {
+        signal(pid, "KILL");
+        wait_until("the daemon's end", || has_ended(pid));
+    }
+}
+
+/// Ends it in order.
+fn end(url: &str) {
+    if let Some(pid) = daemon(url) {
+        ioverbs::daemon_shutdown(url).unwrap();
+        wait_until("the daemon's end", || has_ended(pid));
+    }
 }
 
 fn make(ws: &Workspace, name: &str, asked: &str, bytes: &[u8]) -> Result<(), Error> {
@@ -142,22 +189,28 @@ fn check(url: &str, expected: &[(String, Vec<u8>)], when: &str) {
 }
 
 /// With room again everything works, also in a daemon that comes after.
-fn works_with_room(url: &str, asked: &str, expected: &[(String, Vec<u8>)]) {
+fn works_with_room(url: &str, asked: &str, expected: &mut Vec<(String, Vec<u8>)>) {
     let ws = workspace(url);
+    let large = expected.iter().position(|(_, bytes)| bytes.len() == 1 << 20).unwrap();
+    for (name, _) in expected.drain(large..large + 4) {
+        delete(&ws, &name).unwrap();
+    }
+    let sums = Thief::new(url).0.with_file_name("sums").join("format");
+    assert_eq!(sums.exists(), asked.contains("durable"), "a second engine where bytes are durable");
     for name in ["again", "again2"] {
         make(&ws, name, asked, &[7; 1 << 20]).unwrap();
         assert_eq!(read(&lookup(&ws, name)), [7; 1 << 20]);
         kill(url);
     }
     check(url, expected, "with room");
-    ioverbs::daemon_shutdown(url).unwrap();
+    end(url);
     say("done");
 }
 
 /// The part that is killed again and again, while what it frees is taken by somebody else.
 pub(crate) fn restarts(url: &str, asked: &str) {
-    let thief = Thief::new(url);
     let ws = workspace(url);
+    let thief = Thief::new(url);
     let mut all: Vec<_> = (0..40).map(|n| (format!("small{n}"), vec![n as u8 | 64; 16 << 10])).collect();
     all.iter().for_each(|(name, bytes)| make(&ws, name, asked, bytes).unwrap());
     all.extend(fill(&ws, "large", asked, 1 << 20));
@@ -188,19 +241,27 @@ pub(crate) fn restarts(url: &str, asked: &str) {
     thief.give_back();
     // An orderly end has to leave what the next start needs.
     thief.take_all();
-    ioverbs::daemon_shutdown(url).unwrap();
-    wait_until("the daemon's end", || ioverbs::daemon_status(url).unwrap().is_none());
+    end(url);
     thief.take_all();
     check(url, &all[..2], "after an end in order");
     thief.give_back();
-    works_with_room(url, asked, &all);
+    works_with_room(url, asked, &mut all);
+}
+
+/// Ends the clients.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// The part with clients that go on meanwhile.
 pub(crate) fn is_killed(url: &str, asked: &str) {
-    let thief = Thief::new(url);
     let mut all = vec![("keep".to_owned(), vec![b'k'; 100_000])];
     make(&workspace(url), &all[0].0, asked, &all[0].1).unwrap();
+    let thief = Thief::new(url);
     all.extend(fill(&workspace(url), "large", asked, 1 << 20));
     let (steps, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let client = |number: usize| {
@@ -223,6 +284,8 @@ pub(crate) fn is_killed(url: &str, asked: &str) {
         }
     };
     std::thread::scope(|scope| {
+        // Also when a check fails: else nobody would hear of it.
+        let ending = Stop(&stop);
         let clients: Vec<_> = (0..2).map(|number| scope.spawn(move || client(number))).collect();
         for round in 0..10 {
             let until = steps.load(Ordering::SeqCst) + 3 + round % 4;
@@ -231,14 +294,41 @@ pub(crate) fn is_killed(url: &str, asked: &str) {
             thief.take_all();
             check(url, &all[..1], &format!("round {round}"));
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(ending);
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
     check(url, &all, "after all kills");
-    while let Some((name, _)) = (all.len() > 3).then(|| all.remove(1)) {
+    while let Some((name, _)) = (all.len() > 10).then(|| all.remove(1)) {
         delete(&workspace(url), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
         thief.take_all();
     }
     thief.give_back();
-    works_with_room(url, asked, &all);
+    works_with_room(url, asked, &mut all);
+}
+
+/// The part whose second engine is made, or half made, when there is hardly any room.
+pub(crate) fn begins_checksums(url: &str) {
+    let all = [("keep".to_owned(), vec![b'k'; 100_000])];
+    make(&workspace(url), &all[0].0, "atomicity=unit", &all[0].1).unwrap();
+    let thief = Thief::new(url);
+    let sums = thief.0.with_file_name("sums");
+    let mut begun = 0;
+    for blocks in (0..60).step_by(4) {
+        thief.take_all();
+        thief.give_blocks(blocks);
+        let asked = "atomicity=unit,persistence=durable";
+        if let Err(e) = make(&workspace(url), &format!("durable{blocks}"), asked, &[7; 20_000]) {
+            assert_eq!(e.kind(), Kind::Exhausted, "{e}");
+        }
+        begun += usize::from(sums.exists() && !sums.join("format").exists());
+        kill(url);
+        thief.take_all();
+        check(url, &all, &format!("{blocks} blocks"));
+    }
+    assert!(begun > 0, "none was cut short");
+    thief.give_back();
+    make(&workspace(url), "again", "atomicity=unit,persistence=durable", &[7; 1 << 20]).unwrap();
+    assert!(sums.join("format").exists());
+    end(url);
+    say("done");
 }

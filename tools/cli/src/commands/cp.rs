@@ -51,7 +51,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if to.as_group().is_none() && (sources.len() > 1 || target.slash) {
         return Err(Error::invalid(format!("{target} is no group: several sources go into one")).into());
     }
-    let storer = Storer::new(ctx, &to.ws, "cp", args.if_exists, args.verbose);
+    let storer = Storer::new(ctx, &to.ws, "cp", sources.len(), args.if_exists, args.verbose);
     let mut copy = Copy { args, ws: to.ws.clone(), metadata, storer };
     for source in sources {
         let (group, name) = match (to.as_group(), &to.what) {

@@ -1,6 +1,6 @@
 //! `iov mv`: moves and renames within a workspace, each in one step.
 
-use ioverbs::{Clause, Error, Kind, Name, Op, catalog::RenameMode};
+use ioverbs::{Clause, Error, Kind, Name, Op, Which, catalog::RenameMode};
 
 use crate::{
     address::Address,
@@ -8,7 +8,10 @@ use crate::{
     failure::{Done, Next},
     locate::{Located, What},
     options::IfExists,
-    transfer::publish::{self, Unnamed},
+    transfer::{
+        given::Given,
+        publish::{self, Unnamed},
+    },
 };
 
 /// Move or rename collections and groups
@@ -39,13 +42,14 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if into.is_none() && sources.len() > 1 {
         return Err(Error::invalid(format!("{target} is no group: several sources go into one")).into());
     }
+    let mut given = Given::default();
     for source in sources {
-        one(ctx, args, source, &to).or_else(|e| ctx.tell(e))?;
+        one(ctx, args, source, &to, &mut given).or_else(|e| ctx.tell(e))?;
     }
     Ok(())
 }
 
-fn one(ctx: &mut Ctx, args: &Args, source: &Address, to: &Located) -> Done {
+fn one(ctx: &mut Ctx, args: &Args, source: &Address, to: &Located, given: &mut Given) -> Done {
     let from = ctx.locate(source)?;
     if let What::Root = from.what {
         let error = Error::invalid(format!("{source} is a workspace, and mv moves what is in one"));
@@ -65,10 +69,17 @@ fn one(ctx: &mut Ctx, args: &Args, source: &Address, to: &Located) -> Done {
     };
     let name =
         name.ok_or_else(|| Error::invalid(format!("{source} has no name: say which one it gets, as in WS/NAME")))?;
+    let address = || Address { slash: false, ..to.address.clone() }.join(Which::Name(name.clone()));
+    if args.if_exists != IfExists::Skip {
+        given.check(group, &name, address).map_err(|e| e.about(source))?;
+    }
     let result = match &facts.name {
         Some(old) => rename(ctx, args, &from, old, group, &name),
         None => link(ctx, args, &from, group, &name),
     };
+    if result.is_ok() {
+        given.add(group, &name);
+    }
     match result {
         Err(e) if e.kind() == Some(Kind::Exists) && args.if_exists == IfExists::Skip => Ok(()),
         Err(e) if e.kind() == Some(Kind::Exists) => Err(e.about(source))

@@ -64,7 +64,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let (to, name) = target(ctx, args, &address, files.len())?;
     // A promise that cannot be given is refused before a byte is read.
     ctx.session()?.check_controls(Some(&to.ws), &controls)?;
-    let storer = Storer::new(ctx, &to.ws, "put", args.if_exists, args.verbose);
+    let storer = Storer::new(ctx, &to.ws, "put", files.len(), args.if_exists, args.verbose);
     let mut put = Put { args, ws: to.ws.clone(), metadata, controls, storer };
     for file in files {
         put.one(ctx, file, &to, name.clone()).or_else(|e| ctx.tell(e))?;

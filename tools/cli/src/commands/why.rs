@@ -1,8 +1,8 @@
 //! `iov why`: what stands in the way of using an object, and what to do about it.
 
 use ioverbs::{
-    Clause, Collection, Concurrency, EntryKind, Kind, Mutability, Op, Output, Range, Stat, catalog::LockSpec, limits,
-    seam,
+    BatchAttr, Clause, Collection, Concurrency, EntryKind, Error, Kind, Mutability, OnError, Op, OpState, Output,
+    Range, Stat, Which, catalog::LockSpec, limits, seam,
 };
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Say what stands in the way of using an object
 ///
 /// Looked at are holds, locks, its state, rights, quotas and the expiry of its workspace. What has checksums (from persistence=durable upward, and small collections) is read as a whole, to
-/// see whether it is damaged.
+/// see whether it is damaged; not so what is exclusive and unsealed, which nobody else could have meanwhile.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS/NAME, WS/GROUP or WS
@@ -112,30 +112,18 @@ fn state(facts: &Facts, findings: &mut Vec<Finding>) -> Done {
 
 /// Whether it can be opened, and what others have locked.
 fn opens(ctx: &mut Ctx, args: &Args, located: &Located, facts: &Facts, findings: &mut Vec<Finding>) -> Done {
-    let c = match located.spot(ctx)?.open(facts.kind) {
+    if facts.read_controls()?.concurrency == Some(Concurrency::Exclusive) && facts.state.as_deref() != Some("sealed") {
+        return alone(args, located, facts, findings);
+    }
+    // By its UUID: an open by name needs its group open, which may be exclusive.
+    let c = match ctx.open(&located.ws, facts.kind, facts.uuid) {
         Ok(c) => c,
         Err(Failure::Error { error, .. }) => {
-            let next = match error.kind() {
-                Kind::Busy => {
-                    "wait until its holder closes it, or until 30 s after its holder has died; stat, ls and find \
-                               work meanwhile"
-                        .to_owned()
-                }
-                _ => advice(&error).to_owned(),
-            };
-            findings.push(Finding { stops: "every use", why: error.detail().to_owned(), clause: error.clause(), next });
+            findings.push(refused(&error));
             return Ok(());
         }
         Err(other) => return Err(other),
     };
-    if c.effective()?.concurrency == Concurrency::Exclusive && facts.state.as_deref() != Some("sealed") {
-        findings.push(Finding {
-            stops: "others' use",
-            why: "whoever opens it has it alone; nobody has it now".into(),
-            clause: Some(Clause::X1),
-            next: "open it for short, or make the next one with concurrency=shared".into(),
-        });
-    }
     if facts.kind == EntryKind::Collection {
         locks(&c, findings)?;
         if !args.quick {
@@ -143,6 +131,59 @@ fn opens(ctx: &mut Ctx, args: &Args, located: &Located, facts: &Facts, findings:
         }
     }
     Ok(ioverbs::close(&c)?)
+}
+
+/// What whoever opens it has alone. It is not opened: while its bytes are read nobody else could have it.
+fn alone(args: &Args, located: &Located, facts: &Facts, findings: &mut Vec<Finding>) -> Done {
+    if let Some(error) = would_refuse(located, facts)? {
+        findings.push(refused(&error));
+        return Ok(());
+    }
+    findings.push(Finding {
+        stops: "others' use",
+        why: "whoever opens it has it alone; nobody has it now".into(),
+        clause: Some(Clause::X1),
+        next: "open it for short, or make the next one with concurrency=shared".into(),
+    });
+    if facts.kind == EntryKind::Collection && !args.quick {
+        findings.push(Finding {
+            stops: "the search for damage",
+            why: "it was not read: that would keep everybody else out".into(),
+            clause: Some(Clause::X1),
+            next: format!(
+                "when nobody needs it: iov cat {} > /dev/null; once sealed it is read without a hold",
+                located.address.quoted()
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Why an open would fail, without opening anything.
+fn would_refuse(located: &Located, facts: &Facts) -> Done<Option<Error>> {
+    let open = |uuid| {
+        let (out, controls) = (located.ws.pending(facts.kind), Default::default());
+        Op::Open { out, parent: None, which: Which::Uuid(uuid), controls }.into()
+    };
+    // A rollback batch that fails has no effect, on holds neither (B3), and names the operation that has failed: the
+    // open, or else that of something that is not there.
+    let attr = BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
+    let ops = vec![open(facts.uuid), open(seam::new_uuid())];
+    let statuses = ioverbs::run_batch(located.ws.session(), attr, ops)?;
+    // Undone is what would have been granted.
+    let open = statuses.into_iter().next().filter(|open| open.state != OpState::Undone);
+    Ok(open.and_then(|open| open.error))
+}
+
+fn refused(error: &Error) -> Finding {
+    let next = match error.kind() {
+        Kind::Busy => {
+            "wait until its holder closes it, or until 30 s after its holder has died; stat, ls and find work meanwhile"
+        }
+        _ => advice(error),
+    };
+    let (why, clause) = (error.detail().to_owned(), error.clause());
+    Finding { stops: "every use", why, clause, next: next.to_owned() }
 }
 
 /// Whether its bytes are those that were written, as far as there are checksums.

@@ -35,6 +35,32 @@ fn a_file_of_several_pieces_comes_back_as_it_was() {
 }
 
 #[test]
+fn put_does_not_replace_what_it_has_just_stored() {
+    for len in [3, (1 << 20) + 1] {
+        let world = World::with_workspace();
+        let one = world.file("1/data", &vec![1; len]);
+        let two = world.file("2/data", &vec![2; len]);
+        for (i, how) in ["replace", "fail", "replace"].into_iter().enumerate() {
+            if i == 1 {
+                world.iov(&["rm", "w/data"]).ok();
+            }
+            let ran = world.iov(&["put", "--if-exists", how, &one, &two, "w"]);
+            let ran = ran.fails(73, &["IOV_EEXISTS", &two, "w/data was put there by this command", "next: "]);
+            assert!(!ran.err.contains("--if-exists replace"), "{}", ran.err);
+            assert!(world.cat("w/data") == vec![1; len]);
+        }
+        world.iov(&["put", "--if-exists", "skip", &one, &two, "w"]).ok();
+        assert_eq!(world.count(), "1");
+        world.iov(&["put", "--if-exists", "replace", &two, "w"]).ok();
+        assert!(world.cat("w/data") == vec![2; len]);
+        // What failed is not there: the next one of its name is stored.
+        let missing = arg(&world.path("none/data"));
+        world.iov(&["put", &missing, &one, "w/g/", "-p"]).fails(66, &["none/data"]);
+        assert!(world.cat("w/g/data") == vec![1; len]);
+    }
+}
+
+#[test]
 fn standard_input_is_stored_and_fetched_to_standard_output() {
     let world = World::with_workspace();
     let bytes = pattern((17 << 20) + 3);

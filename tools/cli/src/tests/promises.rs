@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)] // one of these tests has somebody open what another looks at
+
 use super::World;
 
 #[test]
@@ -127,6 +129,79 @@ fn x1_why_tells_of_a_hold() {
     ioverbs::close(&held).unwrap();
     assert_eq!(world.cat("w/a"), b"x");
     assert!(world.iov(&["why", "w"]).ok().text().contains("nothing stands in the way"));
+}
+
+#[test]
+fn x1_why_reads_nothing_that_an_open_would_keep_from_others() {
+    let world = World::with_workspace();
+    world.with_stdin(b"x", &["put", "-", "w/g/a", "-p", "-c", "concurrency=exclusive"]).ok();
+    world.with_stdin(b"x", &["put", "-", "w/g/shared"]).ok();
+    let read = |ran: &super::Ran| {
+        let counted = ran.err.lines().find_map(|l| l.strip_prefix("bytes_read"));
+        counted.map_or(0, |n| n.trim().parse::<u64>().unwrap())
+    };
+    assert_eq!(read(&world.iov(&["why", "w/g/shared", "--stats"]).ok()), 1);
+    let why = world.iov(&["why", "w/g/a", "--stats"]).ok();
+    assert_eq!(read(&why), 0, "{}", why.err);
+    let text = why.text();
+    for word in ["nobody has it now", "it was not read", "iov cat w/g/a > /dev/null"] {
+        assert!(text.contains(word), "no {word:?} in\n{text}");
+    }
+    let quick = world.iov(&["why", "w/g/a", "--quick"]).ok().text();
+    assert!(quick.contains("nobody has it now") && !quick.contains("not read"), "{quick}");
+    // Sealed bytes are read without a hold.
+    let f = world.file("sealed", b"x");
+    world.iov(&["put", &f, "w", "-c", "concurrency=exclusive,mutability=immutable"]).ok();
+    let why = world.iov(&["why", "w/sealed", "--stats"]).ok();
+    assert!(read(&why) == 1 && !why.text().contains("not read"), "{why:?}");
+}
+
+#[test]
+fn x1_why_takes_no_hold() {
+    let world = World::with_workspace();
+    world.with_stdin(b"x", &["put", "-", "w/a", "-c", "concurrency=exclusive"]).ok();
+    let session = ioverbs::open(Some(&world.url), Default::default()).unwrap();
+    let ws = session.load_workspace(ioverbs::Workspace::which("w").unwrap()).unwrap();
+    let mut exclusive = ioverbs::Controls::default();
+    ioverbs::text::parse(&mut exclusive, "concurrency=exclusive").unwrap();
+    let out = ws.pending(ioverbs::EntryKind::Group);
+    let name = Some(ioverbs::Name::new("h").unwrap());
+    let create =
+        ioverbs::Op::Create { out: out.clone(), parent: None, name, metadata: Default::default(), controls: exclusive };
+    ioverbs::run(&session, create).unwrap();
+    let inside = ioverbs::create(&ws, Some(out.clone()), Some("inside"), Default::default(), Default::default());
+    ioverbs::close(&inside.unwrap()).unwrap();
+    assert!(world.iov(&["why", "w/h"]).ok().text().contains("stops every use"));
+    assert!(world.iov(&["why", "w/h/inside"]).ok().text().contains("stops every use"));
+    ioverbs::close(&out).unwrap();
+    assert!(world.iov(&["why", "w/h"]).ok().text().contains("nobody has it now"));
+
+    let open = |kind, name: &str| {
+        let out = ws.pending(kind);
+        let which = ioverbs::Which::parse(name).unwrap();
+        ioverbs::run(
+            &session,
+            ioverbs::Op::Open { out: out.clone(), parent: None, which, controls: Default::default() },
+        )
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+        out
+    };
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                for name in ["w/a", "w/h"] {
+                    world.iov(&["why", name]).ok();
+                }
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        // Whoever opens is never told that somebody else has it.
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            ioverbs::close(&open(ioverbs::EntryKind::Collection, "a")).unwrap();
+            ioverbs::close(&open(ioverbs::EntryKind::Group, "h")).unwrap();
+        }
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod copy;
 pub(crate) mod download;
 pub(crate) mod extents;
 pub(crate) mod fetch;
+pub(crate) mod given;
 pub(crate) mod pool;
 pub(crate) mod publish;
 pub(crate) mod store;

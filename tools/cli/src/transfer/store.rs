@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::{
     BATCH, BATCH_BYTES, SMALL, copy,
+    given::Given,
     publish::{Outcome, Unnamed, discard, publish},
     upload,
 };
@@ -83,10 +84,21 @@ pub(crate) struct Storer {
     if_exists: IfExists,
     waiting: Vec<Item>,
     waiting_bytes: usize,
+    /// Where several sources may come to one name.
+    names: Option<Names>,
     progress: Progress,
     json: JsonList,
     count: u64,
     verbose: bool,
+}
+
+/// What the names of one command are known by.
+#[derive(Default)]
+struct Names {
+    /// Of what is stored.
+    given: Given,
+    /// Of what waits, and may yet fail.
+    waiting: Given,
 }
 
 /// A new collection on its way to a name.
@@ -98,13 +110,23 @@ struct Made {
 }
 
 impl Storer {
-    /// Into one workspace.
-    pub(crate) fn new(ctx: &Ctx, ws: &Workspace, what: &str, if_exists: IfExists, verbose: bool) -> Storer {
+    /// Into one workspace, from so many sources.
+    pub(crate) fn new(
+        ctx: &Ctx,
+        ws: &Workspace,
+        what: &str,
+        sources: usize,
+        if_exists: IfExists,
+        verbose: bool,
+    ) -> Storer {
+        // A single source has no name twice.
+        let several = sources > 1 && if_exists != IfExists::Skip;
         Storer {
             ws: ws.clone(),
             if_exists,
             waiting: Vec::new(),
             waiting_bytes: 0,
+            names: several.then(Names::default),
             progress: ctx.progress(what, None),
             json: JsonList::default(),
             count: 0,
@@ -145,6 +167,9 @@ impl Storer {
     /// Stores something, at once or with the next batch.
     pub(crate) fn add(&mut self, ctx: &mut Ctx, item: Item) -> Done {
         ctx.stop.check()?;
+        if let Err(e) = self.check_given(ctx, &item)? {
+            return ctx.tell(e.about(item.source.display()));
+        }
         let small = match &item.content {
             Content::Bytes(bytes) => Some(bytes.len()),
             Content::Copy(_, facts) if facts.size <= SMALL => Some(0),
@@ -153,9 +178,21 @@ impl Storer {
         let Some(len) = small else {
             return self.large(ctx, item);
         };
+        if let Some(names) = &mut self.names {
+            names.waiting.add(item.place.group()?, &item.place.name);
+        }
         self.waiting_bytes += len;
         self.waiting.push(item);
         if self.waiting.len() >= BATCH || self.waiting_bytes >= BATCH_BYTES { self.flush(ctx) } else { Ok(()) }
+    }
+
+    /// Whether this command itself has stored something of that name.
+    fn check_given(&mut self, ctx: &mut Ctx, item: &Item) -> Done<Done> {
+        let (group, name) = (item.place.group()?, &item.place.name);
+        if self.names.as_ref().is_some_and(|names| names.waiting.has(group, name)) {
+            self.flush(ctx)?;
+        }
+        Ok(self.names.as_ref().map_or(Ok(()), |names| names.given.check(group, name, || item.place.address())))
     }
 
     /// Stores what waits, and says how it all went.
@@ -205,6 +242,9 @@ impl Storer {
     fn flush(&mut self, ctx: &mut Ctx) -> Done {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
+        if let Some(names) = &mut self.names {
+            names.waiting.clear();
+        }
         let items = self.without_taken(ctx, waiting)?;
         if items.is_empty() {
             return Ok(());
@@ -361,6 +401,9 @@ impl Storer {
     ) -> Done {
         if outcome != Outcome::Skipped {
             self.count += 1;
+            if let Some(names) = &mut self.names {
+                names.given.add(place.group()?, &place.name);
+            }
         }
         let address = place.address();
         if ctx.global.json {

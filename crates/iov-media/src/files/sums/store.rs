@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use iov_store::{KeyRange, MetadataStore, Txn};
+use iov_store::{KeyRange, MetadataStore, Room, Txn};
 use iov_types::{Error, ObjectId, Result};
 
 use super::run::{Blocks, Run};
@@ -170,7 +170,7 @@ impl SumStore {
             return Ok(());
         }
         let (store, txns) = (self.must()?, vec![Txn { guards: Vec::new(), writes: changes.0 }]);
-        let done = if vital { store.commit_vital(txns) } else { store.commit(txns) };
+        let done = store.commit_with(txns, if vital { Room::Kept } else { Room::Free });
         done?.into_iter().try_for_each(|done| done.map(drop))
     }
 
@@ -199,7 +199,7 @@ impl SumStore {
         }
         for part in changes.0.chunks(RECORDS) {
             let txn = Txn { guards: Vec::new(), writes: part.to_vec() };
-            store.commit_vital(vec![txn])?.into_iter().try_for_each(|done| done.map(drop))?;
+            store.commit_with(vec![txn], Room::Freeing)?.into_iter().try_for_each(|done| done.map(drop))?;
         }
         Ok(())
     }

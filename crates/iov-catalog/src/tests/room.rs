@@ -1,0 +1,98 @@
+//! A medium that is full: which commits may take the room that is kept, and that a store is opened with the last of it.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use iov_store::{Commit, KeyRange, MemoryStore, MetadataStore, Record, Room, Snapshot, Txn};
+use iov_types::{EntryKind, Error, Kind, Outcome, Result, Uuid};
+
+use super::rig::{Client, Rig, durable_heap, kind, options};
+
+const ROOT: Uuid = Uuid::NIL;
+
+/// A store with room for some commits only.
+struct Full {
+    inner: MemoryStore,
+    least: Mutex<Room>,
+}
+
+impl Full {
+    fn leaves(&self, least: Room) {
+        *self.least.lock().unwrap() = least;
+    }
+}
+
+impl MetadataStore for Full {
+    fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
+        self.inner.get(keys)
+    }
+
+    fn scan(&self, range: &KeyRange, after: Option<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Record)>> {
+        self.inner.scan(range, after, limit)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+        self.commit_with(txns, Room::Free)
+    }
+
+    fn commit_with(&self, txns: Vec<Txn>, room: Room) -> Result<Vec<Commit>> {
+        if room < *self.least.lock().unwrap() {
+            return Err(Error::exhausted("the medium is full").with_outcome(Outcome::NotApplied));
+        }
+        self.inner.commit(txns)
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.inner.persist()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+}
+
+#[test]
+fn p7_a_full_store_takes_what_makes_room_longest() {
+    let store = Arc::new(Full { inner: MemoryStore::new(), least: Mutex::new(Room::Free) });
+    let heap = Arc::new(durable_heap());
+    let open = || Rig::over(store.clone(), heap.clone(), options()).unwrap();
+    let rig = open();
+    let client = rig.in_workspace();
+    let (a, b, c) = (client.create("a"), client.create("b"), client.create("c"));
+    for uuid in [a, b, c] {
+        client.bytes(uuid).write(0, b"bytes").unwrap();
+        client.close_written(uuid).unwrap();
+    }
+    store.leaves(Room::Kept);
+    assert_eq!(kind(client.ask(client.create_op(ROOT, "d").1)), Kind::Exhausted);
+    client.open(a).unwrap();
+    client.bytes(a).write(0, b"more bytes").unwrap();
+    store.leaves(Room::Freeing);
+    assert_eq!(kind(client.close_written(a)), Kind::Exhausted, "its length finds no room");
+    client.delete(ROOT, "b").unwrap();
+    assert!(!client.bytes(b).exists());
+    // Deleted, and open when the catalog ends.
+    client.open(c).unwrap();
+    client.delete(ROOT, "c").unwrap();
+    store.leaves(Room::Last);
+    assert_eq!(kind(client.delete(ROOT, "a")), Kind::Exhausted);
+    let ws = client.ws;
+    drop((client, rig));
+    let rig = open();
+    let client = Client { ws, ..rig.client() };
+    assert_eq!(client.stat_workspace().entries, 1, "it opens all the same");
+    assert!(client.bytes(c).exists(), "what else is to be done finds no room");
+    drop((client, rig));
+    store.leaves(Room::Freeing);
+    let rig = open();
+    let client = Client { ws, ..rig.client() };
+    assert!(!client.bytes(c).exists(), "and is done the next time");
+    store.leaves(Room::Free);
+    client.open_with(iov_types::Which::Uuid(a), EntryKind::Collection, Default::default()).unwrap();
+    assert_eq!(client.stat(a).unwrap().bytes, 10);
+    client.create("d");
+}
