@@ -1,50 +1,26 @@
 //! A disk that is full: each change that finds no room says so, nothing that was acknowledged is lost, and with room it
 //! goes on.
 
-use std::process::Command;
-
 use ioverbs::{Kind, Name, Op, SessionAttr, Which, Workspace, open};
 
-use crate::kit::{Peer, Store, create, has_ended, lookup, read, say, signal, wait_until};
-
-/// Runs a part on a small file system of its own, if this process may mount one.
-fn on_small_disk(part: &str, size: &str) {
-    let store = Store::new();
-    std::fs::create_dir_all(store.dir()).unwrap();
-    let mount = "mount -t tmpfs -o size=\"$0\",mode=700 small \"$1\"";
-    let unshared = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", script, size, store.dir().to_str().unwrap()]);
-        command
-    };
-    match unshared(mount).output() {
-        Ok(out) if out.status.success() => {}
-        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
-    }
-    let mut command = unshared(&format!("{mount} && shift && exec \"$@\""));
-    command.arg(std::env::current_exe().unwrap());
-    let mut peer = Peer::run(command, part, &store, &[]);
-    loop {
-        match peer.hear().as_str() {
-            "done" => break,
-            words => println!("{words}"),
-        }
-    }
-}
+use crate::{
+    full_start::{memory, on_small_disk},
+    kit::{create, has_ended, lookup, read, say, signal, wait_until},
+};
 
 #[test]
 fn p2_a_full_disk_costs_nothing_that_was_acknowledged() {
-    on_small_disk("fills the disk with bytes", "24m");
+    on_small_disk("fills the disk with bytes", &memory("24m"));
 }
 
 #[test]
 fn p7_a_disk_full_of_records_keeps_them_all() {
-    on_small_disk("fills the disk with records", "6m");
+    on_small_disk("fills the disk with records", &memory("6m"));
 }
 
 #[test]
 fn b4_what_cannot_be_staged_for_lack_of_room_is_not_published() {
-    on_small_disk("stages too much", "24m");
+    on_small_disk("stages too much", &memory("24m"));
 }
 
 fn workspace(url: &str) -> Workspace {

@@ -13,8 +13,11 @@ use ioverbs::{Error, Kind, Name, Op, SessionAttr, Which, Workspace, open};
 
 use crate::kit::{Peer, Store, controls, has_ended, lookup, read, say, signal, wait_until};
 
-/// A file system in memory, where nothing is durable.
-const MEMORY: &str = "mount -t tmpfs -o size=32m,mode=700 small \"$0\"";
+/// How to mount a file system in memory, where nothing is durable.
+pub(crate) fn memory(size: &str) -> String {
+    format!("mount -t tmpfs -o size={size},mode=700 small \"$0\"")
+}
+
 /// One that has few files as well.
 const FEW_FILES: &str = "mount -t tmpfs -o size=32m,nr_inodes=400,mode=700 small \"$0\"";
 /// One on blocks: durable bytes have their checksums in a second metadata engine.
@@ -22,7 +25,7 @@ const BLOCKS: &str =
     "truncate -s 64M \"$0.image\" && mkfs.ext4 -q -m 0 \"$0.image\" && mount -o loop \"$0.image\" \"$0\"";
 
 /// Runs a part on a small file system of its own, if this process may mount one.
-fn on_small_disk(part: &str, mount: &str) {
+pub(crate) fn on_small_disk(part: &str, mount: &str) {
     let store = Store::new();
     std::fs::create_dir_all(store.dir()).unwrap();
     let unshared = |script: &str| {
@@ -47,7 +50,7 @@ fn on_small_disk(part: &str, mount: &str) {
 
 #[test]
 fn p2_a_daemon_starts_on_a_full_disk_and_deletes() {
-    on_small_disk("restarts on a full disk: atomicity=unit", MEMORY);
+    on_small_disk("restarts on a full disk: atomicity=unit", &memory("32m"));
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn p3_checksums_that_a_full_disk_has_no_room_for_do_not_keep_a_daemon_from_start
 
 #[test]
 fn p2_a_daemon_killed_at_any_moment_on_a_full_disk_starts_again() {
-    on_small_disk("is killed on a full disk: atomicity=unit", MEMORY);
+    on_small_disk("is killed on a full disk: atomicity=unit", &memory("32m"));
 }
 
 #[test]
