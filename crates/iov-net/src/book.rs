@@ -250,7 +250,7 @@ impl Book {
 
 /// The error for changes that waited for their publication.
 fn lost_stage() -> Error {
-    Error::lost("the store's daemon ended, and what was written since the last commit went with it: write it again")
+    Error::lost("the store's daemon ended, and what was written since the last commit went with it: commit (which says so once more), then write it again")
         .with_clause(Clause::M1)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     }
     // Who starts one by hand means the limits that it has.
     let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
-    let connections = limits::connections();
+    let connections = limits::connections(args.ready)?;
     let incarnation = seam::now_ns() as u64;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let sums = sums_in(dir.try_clone().map_err(Error::from)?);

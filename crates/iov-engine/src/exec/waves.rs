@@ -176,7 +176,9 @@ impl Exec {
             Kind::Timeout | Kind::Unavailable => error,
             _ => error.with_clause(Clause::P8),
         };
-        if let Some(c) = self.ops[op].handle() {
+        // Of a sync that has not been heard of, the target knows how it ended, and says so at the next one.
+        let known = !matches!(error.kind(), Kind::Timeout | Kind::Unavailable);
+        if let Some(c) = self.ops[op].handle().filter(|_| known) {
             c.mark_broken(&error);
         }
         error

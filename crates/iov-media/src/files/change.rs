@@ -249,22 +249,23 @@ impl Files {
         } else {
             self.write_units(object, demand, &file, offset, data)?;
         }
-        if grows { self.commit_end(object, state, end) } else { Ok(()) }
+        // The bytes are there by now.
+        let counted = if grows { self.commit_end(object, state, end) } else { Ok(()) };
+        counted.map_err(|e| e.with_outcome(Outcome::Unknown))
     }
 
     /// Writes whole units at a time through the journal.
     fn write_units(&self, object: &Object, demand: &Demand, file: &OwnedFd, offset: u64, data: &[u8]) -> Result<()> {
         let unit = demand.unit;
         let piece = (io::PIECE as u64).max(unit);
+        // So that nothing is lacking in the middle of it.
+        io::make_room(file, Range { offset, len: data.len() as u64 })?;
         let mut at = offset;
         while at < offset + data.len() as u64 {
             let next = ((at + piece) / unit * unit).min(offset + data.len() as u64);
             let bytes = &data[(at - offset) as usize..(next - offset) as usize];
-            fail::point("unit.0.begin")?;
-            // So that nothing is lacking in the middle of it.
-            io::make_room(file, Range { offset: at, len: next - at })?;
             let change = UnitChange::Write { offset: at, data: bytes };
-            let written = self.journaled(object, change, demand, file);
+            let written = fail::point("unit.0.begin").and_then(|()| self.journaled(object, change, demand, file));
             written.map_err(|e| if at > offset { e.with_outcome(Outcome::Unknown) } else { e })?;
             at = next;
         }

@@ -166,3 +166,23 @@ fn o10_few_descriptors_are_enough() {
     let directory = directory();
     assert_eq!(Peer::start("few descriptors", directory.path(), &[]).end(), None);
 }
+
+#[test]
+fn m1_units_that_find_no_room_are_not_called_untouched() {
+    let old = bytes(1, 8_192_000);
+    let new = bytes(2, 24_576_000);
+    for (leave, len) in [(300_000, 8_192_000), (300_000, 24_576_000), (2_500_000, 8_192_000), (2_500_000, 24_576_000)] {
+        let Some(small) = Small::mount("48m") else { return };
+        let files = open(small.path());
+        write(&*files, object(1), 0, &old).expect("a write");
+        fill(&small, leave);
+        let demand = Demand { unit: 4096, ..Demand::default() };
+        let written = send(&*files, object(1), ObjectVerb::Write { offset: 0 }, demand, &new[..len]);
+        let now = all(&*files, object(1));
+        match written {
+            Ok(_) => assert!(now[..len] == new[..len], "{leave} {len}"),
+            Err(e) if e.outcome() == Outcome::NotApplied => assert!(now == old, "{leave} {len}: {e}"),
+            Err(e) => assert_eq!(e.outcome(), Outcome::Unknown, "{leave} {len}: {e}"),
+        }
+    }
+}

@@ -234,7 +234,7 @@ fn more_connections_than_a_daemon_can_serve_are_told_so() {
     let store = Store::new();
     std::fs::create_dir_all(store.dir()).unwrap();
     // With so few descriptors it takes a few connections only.
-    let script = r#"ulimit -n 120; exec "$0" --dir "$1" --ready --idle 0"#;
+    let script = r#"ulimit -n 120; exec "$0" --dir "$1" --idle 0"#;
     let mut child = std::process::Command::new("sh")
         .args(["-c", script, crate::kit::IOVD, store.dir().to_str().unwrap()])
         .stderr(std::process::Stdio::piped())

@@ -111,3 +111,15 @@ fn a_program_without_memory_is_told_so_and_goes_on_when_it_has_some() {
     drop(store.session());
     assert_eq!(Peer::start("has no memory", &store).hear(), "done");
 }
+
+#[test]
+fn a_daemon_that_would_have_no_descriptors_for_its_requests_does_not_serve() {
+    let store = Store::new();
+    std::fs::create_dir_all(store.dir()).unwrap();
+    let script = r#"ulimit -n 24; exec "$0" --dir "$1" --idle 0"#;
+    let mut command = std::process::Command::new("sh");
+    let out = command.args(["-c", script, crate::kit::IOVD, store.dir().to_str().unwrap()]).output().unwrap();
+    let words = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && words.contains("needs 64 descriptors"), "{words}");
+    drop(store.session());
+}
