@@ -1,5 +1,7 @@
 //! The daemon dies at each fail point of one operation on one collection: all of it is there afterwards, or nothing.
 
+use std::time::{Duration, Instant};
+
 use iov_litmus::{Store, Worker, worker::data};
 use iov_media::fail::POINTS;
 
@@ -138,8 +140,12 @@ fn look(w: &mut Worker, store: &Store, command: &str, name: &str) -> String {
 
 fn found(store: &Store, o: &Operation, name: &str) -> Found {
     let mut w = store.worker();
-    // A collection that is gone is told by what is looked at.
-    let _ = w.ask(&format!("lookup H {name}"));
+    // A collection that is gone is told by what is looked at. Of the worker that has just ended the daemon may not have
+    // heard yet.
+    let until = Instant::now() + Duration::from_secs(30);
+    while w.ask(&format!("lookup H {name}")).starts_with("err Busy") && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let mut all = Vec::new();
     for (command, old, new) in o.look {
         let command = command.replace("NAME", name);
