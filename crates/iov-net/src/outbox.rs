@@ -42,21 +42,24 @@ impl Outbox {
         Ok(())
     }
 
-    /// Puts the rest of a frame in front of all others: it was begun, so it comes next. `false`: there is no memory for it.
+    /// Puts the rest of a frame in front of all that others have put here meanwhile: it was begun, so it comes next.
+    /// `false`: there is no memory for it, and nothing has changed.
     pub(crate) fn push_rest(&mut self, request: u64, parts: &[&[u8]], sent: usize) -> bool {
-        debug_assert!(self.is_empty(), "whoever sends has waited for that");
-        (self.bytes, self.sent) = (Vec::new(), 0);
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        if self.bytes.try_reserve_exact(len - sent).is_err() {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>() - sent;
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(len + self.rest().len()).is_err() {
             return false;
         }
         let mut skip = sent;
         for part in parts {
             let from = skip.min(part.len());
             skip -= from;
-            self.bytes.extend_from_slice(&part[from..]);
+            bytes.extend_from_slice(&part[from..]);
         }
-        self.frames.push_back((request, self.bytes.len()));
+        bytes.extend_from_slice(self.rest());
+        self.frames.iter_mut().for_each(|(_, end)| *end = *end - self.sent + len);
+        self.frames.push_front((request, len));
+        (self.bytes, self.sent) = (bytes, 0);
         true
     }
 

@@ -53,3 +53,19 @@ fn room_comes_back_as_frames_are_taken_though_it_is_never_empty() {
     full.took(frame * 2);
     assert!(full.has_room());
 }
+
+#[test]
+fn a_frame_that_was_begun_is_ended_before_what_was_posted_meanwhile() {
+    let (mut outbox, frame) = outbox(7..9);
+    outbox.took(frame * 2);
+    outbox.push(Header::new(Verb::Status, 9), &StatusRequest).unwrap();
+    outbox.push(Header::new(Verb::Status, 10), &StatusRequest).unwrap();
+    let posted = outbox.rest().to_vec();
+    assert!(outbox.push_rest(4, &[b"head", b"", b"payload"], 6));
+    assert_eq!(outbox.rest(), [&b"yload"[..], &posted].concat());
+    outbox.took(4);
+    assert_eq!(outbox.rest().len(), 1 + posted.len());
+    outbox.took(1 + frame);
+    assert_eq!(outbox.rest(), &posted[frame..]);
+    assert_eq!(outbox.give_up(), [10]);
+}

@@ -194,16 +194,26 @@ fn o8_a_write_that_is_late_does_not_cost_the_session_what_it_holds() {
     let pid = store.status("pid").unwrap() as u32;
     signal(pid, "STOP");
     let mut bytes = vec![2; 6 << 20];
+    let meanwhile = std::sync::Mutex::new(Vec::new());
     for _ in 0..2 {
         // The first is cut off in its middle, the second before its beginning.
         let attr = BatchAttr { deadline_ns: 1_000_000_000, ..Default::default() };
         let write = vec![ioverbs::Lent::Write { c: c.clone(), offset: 0, data: &bytes }];
-        let late = crate::kit::batch(&session, attr, write).unwrap_err();
+        let late = std::thread::scope(|scope| {
+            // What others ask meanwhile comes behind it, and is answered.
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                let mut batch = stats(&ws, &c, Drive::Auto);
+                meanwhile.lock().unwrap().push((batch.start().unwrap(), batch));
+            });
+            crate::kit::batch(&session, attr, write).unwrap_err()
+        });
         assert_eq!(late.kind(), ioverbs::Kind::Timeout, "{late}");
     }
     // Nobody looks at it any more.
     bytes.fill(9);
     signal(pid, "CONT");
+    meanwhile.into_inner().unwrap().iter().for_each(|(request, _)| request.wait(-1).unwrap());
     ioverbs::commit(&published).unwrap();
     ioverbs::write_at(&held, 0, b"still mine").unwrap();
     let seen = crate::kit::read(&c);
