@@ -73,7 +73,7 @@ fn broken() -> Error {
     Error::unavailable("the connection to the store's daemon is broken")
 }
 
-/// A deadline that passed before anything was sent.
+/// A deadline that passed before all was sent.
 fn late(why: &str) -> Error {
     Error::timeout(format!("the deadline has passed: {why}")).with_clause(Clause::O8)
 }
@@ -310,8 +310,7 @@ impl Connection {
     }
 
     /// Receives answers in this thread for at most `timeout_ns` (0 = without blocking), or waits until somebody else who
-    /// is doing so has brought some.
-    /// `false`: nothing is to be received.
+    /// is doing so has brought some. `false`: nobody waits for any.
     pub(crate) fn drive(&self, timeout_ns: i64) -> bool {
         self.flush();
         let waits = self.receive(timeout_ns);

@@ -33,7 +33,7 @@ use crate::{
     socket,
 };
 
-/// Most grants held, each with a descriptor, and least.
+/// Least and most grants that may be held, each with a descriptor.
 const GRANTS: (usize, usize) = (2, 256);
 /// The program has other plans with its descriptors too: at most one in so many is a grant's. Sites allow 1,024.
 const DESCRIPTORS_PER_GRANT: u64 = 4;
