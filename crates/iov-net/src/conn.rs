@@ -1,26 +1,29 @@
-//! A client's connection: requests go out under one lock, and whoever waits reads the answers of all.
+//! A client's connection: requests wait in an outbox until the socket takes them, and whoever waits sends and receives for
+//! all. Asking never waits (O8).
 
 use std::{
     collections::HashMap,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
-use iov_store::seam;
-use iov_types::{Clause, Error, Kind, Outcome, Result};
+use iov_store::{Memory, seam};
+use iov_types::{Clause, Error, Outcome, Result};
 use iov_wire::{
     Body, Header, Verb,
     frame::{self, NO_DEADLINE},
     messages::{Fault, GrantAnswer, Granted, Hello, Welcome},
 };
 
+use rustix::event::epoll::{self, EventData, EventFlags};
+
 use crate::{
     frames::{Frame, Frames},
-    outbox::Outbox,
+    outbox::{Outbox, Withdrawn},
     socket,
 };
 
@@ -36,21 +39,23 @@ type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
 /// Who waits for an answer.
 struct Waiter {
     done: OnReply,
-    /// When it gives up; for ever if whoever asked does so by himself.
+    /// When it gives up; never if whoever asked does so by himself.
     until_ns: i64,
+    /// It has lent memory.
+    lends: bool,
 }
 
 /// How long after its deadline a request is answered here: a daemon that lives says better how it ended.
 const GRACE_NS: i64 = 200_000_000;
 /// How long whoever waits for the socket sleeps before it looks again.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_NS: i64 = 50_000_000;
+/// Most bytes sent before others get their turn.
+const TURN: usize = 4 << 20;
 
 /// A connection to a daemon.
 pub(crate) struct Connection {
     fd: OwnedFd,
     out: Mutex<Outbox>,
-    /// Nobody is sending any more.
-    freed: Condvar,
     reading: Mutex<Frames>,
     waiting: Mutex<HashMap<u64, Waiter>>,
     /// Not later than the first of those who wait gives up.
@@ -58,10 +63,11 @@ pub(crate) struct Connection {
     /// Grows with each round of dispatching, so that those who do not read themselves know when to look again.
     rounds: Mutex<u64>,
     dispatched: Condvar,
-    next: AtomicU64,
-    /// The request that is being sent: its memory is in use until that has ended, whatever happens meanwhile; 0 = none.
-    sending: AtomicU64,
     broken: AtomicBool,
+    /// The set of epoll that tells of answers.
+    watched: OnceLock<Arc<OwnedFd>>,
+    /// It tells of room in the socket too. Changes with the outbox locked.
+    tells_of_room: AtomicBool,
     version: u16,
 }
 
@@ -71,11 +77,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn broken() -> Error {
     Error::unavailable("the connection to the store's daemon is broken")
-}
-
-/// A deadline that passed before all was sent.
-fn late(why: &str) -> Error {
-    Error::timeout(format!("the deadline has passed: {why}")).with_clause(Clause::O8)
 }
 
 impl Connection {
@@ -102,15 +103,14 @@ impl Connection {
         let connection = Connection {
             fd,
             out: Mutex::default(),
-            freed: Condvar::new(),
             reading: Mutex::new(frames),
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
             rounds: Mutex::default(),
             dispatched: Condvar::new(),
-            next: AtomicU64::new(1),
-            sending: AtomicU64::new(0),
             broken: AtomicBool::new(false),
+            watched: OnceLock::new(),
+            tells_of_room: AtomicBool::new(false),
             version: welcome.version,
         };
         Ok((connection, welcome, page))
@@ -125,80 +125,42 @@ impl Connection {
     }
 
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent.
-    pub(crate) fn request<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, done: OnReply) {
-        self.send(body, payload, left_ns, Waiter { done, until_ns: i64::MAX });
+    pub(crate) fn request<B: Body>(&self, body: &B, left_ns: i64, done: OnReply) {
+        self.post(body, Vec::new(), left_ns, Some(Waiter { done, until_ns: i64::MAX, lends: false }));
     }
 
-    /// The same; `done` hears of the deadline as well if no answer comes by then (O8). Memory that is lent to the request
-    /// is not touched after that.
-    pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, done: OnReply) {
-        let until_ns = seam::monotonic_ns().saturating_add(left_ns).saturating_add(GRACE_NS);
-        self.send(body, payload, left_ns, Waiter { done, until_ns });
-    }
-
-    fn send<B: Body>(&self, body: &B, payload: &[&[u8]], left_ns: i64, waiter: Waiter) {
-        let request = self.next.fetch_add(1, Ordering::Relaxed);
-        let payload_len = payload.iter().map(|p| p.len() as u64).sum();
-        let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
-        let header = Header { version: self.version, payload_len, deadline_left_ns, ..Header::new(B::VERB, request) };
-        let waiter = match payload_len {
-            0 => match self.post(header, body, Some(waiter)) {
-                None => return self.flush(),
-                Some(waiter) => waiter,
-            },
-            _ => waiter,
-        };
-        let mut out = Vec::new();
-        if let Err(e) = frame::append(header, body, &mut out) {
-            return (waiter.done)(Err(e));
-        }
-        let until = seam::monotonic_ns().saturating_add(left_ns);
-        if let Err(e) = self.take_turn(until) {
-            return (waiter.done)(Err(e));
-        }
-        self.sending.store(request, Ordering::SeqCst);
-        self.expect(request, waiter);
-        let mut parts: Vec<&[u8]> = vec![&out];
-        parts.extend(payload);
-        let whole: usize = parts.iter().map(|part| part.len()).sum();
-        let sent = if self.is_broken() {
-            Err(broken())
-        } else {
-            socket::send(&self.fd, &parts, &[], || self.drive_until(until))
-        };
-        let failed = match sent {
-            Ok(sent) if sent == whole && self.is_broken() => Some(broken().with_outcome(Outcome::Unknown)),
-            Ok(sent) if sent == whole => None,
-            Ok(0) => Some(late("the daemon takes nothing")),
-            // A frame that was begun has to be ended, without the caller's memory.
-            Ok(sent) if lock(&self.out).push_rest(request, &parts, sent) => {
-                Some(late("the daemon takes nothing more").with_outcome(Outcome::Unknown))
-            }
-            Ok(_) => Some(broken()),
-            Err(e) => Some(e),
-        };
-        if failed.as_ref().is_some_and(|e| e.kind() != Kind::Timeout) {
-            // Before others send: behind a part of a frame.
-            self.broken.store(true, Ordering::SeqCst);
-        }
-        drop(parts);
-        self.sending.store(0, Ordering::SeqCst);
-        self.end_turn();
-        self.flush();
-        let Some(failed) = failed else { return };
-        let waiter = lock(&self.waiting).remove(&request);
-        if failed.kind() != Kind::Timeout {
-            self.fail(&failed);
-        }
-        if let Some(waiter) = waiter {
-            (waiter.done)(Err(failed));
-        }
+    /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload is lent until `done` is
+    /// called, and not touched after that.
+    pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, done: OnReply) {
+        let now = seam::monotonic_ns();
+        // What tidies up behind the deadline is sent too.
+        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(now + GRACE_NS / 4);
+        let waiter = Waiter { done, until_ns, lends: !payload.is_empty() };
+        self.post(body, payload, deadline_ns.saturating_sub(now).max(0), Some(waiter));
     }
 
     /// Sends a frame that has no answer; failures show at the next request.
     pub(crate) fn tell<B: Body>(&self, body: &B) {
-        let header = Header { version: self.version, ..Header::new(B::VERB, 0) };
-        self.post(header, body, None);
+        self.post(body, Vec::new(), i64::MAX, None);
+    }
+
+    /// Puts a frame behind what the socket has not taken yet, and sends what it takes now.
+    fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, left_ns: i64, waiter: Option<Waiter>) {
+        let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
+        let mut out = lock(&self.out);
+        let request = if waiter.is_some() { out.next() } else { 0 };
+        let header = Header { version: self.version, deadline_left_ns, ..Header::new(B::VERB, request) };
+        // Under the lock: whoever finds the connection broken later finds this in the outbox.
+        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body, payload) };
+        match (posted, waiter) {
+            (Ok(()), Some(waiter)) => self.expect(request, waiter),
+            (Err(e), Some(waiter)) => {
+                drop(out);
+                return (waiter.done)(Err(e.with_outcome(Outcome::NotApplied)));
+            }
+            (_, None) => {}
+        }
+        drop(out);
         self.flush();
     }
 
@@ -208,83 +170,67 @@ impl Connection {
         waiting.insert(request, waiter);
     }
 
-    /// Puts a frame without payload behind what the socket has not taken yet; gives the waiter back if that is too much.
-    fn post<B: Body>(&self, header: Header, body: &B, waiter: Option<Waiter>) -> Option<Waiter> {
-        let mut out = lock(&self.out);
-        if !out.has_room() {
-            return waiter;
-        }
-        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body) };
-        match (posted, waiter) {
-            (Ok(()), Some(waiter)) => self.expect(header.request, waiter),
-            (Err(e), Some(waiter)) => {
-                drop(out);
-                (waiter.done)(Err(e));
-            }
-            (_, None) => {}
-        }
-        None
-    }
-
     /// Sends what the socket takes now.
     fn flush(&self) {
         let mut out = lock(&self.out);
-        while !out.busy && !out.is_empty() && !self.is_broken() {
-            match socket::send_some(&self.fd, out.rest()) {
-                Ok(Some(n)) => out.took(n),
-                Ok(None) => return,
+        let mut done = 0;
+        while !out.is_empty() && done < TURN && !self.is_broken() {
+            let sent = socket::send_some(&self.fd, &out.pieces());
+            match sent {
+                Ok(Some(n)) => {
+                    out.took(n);
+                    done += n;
+                }
+                Ok(None) => break,
                 Err(e) => {
                     drop(out);
                     return self.fail(&e);
                 }
             }
         }
+        self.tell_of_room(!out.is_empty());
     }
 
-    /// Waits until nothing is left to be sent.
-    pub(crate) fn send_rest(&self, until_ns: i64) {
-        // Who cannot be told finds the connection gone.
-        if self.take_turn(until_ns).is_ok() {
-            self.end_turn();
+    /// Adds the connection to a set of epoll that tells of answers, and of room while there is something to send. A
+    /// connection has at most one.
+    pub(crate) fn watch(&self, set: &Arc<OwnedFd>) {
+        // No room in the set: who waits for the descriptor alone then waits until it polls.
+        if self.watched.set(set.clone()).is_ok() {
+            let _ = epoll::add(&**set, &self.fd, EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+            self.flush();
         }
     }
 
-    /// Waits until nothing is left to be sent, and keeps others from sending.
-    fn take_turn(&self, until_ns: i64) -> Result<()> {
+    /// The outbox is locked.
+    fn tell_of_room(&self, wanted: bool) {
+        if self.tells_of_room.load(Ordering::Relaxed) == wanted {
+            return;
+        }
+        let Some(set) = self.watched.get() else { return };
+        let room = if wanted { EventFlags::OUT } else { EventFlags::empty() };
+        let changed = epoll::modify(&**set, &self.fd, EventData::new_u64(1), EventFlags::IN | EventFlags::ET | room);
+        self.tells_of_room.store(wanted && changed.is_ok(), Ordering::Relaxed);
+    }
+
+    /// Waits until nothing is left to be sent. Who cannot be told finds the connection gone.
+    pub(crate) fn send_rest(&self, until_ns: i64) {
         loop {
             self.flush();
-            let mut out = lock(&self.out);
-            if self.is_broken() {
-                return Err(broken());
+            if self.is_broken() || lock(&self.out).is_empty() || seam::monotonic_ns() >= until_ns {
+                return;
             }
-            if !out.busy && out.is_empty() {
-                out.busy = true;
-                return Ok(());
-            }
-            if seam::monotonic_ns() >= until_ns {
-                return Err(late("the daemon takes no more requests"));
-            }
-            let busy = out.busy;
-            if busy {
-                drop(self.freed.wait_timeout(out, PAUSE).unwrap_or_else(PoisonError::into_inner));
-            } else {
-                drop(out);
-                self.drive(0);
-                socket::wait_for_room(&self.fd, PAUSE.as_nanos() as i64);
-            }
+            self.drive(0);
+            socket::wait_for_either(&self.fd, PAUSE_NS);
         }
     }
 
-    fn end_turn(&self) {
-        lock(&self.out).busy = false;
-        self.freed.notify_all();
-    }
-
-    /// Receives what there is; `false` once a time has passed.
-    fn drive_until(&self, until_ns: i64) -> bool {
-        self.receive(0);
-        self.expire();
-        seam::monotonic_ns() < until_ns
+    /// Takes the memory of a request back, before whoever lent it hears that it has ended.
+    fn withdraw(&self, request: u64) -> Withdrawn {
+        let withdrawn = lock(&self.out).withdraw(request);
+        if withdrawn == Withdrawn::Stuck {
+            self.fail(&Error::exhausted("no memory is left to end a request that was begun"));
+        }
+        withdrawn
     }
 
     /// Tells those whose time is up.
@@ -293,19 +239,22 @@ impl Connection {
         if now < self.first_until.load(Ordering::SeqCst) {
             return;
         }
-        let late: Vec<Waiter> = {
+        let mut late: Vec<(u64, Waiter)> = {
             let mut all = lock(&self.waiting);
-            let sending = self.sending.load(Ordering::SeqCst);
-            let is_late = |request: &u64, waiter: &mut Waiter| waiter.until_ns <= now && *request != sending;
-            let late = all.extract_if(is_late).map(|(_, waiter)| waiter).collect();
+            let late = all.extract_if(|_, waiter| waiter.until_ns <= now).collect();
             let next = all.values().map(|waiter| waiter.until_ns).min();
             // While nobody can ask for more.
             self.first_until.store(next.unwrap_or(i64::MAX), Ordering::SeqCst);
             late
         };
-        for waiter in late {
-            let why = "the daemon did not answer by the deadline; it may have taken effect";
-            (waiter.done)(Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown)));
+        late.sort_unstable_by_key(|(request, _)| *request);
+        for (request, waiter) in late {
+            let error = match self.withdraw(request) {
+                Withdrawn::Unsent => Error::timeout("the daemon took no request by the deadline"),
+                _ => Error::timeout("the daemon did not answer by the deadline; it may have taken effect")
+                    .with_outcome(Outcome::Unknown),
+            };
+            (waiter.done)(Err(error.with_clause(Clause::O8)));
         }
     }
 
@@ -324,11 +273,15 @@ impl Connection {
             Ok(frames) => frames,
             Err(TryLockError::Poisoned(p)) => p.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                if timeout_ns > 0 {
+                // Short: the reader may stop reading without having anything for us.
+                let wait_ns = timeout_ns.min(1_000_000);
+                if timeout_ns > 0 && !lock(&self.out).is_empty() {
+                    // The reader may not know that there is something to send.
+                    socket::wait_for_room(&self.fd, wait_ns);
+                } else if timeout_ns > 0 {
                     let rounds = lock(&self.rounds);
                     if *rounds == seen {
-                        // Short: the reader may stop reading without having anything for us.
-                        let wait = Duration::from_nanos(timeout_ns.min(1_000_000) as u64);
+                        let wait = Duration::from_nanos(wait_ns as u64);
                         drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
                     }
                 }
@@ -350,12 +303,9 @@ impl Connection {
                 }
                 Ok(None) if waited => break,
                 Ok(None) => {
-                    let out = lock(&self.out);
-                    let posted = !out.busy && !out.is_empty();
-                    drop(out);
-                    if posted {
+                    if !lock(&self.out).is_empty() {
                         // What the socket takes meanwhile is sent with the next look.
-                        socket::wait_for_room(&self.fd, timeout_ns);
+                        socket::wait_for_either(&self.fd, timeout_ns);
                     } else {
                         socket::wait_readable(self.as_fd(), timeout_ns);
                     }
@@ -400,6 +350,10 @@ impl Connection {
         // An answer to a request that was given up is dropped.
         let waiter = lock(&self.waiting).remove(&request);
         if let Some(waiter) = waiter {
+            if waiter.lends {
+                // A daemon may answer what it has not read.
+                self.withdraw(request);
+            }
             (waiter.done)(reply);
         }
     }
@@ -409,14 +363,8 @@ impl Connection {
         self.broken.store(true, Ordering::SeqCst);
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
-        let mut unsent = lock(&self.out).give_up();
-        unsent.sort_unstable();
-        let mut waiting: Vec<(u64, Waiter)> = {
-            let mut all = lock(&self.waiting);
-            let sending = self.sending.load(Ordering::SeqCst);
-            // Whoever is sending finds the connection broken.
-            all.extract_if(|request, _| *request != sending).collect()
-        };
+        let unsent = lock(&self.out).give_up();
+        let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
         // In the order in which they were sent: some are sent again.
         waiting.sort_unstable_by_key(|(request, _)| *request);
         for (request, waiter) in waiting {

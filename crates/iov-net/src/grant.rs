@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
-use iov_store::ClientSlot;
-use iov_types::{Error, Outcome, Range, Result, Spatiality};
+use iov_store::{ClientSlot, OpCx};
+use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
 
@@ -14,6 +14,8 @@ use crate::link::Up;
 
 /// Bytes written while the grant cannot be taken back: a write up to this size is before a seal or behind it, not both (M2).
 const PIECE: usize = 64 << 20;
+/// Bytes moved between two looks at the deadline (O8): media may be slow.
+const STEP: usize = 8 << 20;
 
 /// Leave to move bytes of an object, and the descriptor to do it with.
 pub(crate) struct Grant {
@@ -64,14 +66,14 @@ impl Grant {
         }
     }
 
-    /// Writes bytes, as far as the grant holds; how many that were, and why not all of them.
+    /// Writes bytes, as far as the grant holds and the deadline allows; how many that were, and why not all of them.
     ///
     /// Who takes the grant back waits for a write that is under way, but not for long: large ones are done in pieces.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> (usize, Result<()>) {
+    pub(crate) fn write(&self, cx: &OpCx, bytes: &[u8], offset: u64) -> (usize, Result<()>) {
         let mut done = 0;
         for piece in bytes.chunks(PIECE) {
             let Some(busy) = self.slot.begin_write() else { return (done, Ok(())) };
-            let written = write_all(&self.fd, piece, offset + done as u64);
+            let written = write_all(cx, &self.fd, piece, offset + done as u64);
             // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
             if !busy.finish() {
                 return (done, Ok(()));
@@ -86,26 +88,31 @@ impl Grant {
     }
 }
 
-fn write_all(fd: &OwnedFd, mut bytes: &[u8], offset: u64) -> Result<()> {
-    let mut at = offset;
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(fd, bytes, at) {
-            Ok(n) => {
-                bytes = &bytes[n..];
-                at += n as u64;
-            }
+fn write_all(cx: &OpCx, fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        if done > 0 && cx.left_ns() == 0 {
+            return Err(late("written").with_outcome(Outcome::Unknown));
+        }
+        let end = bytes.len().min(done + STEP);
+        match rustix::io::pwrite(fd, &bytes[done..end], offset + done as u64) {
+            Ok(n) => done += n,
             Err(Errno::INTR) => {}
-            Err(e) => return Err(os_error(e, at > offset)),
+            Err(e) => return Err(os_error(e, done > 0)),
         }
     }
     Ok(())
 }
 
-/// Fills `out` as far as the file reaches.
-pub(crate) fn read_all(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
+/// Fills `out` as far as the file reaches, if the deadline allows.
+pub(crate) fn read_all(cx: &OpCx, fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
     let mut done = 0;
     while done < out.len() {
-        match rustix::io::pread(fd, &mut out[done..], offset + done as u64) {
+        if done > 0 && cx.left_ns() == 0 {
+            return Err(late("read"));
+        }
+        let end = out.len().min(done + STEP);
+        match rustix::io::pread(fd, &mut out[done..end], offset + done as u64) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
@@ -113,6 +120,11 @@ pub(crate) fn read_all(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64>
         }
     }
     Ok(done as u64)
+}
+
+/// The medium is slow, or there was much to move.
+fn late(what: &str) -> Error {
+    Error::timeout(format!("the deadline passed before all was {what}")).with_clause(Clause::O8)
 }
 
 fn os_error(e: Errno, partly: bool) -> Error {

@@ -13,19 +13,40 @@ use iov_store::{
     block_sums::{BLOCK, BlockSum, RUN},
     seam,
 };
-use iov_types::{ObjectId, Result};
+use iov_types::ObjectId;
 
 /// Runs asked for at once: 32 KiB of checksums for 16 MiB of bytes.
-const RUNS: u64 = 16;
+pub(crate) const RUNS: u64 = 16;
 /// Most pieces kept: 8 MiB of checksums for 4 GiB.
 const PIECES: usize = 256;
 
 /// How long what does not fit is not asked for again.
 const AGE_NS: i64 = 10_000_000;
 
-struct Piece {
+pub(crate) struct Piece {
     sums: Vec<BlockSum>,
     asked_ns: i64,
+}
+
+/// The pieces that a stretch of an object needs, as far as they are here.
+pub(crate) struct Pieces {
+    first: u64,
+    found: Vec<Option<Arc<Piece>>>,
+}
+
+impl Pieces {
+    /// What is still to be asked for, by first run; [`RUNS`] each.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = u64> {
+        let numbers = self.found.iter().zip(self.first..);
+        numbers.filter(|(piece, _)| piece.is_none()).map(|(_, number)| number * RUNS)
+    }
+
+    /// Takes a piece that was asked for.
+    pub(crate) fn fill(&mut self, first_run: u64, piece: Arc<Piece>) {
+        if let Some(slot) = (first_run / RUNS).checked_sub(self.first).and_then(|i| self.found.get_mut(i as usize)) {
+            *slot = Some(piece);
+        }
+    }
 }
 
 /// Checksums that were asked for, by object and first run.
@@ -33,52 +54,49 @@ struct Piece {
 pub(crate) struct SumCache(Mutex<HashMap<(ObjectId, u64), Arc<Piece>>>);
 
 impl SumCache {
+    /// What there is for `len` bytes at `offset`.
+    pub(crate) fn pieces(&self, object: ObjectId, offset: u64, len: u64) -> Pieces {
+        let first = offset / (RUN * RUNS);
+        let all = self.lock();
+        let found = (first..(offset + len).div_ceil(RUN * RUNS)).map(|n| all.get(&(object, n * RUNS)).cloned());
+        Pieces { first, found: found.collect() }
+    }
+
+    /// Keeps a piece that was asked for at `asked_ns` of the monotonic clock.
+    pub(crate) fn keep(&self, object: ObjectId, first_run: u64, sums: Vec<BlockSum>, asked_ns: i64) -> Arc<Piece> {
+        let piece = Arc::new(Piece { sums, asked_ns });
+        let mut all = self.lock();
+        if all.len() >= PIECES {
+            all.clear();
+        }
+        all.insert((object, first_run), piece.clone());
+        piece
+    }
+
     /// Whether bytes read at `offset`, all there were, are what the object should hold; `false` also where that cannot
     /// be told here.
-    pub(crate) fn compare(
-        &self,
-        object: ObjectId,
-        file: &OwnedFd,
-        offset: u64,
-        bytes: &[u8],
-        ask: impl Fn(u64, u64) -> Result<Vec<BlockSum>>,
-    ) -> bool {
+    pub(crate) fn compare(&self, object: ObjectId, file: &OwnedFd, offset: u64, bytes: &[u8], pieces: &Pieces) -> bool {
         let mut at = offset;
         let end = offset + bytes.len() as u64;
-        while at < end {
-            let first = at / (RUN * RUNS) * RUNS;
-            let until = end.min((first + RUNS) * RUN);
-            let Some(piece) = self.piece((object, first), &ask) else { return false };
+        for (piece, number) in pieces.found.iter().zip(pieces.first..) {
+            let Some(piece) = piece else { return false };
+            let base = number * RUN * RUNS;
+            let until = end.min(base + RUN * RUNS);
             let part = &bytes[(at - offset) as usize..(until - offset) as usize];
-            if blocks_fit(&piece.sums, first * RUN, file, at, part).is_none() {
+            if blocks_fit(&piece.sums, base, file, at, part).is_none() {
                 // It may be out of date, unless it has just come: a program that reads what it writes asks now and then.
                 if seam::monotonic_ns() - piece.asked_ns > AGE_NS {
-                    self.lock().remove(&(object, first));
+                    self.lock().remove(&(object, number * RUNS));
                 }
                 return false;
             }
             at = until;
         }
-        true
+        at == end
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ObjectId, u64), Arc<Piece>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn piece(&self, key: (ObjectId, u64), ask: impl Fn(u64, u64) -> Result<Vec<BlockSum>>) -> Option<Arc<Piece>> {
-        if let Some(piece) = self.lock().get(&key) {
-            return Some(piece.clone());
-        }
-        // Whatever is the matter, the daemon will say it when it is asked for the bytes.
-        let asked_ns = seam::monotonic_ns();
-        let piece = Arc::new(Piece { sums: ask(key.1, RUNS).ok()?, asked_ns });
-        let mut pieces = self.lock();
-        if pieces.len() >= PIECES {
-            pieces.clear();
-        }
-        pieces.insert(key, piece.clone());
-        Some(piece)
     }
 }
 

@@ -12,6 +12,7 @@ mod link;
 mod mend;
 mod outbox;
 mod remote;
+mod run;
 pub mod socket;
 mod start;
 

@@ -14,10 +14,7 @@ use iov_wire::{
     Body, MAX_VERSION, MIN_VERSION,
     messages::{Context, Hello, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
 };
-use rustix::{
-    event::epoll::{self, EventData, EventFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 
 use crate::{
     book::Book,
@@ -69,12 +66,7 @@ pub struct Link {
     /// How often it was connected anew.
     mended: AtomicU64,
     /// The set of epoll that tells of answers.
-    watched: Mutex<Option<OwnedFd>>,
-}
-
-fn watch(set: &OwnedFd, up: &Up) {
-    // It is there already, or there is no room: who waits for the descriptor alone then waits until it polls.
-    let _ = epoll::add(set, up.connection.as_fd(), EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+    watched: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,7 +135,7 @@ impl Link {
         let new = up.insert(Arc::new(new)).clone();
         drop(up);
         if let Some(set) = &*lock(&self.watched) {
-            watch(set, &new);
+            new.connection.watch(set);
         }
         Ok(new)
     }
@@ -209,10 +201,11 @@ impl Link {
     pub(crate) fn watch(&self, set: &OwnedFd) {
         let mut watched = lock(&self.watched);
         if watched.is_none() {
-            *watched = set.try_clone().ok();
+            *watched = set.try_clone().ok().map(Arc::new);
         }
-        if let Some(up) = &*lock(&self.up) {
-            watch(set, up);
+        let up = lock(&self.up).clone();
+        if let (Some(set), Some(up)) = (&*watched, up) {
+            up.connection.watch(set);
         }
     }
 
@@ -274,7 +267,7 @@ impl Drop for Link {
 fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
     let slot = Arc::new(Mutex::new(None));
     let to = slot.clone();
-    up.connection.request(body, &[], cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
+    up.connection.request(body, cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
     loop {
         match lock(&slot).take() {
             Some(Ok(Reply::Frame(frame))) => return Ok(frame),

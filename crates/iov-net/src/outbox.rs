@@ -1,90 +1,131 @@
 //! Frames that wait until the socket takes them, so that whoever has something to ask need not wait for that (O8).
+//!
+//! Payloads stay where they are, in the caller's memory, until the socket takes them, or their request ends.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, io::IoSlice};
 
-use iov_types::Result;
+use iov_store::Memory;
+use iov_types::{Error, Result};
 use iov_wire::{Body, Header, frame};
 
-/// Most bytes that wait; beyond that the senders do.
-const ROOM: usize = 16 << 20;
+/// The kernel takes at most so many pieces at a time.
+const PIECES: usize = 1024;
 
-/// Frames without payload, in order.
+struct Item {
+    /// Of the request, or the place of a frame that is none.
+    number: u64,
+    head: Vec<u8>,
+    /// Lent until the request has ended.
+    payload: Vec<Memory>,
+    len: usize,
+}
+
+impl Item {
+    /// All that comes behind its first `skip` bytes.
+    fn pieces(&self, mut skip: usize) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.head[..]).chain(self.payload.iter().map(Memory::bytes)).filter_map(move |piece| {
+            let from = skip.min(piece.len());
+            skip -= from;
+            (from < piece.len()).then(|| &piece[from..])
+        })
+    }
+}
+
+/// What became of a request's memory.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Withdrawn {
+    /// All of its frame has been taken.
+    Sent,
+    /// Nothing of its frame was taken, and nothing will be.
+    Unsent,
+    /// A part was taken; the rest comes from memory of our own.
+    Begun,
+    /// A part was taken, and there is no memory for the rest: the stream cannot go on.
+    Stuck,
+}
+
+/// Frames in the order of their requests.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    /// How many of them the socket has taken.
+    items: VecDeque<Item>,
+    /// How many bytes of the first have been taken.
     sent: usize,
-    /// The request and the end of each frame that has not been taken as a whole.
-    frames: VecDeque<(u64, usize)>,
-    /// Somebody is sending a frame with payload: others wait.
-    pub(crate) busy: bool,
+    /// The number of the last frame.
+    last: u64,
+    /// Of a frame that is gone, for the next one.
+    spare: Vec<u8>,
 }
 
 impl Outbox {
     /// Whether everything has been taken.
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.items.is_empty()
     }
 
-    /// Whether one more frame may wait here.
-    pub(crate) fn has_room(&self) -> bool {
-        self.bytes.len() - self.sent < ROOM
+    /// The number that the next request has.
+    pub(crate) fn next(&self) -> u64 {
+        self.last + 1
     }
 
-    /// Puts a frame behind the others.
-    pub(crate) fn push<B: Body>(&mut self, header: Header, body: &B) -> Result<()> {
-        if self.is_empty() {
-            self.bytes.clear();
-            self.sent = 0;
-        }
-        frame::append(header, body, &mut self.bytes)?;
-        self.frames.push_back((header.request, self.bytes.len()));
+    /// Puts a frame behind the others: of the next request, or of none, which takes a number all the same.
+    pub(crate) fn push<B: Body>(&mut self, header: Header, body: &B, payload: Vec<Memory>) -> Result<()> {
+        let mut head = std::mem::take(&mut self.spare);
+        head.clear();
+        let payload_len: usize = payload.iter().map(Memory::len).sum();
+        frame::append(Header { payload_len: payload_len as u64, ..header }, body, &mut head)?;
+        self.items
+            .try_reserve(1)
+            .map_err(|_| Error::exhausted("no memory is left for a request to the store's daemon"))?;
+        self.last += 1;
+        let len = head.len() + payload_len;
+        self.items.push_back(Item { number: self.last, head, payload, len });
         Ok(())
     }
 
-    /// Puts the rest of a frame in front of all that others have put here meanwhile: it was begun, so it comes next.
-    /// `false`: there is no memory for it, and nothing has changed.
-    pub(crate) fn push_rest(&mut self, request: u64, parts: &[&[u8]], sent: usize) -> bool {
-        let len = parts.iter().map(|part| part.len()).sum::<usize>() - sent;
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(len + self.rest().len()).is_err() {
-            return false;
-        }
-        let mut skip = sent;
-        for part in parts {
-            let from = skip.min(part.len());
-            skip -= from;
-            bytes.extend_from_slice(&part[from..]);
-        }
-        bytes.extend_from_slice(self.rest());
-        self.frames.iter_mut().for_each(|(_, end)| *end = *end - self.sent + len);
-        self.frames.push_front((request, len));
-        (self.bytes, self.sent) = (bytes, 0);
-        true
-    }
-
-    /// What comes next.
-    pub(crate) fn rest(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+    /// What comes next, as far as the kernel takes it at once.
+    pub(crate) fn pieces(&self) -> Vec<IoSlice<'_>> {
+        let skips = std::iter::once(self.sent).chain(std::iter::repeat(0));
+        let pieces = self.items.iter().zip(skips).flat_map(|(item, skip)| item.pieces(skip));
+        pieces.take(PIECES).map(IoSlice::new).collect()
     }
 
     /// So many bytes more were taken.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.sent += bytes;
-        while self.frames.front().is_some_and(|(_, end)| *end <= self.sent) {
-            self.frames.pop_front();
-        }
-        if self.sent >= ROOM && !self.is_empty() {
-            self.bytes.drain(..self.sent);
-            self.frames.iter_mut().for_each(|(_, end)| *end -= self.sent);
-            self.sent = 0;
+        while let Some(first) = self.items.front()
+            && first.len <= self.sent
+        {
+            self.sent -= first.len;
+            if let Some(item) = self.items.pop_front() {
+                self.spare = item.head;
+            }
         }
     }
 
-    /// The requests that were not taken as a whole, and so have no effect; they are dropped.
+    /// Touches no memory of a request any more.
+    pub(crate) fn withdraw(&mut self, request: u64) -> Withdrawn {
+        let Ok(at) = self.items.binary_search_by_key(&request, |item| item.number) else { return Withdrawn::Sent };
+        if at > 0 || self.sent == 0 {
+            self.items.remove(at);
+            return Withdrawn::Unsent;
+        }
+        let first = &mut self.items[0];
+        let mut rest = Vec::new();
+        if rest.try_reserve_exact(first.len - self.sent + 1).is_err() {
+            return Withdrawn::Stuck;
+        }
+        // Behind one byte that counts as taken: it is begun.
+        rest.push(0);
+        first.pieces(self.sent).for_each(|piece| rest.extend_from_slice(piece));
+        (first.len, first.head, first.payload) = (rest.len(), rest, Vec::new());
+        self.sent = 1;
+        Withdrawn::Begun
+    }
+
+    /// The requests that were not taken as a whole, in order, and so have no effect; they are dropped.
     pub(crate) fn give_up(&mut self) -> Vec<u64> {
-        (self.bytes, self.sent) = (Vec::new(), 0);
-        self.frames.drain(..).map(|(request, _)| request).collect()
+        self.sent = 0;
+        self.items.drain(..).map(|item| item.number).collect()
     }
 }
 

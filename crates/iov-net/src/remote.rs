@@ -117,7 +117,7 @@ impl Asked {
         Counters::add(&self.link.counters().round_trips, 1);
         let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
         let ended = self.entry.ends().then(|| self.link.clone());
-        up.connection.request(&*request, &[], left, Box::new(move |reply| self.replied(reply, &connection)));
+        up.connection.request(&*request, left, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
             up.connection.send_rest(seam::monotonic_ns().saturating_add(left));
             // Whoever waits for an answer holds the link, and the link the connection with those who wait.
@@ -293,16 +293,9 @@ impl Part {
         }
         Counters::add(&counters.round_trips, 1);
         let request = ObjectRequest { context: Link::context(&self.cx), calls };
-        let payload: Vec<&[u8]> = loans.iter().map(|m| m.bytes()).collect();
-        let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
-        // The operations, and with them the caller's memory, are held until the answer or the deadline: as long as the
-        // sending takes.
-        up.connection.request_in_time(
-            &request,
-            &payload,
-            left,
-            Box::new(move |reply| self.replied(reply, &connection)),
-        );
+        let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
+        // The operations, and with them the caller's memory, are held until the answer or the deadline.
+        up.connection.request_in_time(&request, loans, until, Box::new(move |reply| self.replied(reply, &connection)));
     }
 
     fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {

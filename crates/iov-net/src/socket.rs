@@ -107,9 +107,11 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
     }
 }
 
-/// Sends what the peer takes now; `None`: nothing.
-pub(crate) fn send_some(fd: impl AsFd, bytes: &[u8]) -> Result<Option<usize>> {
-    match rustix::io::retry_on_intr(|| rustix::net::send(&fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
+/// Sends what the peer takes now, of at most 1,024 pieces; `None`: nothing.
+pub(crate) fn send_some(fd: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<Option<usize>> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let mut nothing = SendAncillaryBuffer::default();
+    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, pieces, &mut nothing, flags)) {
         Ok(n) => Ok(Some(n)),
         Err(rustix::io::Errno::AGAIN) => Ok(None),
         Err(e) => Err(broken(e)),
@@ -165,8 +167,13 @@ pub fn wait_readable(fd: impl AsFd, timeout_ns: i64) -> bool {
 }
 
 /// Waits until the peer takes something, or there is something to receive.
-pub(crate) fn wait_for_room(fd: impl AsFd, timeout_ns: i64) {
+pub(crate) fn wait_for_either(fd: impl AsFd, timeout_ns: i64) {
     wait_for(fd.as_fd(), PollFlags::OUT | PollFlags::IN, timeout_ns);
+}
+
+/// Waits until the peer takes something.
+pub(crate) fn wait_for_room(fd: impl AsFd, timeout_ns: i64) {
+    wait_for(fd.as_fd(), PollFlags::OUT, timeout_ns);
 }
 
 fn wait_for(fd: BorrowedFd<'_>, what: PollFlags, timeout_ns: i64) -> bool {

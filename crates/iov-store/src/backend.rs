@@ -10,6 +10,12 @@ use crate::{Memory, OpCx};
 pub trait Sink: Send + Sync {
     /// `index` is the operation's place in the submission. The memory has been given back when this is called.
     fn complete(&self, index: usize, evidence: Result<Evidence>);
+
+    /// Runs what a target has to do next, now that it has heard from another process: it may move many bytes, so that who
+    /// cares in which thread that is keeps it until then. Called any number of times, from any thread.
+    fn go_on(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
 }
 
 /// An operation and its memory.
@@ -24,7 +30,7 @@ pub trait Backend: Send + Sync {
     /// another. Memory is lent until the evidence.
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>);
 
-    /// Whether `submit` may wait for another process before it returns.
+    /// Whether operations may wait for another process; `submit` itself never does.
     fn may_wait(&self) -> bool {
         false
     }

@@ -40,6 +40,11 @@ impl Memory {
         Memory { ptr: NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling()), len, writable: false }
     }
 
+    /// Bytes that stay valid for ever, to read from.
+    pub fn constant(bytes: &'static [u8]) -> Memory {
+        Memory { ptr: NonNull::from(bytes).cast(), len: bytes.len(), writable: false }
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len

@@ -12,9 +12,13 @@ enum Content {
     Answer(Option<Answer>),
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// Answers to one step.
 pub(crate) struct Inbox {
     content: Mutex<Content>,
+    /// What targets have to do next, for whoever drives the request.
+    work: Mutex<Vec<Work>>,
     request: Weak<RequestInner>,
 }
 
@@ -29,16 +33,27 @@ pub(crate) enum Arrived {
 impl Inbox {
     pub(crate) fn for_evidence(n: usize, request: Weak<RequestInner>) -> Inbox {
         let items = (0..n).map(|_| None).collect();
-        Inbox { content: Mutex::new(Content::Evidence { items, left: n }), request }
+        Inbox { content: Mutex::new(Content::Evidence { items, left: n }), work: Mutex::default(), request }
     }
 
     pub(crate) fn for_answer(request: Weak<RequestInner>) -> Inbox {
-        Inbox { content: Mutex::new(Content::Answer(None)), request }
+        Inbox { content: Mutex::new(Content::Answer(None)), work: Mutex::default(), request }
     }
 
     pub(crate) fn answer(&self, answer: Answer) {
         *lock(&self.content) = Content::Answer(Some(answer));
         self.wake();
+    }
+
+    /// Lets targets go on.
+    pub(crate) fn work(&self) {
+        loop {
+            let work = std::mem::take(&mut *lock(&self.work));
+            if work.is_empty() {
+                return;
+            }
+            work.into_iter().for_each(|work| work());
+        }
     }
 
     /// Everything, once everything is there.
@@ -77,5 +92,10 @@ impl Sink for Inbox {
         if complete {
             self.wake();
         }
+    }
+
+    fn go_on(&self, work: Work) {
+        lock(&self.work).push(work);
+        self.wake();
     }
 }

@@ -197,6 +197,7 @@ impl Exec {
     pub(crate) fn drive(&mut self, request: &Arc<RequestInner>) -> bool {
         loop {
             if let Some(inbox) = &self.inbox {
+                inbox.work();
                 match inbox.take() {
                     Some(arrived) => {
                         self.inbox = None;

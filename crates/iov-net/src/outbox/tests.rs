@@ -1,71 +1,82 @@
 use iov_wire::{Verb, messages::StatusRequest};
+use proptest::prelude::*;
 
 use super::*;
 
-fn outbox(requests: std::ops::Range<u64>) -> (Outbox, usize) {
+fn push(outbox: &mut Outbox, payload: &[&'static [u8]]) -> u64 {
+    let request = outbox.next();
+    let memory = payload.iter().map(|p| Memory::constant(p)).collect();
+    outbox.push(Header::new(Verb::Status, request), &StatusRequest, memory).unwrap();
+    request
+}
+
+fn outbox(requests: usize) -> (Outbox, usize) {
     let mut outbox = Outbox::default();
-    for request in requests.clone() {
-        outbox.push(Header::new(Verb::Status, request), &StatusRequest).unwrap();
+    for _ in 0..requests {
+        push(&mut outbox, &[]);
     }
-    let frame = outbox.rest().len() / (requests.end - requests.start) as usize;
+    let frame = outbox.pieces()[0].len();
     (outbox, frame)
+}
+
+fn rest(outbox: &Outbox) -> Vec<u8> {
+    outbox.pieces().iter().flat_map(|piece| piece.to_vec()).collect()
 }
 
 #[test]
 fn what_is_not_whole_is_not_sent() {
-    let (mut outbox, frame) = outbox(1..5);
+    let (mut outbox, frame) = outbox(4);
     outbox.took(frame * 2 + 1);
-    assert_eq!(outbox.rest().len(), frame * 2 - 1);
+    assert_eq!(rest(&outbox).len(), frame * 2 - 1);
     assert_eq!(outbox.give_up(), [3, 4]);
-    assert!(outbox.is_empty() && outbox.rest().is_empty());
+    assert!(outbox.is_empty() && outbox.pieces().is_empty());
+    assert_eq!(push(&mut outbox, &[]), 5, "no number comes twice");
+    assert_eq!(rest(&outbox).len(), frame);
 }
 
 #[test]
-fn frames_stay_in_order_over_any_pieces() {
-    let (mut whole, frame) = outbox(1..9);
-    let expected = whole.rest().to_vec();
-    let mut sent = Vec::new();
-    while !whole.is_empty() {
-        let piece = whole.rest().len().min(frame - 3);
-        sent.extend_from_slice(&whole.rest()[..piece]);
-        whole.took(piece);
+fn at_most_so_many_pieces_as_the_kernel_takes() {
+    let (mut outbox, frame) = outbox(PIECES + 7);
+    assert_eq!(outbox.pieces().len(), PIECES);
+    outbox.took(PIECES * frame);
+    assert_eq!(outbox.pieces().len(), 7);
+}
+
+proptest! {
+    /// Whatever the socket takes at a time, and whoever gives up meanwhile: the peer gets whole frames in order.
+    #[test]
+    fn frames_stay_whole_and_in_order(
+        payloads in prop::collection::vec(0usize..4, 1..12),
+        steps in prop::collection::vec((0usize..200, prop::option::of(0u64..13)), 0..40),
+    ) {
+        const PAYLOADS: [&[&[u8]]; 4] = [&[], &[b"", b"seven"], &[b"x", b"", b"second part"], &[&[9; 300]]];
+        let mut outbox = Outbox::default();
+        let mut frames = Vec::new();
+        for payload in payloads {
+            let before = rest(&outbox).len();
+            let request = push(&mut outbox, PAYLOADS[payload]);
+            frames.push((request, rest(&outbox)[before..].to_vec()));
+        }
+        let mut sent = Vec::new();
+        for (bytes, gives_up) in steps {
+            let next = rest(&outbox);
+            let taken = bytes.min(next.len());
+            sent.extend_from_slice(&next[..taken]);
+            outbox.took(taken);
+            let Some(request) = gives_up else { continue };
+            let expected: usize = frames.iter().take_while(|(r, _)| *r != request).map(|(_, f)| f.len()).sum();
+            match outbox.withdraw(request) {
+                Withdrawn::Unsent => {
+                    prop_assert!(sent.len() <= expected);
+                    frames.retain(|(r, _)| *r != request);
+                }
+                Withdrawn::Begun => prop_assert!(sent.len() > expected),
+                Withdrawn::Sent => {}
+                Withdrawn::Stuck => prop_assert!(false, "there is memory"),
+            }
+        }
+        sent.extend(rest(&outbox));
+        let whole: Vec<u8> = frames.into_iter().flat_map(|(_, frame)| frame).collect();
+        prop_assert_eq!(sent, whole);
     }
-    assert_eq!(sent, expected);
-    whole.push(Header::new(Verb::Status, 9), &StatusRequest).unwrap();
-    assert_eq!(whole.rest().len(), frame);
-    assert_eq!(whole.give_up(), [9]);
-}
-
-#[test]
-fn room_comes_back_as_frames_are_taken_though_it_is_never_empty() {
-    let (mut outbox, frame) = outbox(0..1);
-    let mut most = 0;
-    for request in 1..(3 * ROOM / frame) as u64 {
-        assert!(outbox.has_room());
-        outbox.push(Header::new(Verb::Status, request), &StatusRequest).unwrap();
-        outbox.took(frame);
-        most = most.max(outbox.bytes.capacity());
-    }
-    assert!(most < 4 * ROOM, "{most}");
-    assert_eq!(outbox.give_up().len(), 1);
-    let (mut full, _) = self::outbox(0..(ROOM / frame) as u64 + 1);
-    assert!(!full.has_room());
-    full.took(frame * 2);
-    assert!(full.has_room());
-}
-
-#[test]
-fn a_frame_that_was_begun_is_ended_before_what_was_posted_meanwhile() {
-    let (mut outbox, frame) = outbox(7..9);
-    outbox.took(frame * 2);
-    outbox.push(Header::new(Verb::Status, 9), &StatusRequest).unwrap();
-    outbox.push(Header::new(Verb::Status, 10), &StatusRequest).unwrap();
-    let posted = outbox.rest().to_vec();
-    assert!(outbox.push_rest(4, &[b"head", b"", b"payload"], 6));
-    assert_eq!(outbox.rest(), [&b"yload"[..], &posted].concat());
-    outbox.took(4);
-    assert_eq!(outbox.rest().len(), 1 + posted.len());
-    outbox.took(1 + frame);
-    assert_eq!(outbox.rest(), &posted[frame..]);
-    assert_eq!(outbox.give_up(), [10]);
 }

@@ -78,42 +78,104 @@ fn o8_the_descriptor_tells_of_answers_over_a_connection_that_is_made_anew_meanwh
     batch.status(0).unwrap().result().unwrap();
 }
 
+/// Starts an operation on bytes in a batch of its own.
+///
+/// # Safety
+/// The memory outlives the request.
+unsafe fn start_data(
+    ws: &ioverbs::Workspace,
+    attr: BatchAttr,
+    c: &ioverbs::Collection,
+    bytes: &mut [u8],
+    read: bool,
+) -> (ioverbs::Request, Batch) {
+    let mut batch = Batch::new(ws.session(), attr).unwrap();
+    // SAFETY: promised by the caller.
+    let chunks = vec![(0, unsafe { ioverbs::Memory::writable(bytes.as_mut_ptr(), bytes.len()) })];
+    let c = c.clone();
+    batch.push(if read { Op::Read { c, chunks } } else { Op::Write { c, chunks } }).unwrap();
+    (batch.start().unwrap(), batch)
+}
+
 #[test]
 fn o8_neither_starting_nor_testing_waits_for_a_daemon_that_does_not_answer() {
     let store = Store::new();
-    let ws = store.in_workspace();
-    let c = create(&ws, "c", "");
-    ioverbs::write_at(&c, 0, &vec![7; 1 << 20]).unwrap();
-    store.kill();
-    for drive in [Drive::Caller, Drive::Auto, Drive::Background] {
+    store.in_workspace();
+    for (drive, nodirect) in [
+        (Drive::Caller, false),
+        (Drive::Caller, true),
+        (Drive::Auto, false),
+        (Drive::Auto, true),
+        (Drive::Background, false),
+        (Drive::Background, true),
+    ] {
+        let attr = ioverbs::SessionAttr { nodirect, ..Default::default() };
+        let session = ioverbs::open(Some(&store.url()), attr).unwrap();
+        let ws = session.load_workspace(ioverbs::Which::parse("w").unwrap()).unwrap();
+        let name = format!("{drive:?} {nodirect}");
+        let (c, d) = (create(&ws, &name, ""), create(&ws, &format!("{name} written"), ""));
+        ioverbs::write_at(&c, 0, &vec![7; 3 << 20]).unwrap();
+        store.kill();
         // It takes connections, and that is all.
         let daemon = store.daemon(&[], &[]);
         signal(daemon.pid(), "STOP");
         let begun = Instant::now();
         let mut batch = stats(&ws, &c, drive);
         let request = batch.start().unwrap();
-        let mut bytes = vec![0; 1 << 20];
-        let mut reading = Batch::new(ws.session(), BatchAttr { drive, ..Default::default() }).unwrap();
-        // With nobody but the caller to drive it, testing is what moves the bytes.
-        let read = (drive != Drive::Caller).then(|| {
-            // SAFETY: the memory outlives the request, which is waited for below.
-            let memory = unsafe { ioverbs::Memory::writable(bytes.as_mut_ptr(), bytes.len()) };
-            reading.push(Op::Read { c: c.clone(), chunks: vec![(0, memory)] }).unwrap();
-            reading.start().unwrap()
-        });
+        let (mut into, mut from) = (vec![0; 3 << 20], vec![8; 3 << 20]);
+        let attr = BatchAttr { drive, ..Default::default() };
+        // SAFETY: both are waited for below.
+        let data = unsafe {
+            [start_data(&ws, attr.clone(), &c, &mut into, true), start_data(&ws, attr, &d, &mut from, false)]
+        };
         for _ in 0..20 {
             assert!(request.test().is_none());
-            assert!(read.as_ref().is_none_or(|read| read.test().is_none()));
+            assert!(data.iter().all(|(request, _)| request.test().is_none()));
             assert!(ws.session().poll_completed(4, 0).unwrap().is_empty());
-            assert!(request.wait(1_000_000).is_err_and(|e| e.kind() == ioverbs::Kind::Timeout));
+            for request in data.iter().map(|(request, _)| request).chain([&request]) {
+                assert!(request.wait(1_000_000).is_err_and(|e| e.kind() == ioverbs::Kind::Timeout));
+            }
         }
         let took = begun.elapsed();
         signal(daemon.pid(), "CONT");
-        assert!(took < Duration::from_secs(25), "half the deadline: {took:?}");
+        assert!(took < Duration::from_secs(25), "half the deadline: {took:?} with {name}");
         request.wait(-1).unwrap();
-        if let Some(read) = read {
-            read.wait(-1).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == 7));
+        data.iter().for_each(|(request, _)| request.wait(-1).unwrap());
+        assert!(into.iter().all(|byte| *byte == 7));
+        assert!(crate::kit::read(&d).iter().all(|byte| *byte == 8));
+    }
+}
+
+#[test]
+fn o8_the_descriptor_tells_of_room_for_what_is_still_to_be_sent() {
+    let store = Store::new();
+    store.in_workspace();
+    let attr = ioverbs::SessionAttr { nodirect: true, ..Default::default() };
+    let session = ioverbs::open(Some(&store.url()), attr).unwrap();
+    let ws = session.load_workspace(ioverbs::Which::parse("w").unwrap()).unwrap();
+    let c = create(&ws, "c", "");
+    let fd = session.event_fd().unwrap();
+    for round in 0..2 {
+        let pid = store.status("pid").unwrap() as u32;
+        signal(pid, "STOP");
+        // Many times what the socket holds, and nobody but the program to send it.
+        let mut bytes = vec![round; 8 << 20];
+        let attr = BatchAttr { drive: Drive::Caller, ..Default::default() };
+        // SAFETY: waited for below.
+        let (request, _batch) = unsafe { start_data(&ws, attr, &c, &mut bytes, false) };
+        while is_readable(fd, 50) {
+            assert!(session.poll_completed(4, 0).unwrap().is_empty(), "nobody has taken it yet");
+        }
+        signal(pid, "CONT");
+        let mut done = session.poll_completed(4, 0).unwrap();
+        while done.is_empty() {
+            assert!(is_readable(fd, 30_000), "nobody told of the room, round {round}");
+            done = session.poll_completed(4, 0).unwrap();
+        }
+        assert!(request.is_done() && crate::kit::read(&c) == bytes);
+        // It is quiet again.
+        while is_readable(fd, 50) {
+            assert!(session.poll_completed(4, 0).unwrap().is_empty());
         }
     }
 }

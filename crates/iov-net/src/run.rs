@@ -1,0 +1,392 @@
+//! One submission on its way: operation after operation, by direct access where that is granted.
+//!
+//! It never waits (O8): what it needs of the daemon is asked for, and it goes on in the thread that drives the request.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    num::NonZero,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use iov_store::{
+    Memory, OpCx, Sink, Submitted,
+    block_sums::{BLOCKS, BlockSum},
+    seam,
+};
+use iov_types::{Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
+use iov_wire::messages::{Access, GrantRequest, SumsAnswer, SumsRequest};
+use rustix::fs::Advice;
+
+use crate::{
+    conn::Reply,
+    direct::{Direct, Way},
+    grant::{Grant, read_all},
+    kept::{Pieces, RUNS},
+    link::{ATTEMPTS, Link},
+};
+
+/// Most pieces of checksums asked for at a time.
+const PIECES_AT_ONCE: usize = 64;
+
+/// Whether a process may carry it out itself: no unit, stage or sync is wanted, which need the daemon.
+fn by_itself(op: &ObjectOp) -> bool {
+    let d = &op.demand;
+    matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Read { .. })
+        && d.stage.is_none()
+        && d.unit == 0
+        && d.durability.is_none()
+}
+
+/// Bytes that were read, and are still to be compared with checksums.
+struct Unchecked {
+    grant: Arc<Grant>,
+    got: u64,
+    pieces: Pieces,
+}
+
+/// How far the first operation is.
+#[derive(Default)]
+struct Now {
+    written: u64,
+    /// What was asked for.
+    granted: Option<Arc<Grant>>,
+    read: Option<Unchecked>,
+}
+
+/// What an operation needs next.
+enum Next {
+    Done(Result<Evidence>),
+    /// Leave to go on with this much of it.
+    Grant(Access, Range),
+    /// The checksums of what was read.
+    Sums,
+    /// To go by way of the daemon, from its beginning.
+    Socket,
+}
+
+/// Operations under way; those on one object keep their order, so that all of them go one way.
+pub(crate) struct Run {
+    direct: Arc<Direct>,
+    cx: OpCx,
+    sink: Arc<dyn Sink>,
+    ops: VecDeque<(usize, Submitted)>,
+    now: Now,
+    by_socket: HashSet<ObjectId>,
+    rest: Vec<(usize, Submitted)>,
+}
+
+impl Run {
+    pub(crate) fn new(direct: Arc<Direct>, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) -> Run {
+        let mut by_socket: HashSet<ObjectId> =
+            ops.iter().filter(|(op, _)| !by_itself(op)).map(|(op, _)| op.object).collect();
+        for (op, _) in &ops {
+            if let ObjectVerb::Copy { source, .. } = op.verb {
+                by_socket.insert(source);
+            }
+        }
+        let ops = ops.into_iter().enumerate().collect();
+        Run { direct, cx: cx.clone(), sink, ops, now: Now::default(), by_socket, rest: Vec::new() }
+    }
+
+    /// Goes on until the daemon is needed.
+    pub(crate) fn go(mut self) {
+        while let Some((index, (op, mut memory))) = self.ops.pop_front() {
+            let next = match self.by_socket.contains(&op.object) {
+                true => Next::Socket,
+                false => self.step(&op, &mut memory),
+            };
+            match next {
+                Next::Done(evidence) => {
+                    self.now = Now::default();
+                    self.sink.complete(index, evidence);
+                }
+                Next::Socket => {
+                    self.now = Now::default();
+                    self.by_socket.insert(op.object);
+                    self.rest.push((index, (op, memory)));
+                }
+                Next::Grant(access, range) => {
+                    let demand = &op.demand;
+                    let request = GrantRequest {
+                        context: Link::context(&self.cx),
+                        object: op.object,
+                        range,
+                        access,
+                        epoch: demand.epoch,
+                    };
+                    let stage = demand.stage;
+                    self.ops.push_front((index, (op, memory)));
+                    return self.ask_grant(request, stage, 1);
+                }
+                Next::Sums => {
+                    let object = op.object;
+                    self.ops.push_front((index, (op, memory)));
+                    return self.ask_sums(object);
+                }
+            }
+        }
+        let Run { direct, cx, sink, rest, .. } = self;
+        direct.socket.send(&cx, rest, sink);
+    }
+
+    fn go_on(self, with: impl FnOnce(Run) + Send + 'static) {
+        let sink = self.sink.clone();
+        sink.go_on(Box::new(move || with(self)));
+    }
+
+    /// Asks for a grant, again where the connection broke: that has no effect but the grant.
+    fn ask_grant(self, request: GrantRequest, stage: Option<iov_types::Uuid>, attempt: u32) {
+        let (direct, cx) = (self.direct.clone(), self.cx.clone());
+        let (link, left) = (direct.link.clone(), cx.clone());
+        let over = move |up: Result<_>| {
+            let checked = up.and_then(|up| direct.link.book().check(request.object.collection, stage).map(|()| up));
+            let up = match checked {
+                Ok(up) => up,
+                Err(e) => return self.go_on(move |run| run.granted(Err(e))),
+            };
+            let (of, again) = (Arc::downgrade(&up), request.clone());
+            direct.ask(&up, cx.deadline_ns, &request, move |new| match new {
+                Err(e)
+                    if e.kind() == Kind::Unavailable
+                        && of.upgrade().is_none_or(|up| up.connection.is_broken())
+                        && cx.left_ns() > 0
+                        && attempt < ATTEMPTS =>
+                {
+                    self.ask_grant(again, stage, attempt + 1);
+                }
+                new => self.go_on(move |run| run.granted(new)),
+            });
+        };
+        link.with_up(&left, Box::new(over));
+    }
+
+    fn granted(mut self, new: Result<Grant>) {
+        let Some((_, (op, _))) = self.ops.front() else { return self.go() };
+        match self.direct.granted(op.object, new) {
+            Ok(Some(grant)) => self.now.granted = Some(grant),
+            // From the beginning: the same bytes once more.
+            Ok(None) => drop(self.by_socket.insert(op.object)),
+            Err(e) => {
+                let e = match e.kind() {
+                    Kind::Timeout => Error::timeout("the daemon did not grant access in time").with_clause(Clause::O8),
+                    _ => e,
+                };
+                let begun = std::mem::take(&mut self.now).written > 0;
+                if let Some((index, _)) = self.ops.pop_front() {
+                    self.sink.complete(index, Err(if begun { e.with_outcome(Outcome::Unknown) } else { e }));
+                }
+            }
+        }
+        self.go();
+    }
+
+    /// Asks for checksums of what was read, so many pieces at a time.
+    fn ask_sums(self, object: ObjectId) {
+        let read = self.now.read.as_ref();
+        let missing: Vec<u64> = read.iter().flat_map(|read| read.pieces.missing()).take(PIECES_AT_ONCE).collect();
+        let Some(up) = read.and_then(|read| read.grant.up.upgrade()) else {
+            return self.go_on(|run| run.summed(true));
+        };
+        let (context, until) = (Link::context(&self.cx), self.cx.deadline_ns);
+        let (asked_ns, direct) = (seam::monotonic_ns(), self.direct.clone());
+        let gather = Arc::new(Mutex::new(Gather { run: Some(self), left: missing.len(), failed: false }));
+        for first in missing {
+            Counters::add(&direct.link.counters().round_trips, 1);
+            let gather = gather.clone();
+            let request = SumsRequest { context, object, first, runs: RUNS };
+            let reply = Box::new(move |reply| Gather::take(&gather, object, first, asked_ns, reply));
+            up.connection.request_in_time(&request, Vec::new(), until, reply);
+        }
+    }
+
+    fn summed(mut self, failed: bool) {
+        if failed && let Some((_, (op, _))) = self.ops.front() {
+            // Whatever is the matter, the daemon will say it when it is asked for the bytes.
+            self.by_socket.insert(op.object);
+        }
+        self.go();
+    }
+
+    /// Goes on with the first operation as far as it goes without the daemon.
+    fn step(&mut self, op: &ObjectOp, memory: &mut Memory) -> Next {
+        let (access, offset) = match op.verb {
+            ObjectVerb::Write { offset } => (Access::Write, offset),
+            ObjectVerb::Read { offset } => (Access::Read, offset),
+            _ => return Next::Socket,
+        };
+        let len = memory.len() as u64;
+        let range = match Range::new(offset, len) {
+            Ok(range) => range,
+            Err(e) => return Next::Done(Err(e)),
+        };
+        if access == Access::Write && op.demand.max_size != 0 && len > 0 && range.end() > op.demand.max_size {
+            // The target checks it again where it counts: this saves a grant.
+            return Next::Socket;
+        }
+        loop {
+            let moved = match self.now.read.take() {
+                Some(read) => self.check(op, memory, offset, read),
+                None => match self.leave(op, access, range) {
+                    Ok(grant) if access == Access::Write => self.write(memory, range, grant),
+                    Ok(grant) => self.read(op, memory, offset, grant),
+                    Err(next) => return next,
+                },
+            };
+            match moved {
+                Moved::All(Err(e)) => return Next::Done(Err(e)),
+                Moved::All(Ok((bytes, grant))) => {
+                    if op.demand.once {
+                        // A hint: what the kernel keeps all the same costs memory, not correctness.
+                        let _ = rustix::fs::fadvise(&grant.fd, 0, NonZero::new(range.end()), Advice::DontNeed);
+                    }
+                    Counters::add(&self.direct.link.counters().bytes_direct, bytes);
+                    return Next::Done(Ok(Evidence { bytes, offset, epoch: grant.epoch, ..Evidence::default() }));
+                }
+                Moved::Part => {}
+                Moved::Unchecked(read) => {
+                    self.now.read = Some(read);
+                    return Next::Sums;
+                }
+                Moved::Unclear => return Next::Socket,
+                // Ask again, which waits until whatever it was taken for is over.
+                Moved::Lost(grant) => self.direct.lost(op.object, &grant),
+            }
+        }
+    }
+
+    /// Leave to move what is left.
+    fn leave(&mut self, op: &ObjectOp, access: Access, range: Range) -> std::result::Result<Arc<Grant>, Next> {
+        // Of an object that is kept by checksums a writer gets one part after the other.
+        let done = self.now.written;
+        let left = Range { offset: range.offset + done, len: range.len - done };
+        let grant = match self.now.granted.take() {
+            Some(grant) => grant,
+            None => match self.direct.way(op, access, left, done == 0) {
+                Way::Granted(grant) => grant,
+                Way::Socket => return Err(Next::Socket),
+                Way::Ask if self.cx.left_ns() > 0 => return Err(Next::Grant(access, left)),
+                Way::Ask => {
+                    let late = Error::timeout(
+                        "the deadline passed before the daemon granted access, or while it was \
+                                               taken back again and again",
+                    );
+                    let outcome = if done > 0 { Outcome::Unknown } else { Outcome::NotApplied };
+                    return Err(Next::Done(Err(late.with_clause(Clause::G1).with_outcome(outcome))));
+                }
+            },
+        };
+        // What is lent to a writer in parts may be read as a whole.
+        let lent = grant.kept && grant.access == Access::Write;
+        // Else it is beyond what is granted, such as what an appender has not finished yet.
+        if lent || grant.covers(left) { Ok(grant) } else { Err(Next::Socket) }
+    }
+
+    fn write(&mut self, memory: &Memory, range: Range, grant: Arc<Grant>) -> Moved {
+        let from = range.offset + self.now.written;
+        let end = grant.range.end().min(range.end());
+        let bytes = &memory.bytes()[self.now.written as usize..(end - range.offset) as usize];
+        let (more, outcome) = grant.write(&self.cx, bytes, from);
+        if let Err(e) = outcome {
+            // What this part has done of it, the error says itself.
+            return Moved::All(Err(if self.now.written > 0 { e.with_outcome(Outcome::Unknown) } else { e }));
+        }
+        self.now.written += more as u64;
+        if self.now.written == range.len {
+            Moved::All(Ok((range.len, grant)))
+        } else if more == bytes.len() && more > 0 {
+            Moved::Part
+        } else {
+            Moved::Lost(grant)
+        }
+    }
+
+    fn read(&mut self, op: &ObjectOp, memory: &mut Memory, offset: u64, grant: Arc<Grant>) -> Moved {
+        grant.advise(op.demand.pattern);
+        let out = memory.bytes_mut();
+        let got = read_all(&self.cx, &grant.fd, out, offset);
+        let whole = matches!(got, Ok(got) if got == out.len() as u64);
+        match got {
+            Ok(got) if grant.kept && whole => {
+                let pieces = self.direct.kept.pieces(op.object, offset, got);
+                self.check(op, memory, offset, Unchecked { grant, got, pieces })
+            }
+            // What was read while the grant was taken back is void (G3).
+            _ if !grant.slot.read_is_valid() => Moved::Lost(grant),
+            // Whether the object ends here, or its file has lost what comes.
+            Ok(_) if grant.kept => Moved::Unclear,
+            Ok(got) => Moved::All(Ok((got, grant))),
+            Err(e) => Moved::All(Err(e)),
+        }
+    }
+
+    /// Compares what was read with the checksums, once they are there.
+    fn check(&mut self, op: &ObjectOp, memory: &Memory, offset: u64, read: Unchecked) -> Moved {
+        if read.pieces.missing().next().is_some() {
+            return Moved::Unchecked(read);
+        }
+        let Unchecked { grant, got, pieces } = read;
+        let fits = self.direct.kept.compare(op.object, &grant.fd, offset, &memory.bytes()[..got as usize], &pieces);
+        match (grant.slot.read_is_valid(), fits) {
+            (true, true) => Moved::All(Ok((got, grant))),
+            // What does not fit may have been changed since: the daemon looks at it while nobody changes it.
+            (true, false) => Moved::Unclear,
+            (false, _) => Moved::Lost(grant),
+        }
+    }
+}
+
+/// How far a step came.
+enum Moved {
+    All(Result<(u64, Arc<Grant>)>),
+    /// As much as was granted.
+    Part,
+    /// All was read, and is still to be compared.
+    Unchecked(Unchecked),
+    /// Only the daemon can tell what was read.
+    Unclear,
+    /// The grant was taken back meanwhile.
+    Lost(Arc<Grant>),
+}
+
+/// Answers to several requests for checksums.
+struct Gather {
+    run: Option<Run>,
+    left: usize,
+    failed: bool,
+}
+
+impl Gather {
+    fn take(this: &Mutex<Gather>, object: ObjectId, first: u64, asked_ns: i64, reply: Result<Reply>) {
+        let sums = sums(reply);
+        let mut gather = this.lock().unwrap_or_else(PoisonError::into_inner);
+        gather.left -= 1;
+        gather.failed |= sums.is_err();
+        if let (Ok(sums), Some(run)) = (sums, &mut gather.run)
+            && let Some(read) = &mut run.now.read
+        {
+            read.pieces.fill(first, run.direct.kept.keep(object, first, sums, asked_ns));
+        }
+        let failed = gather.failed;
+        let run = if gather.left == 0 { gather.run.take() } else { None };
+        drop(gather);
+        if let Some(run) = run {
+            run.go_on(move |run| run.summed(failed));
+        }
+    }
+}
+
+/// What is known of the blocks of some runs of an object that is kept by checksums.
+fn sums(reply: Result<Reply>) -> Result<Vec<BlockSum>> {
+    let Reply::Frame(frame) = reply? else {
+        return Err(Error::corrupt("the daemon answered a request for checksums with a grant"));
+    };
+    let answer: SumsAnswer = frame.header.body(&frame.body)?;
+    if let Some(e) = answer.failed {
+        return Err(e);
+    }
+    let (words, rest) = frame.payload.as_chunks::<{ BlockSum::BYTES }>();
+    if !rest.is_empty() || words.len() as u64 != RUNS * BLOCKS as u64 {
+        return Err(Error::corrupt("the daemon sent another number of checksums than was asked for"));
+    }
+    words.iter().map(|word| BlockSum::decode(*word)).collect()
+}
