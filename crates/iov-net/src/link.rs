@@ -4,7 +4,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -51,6 +51,18 @@ pub(crate) struct Up {
     pub(crate) page: OwnedFd,
 }
 
+impl Up {
+    /// The session ends: no daemon waits for it to come back.
+    fn leave(&self) {
+        // A page that cannot be marked is over when this process ends.
+        let _ = rustix::io::pwrite(&self.page, &[0; 8], 0);
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the session has ended")
+}
+
 /// A link that mends itself.
 pub struct Link {
     address: Address,
@@ -65,6 +77,8 @@ pub struct Link {
     generation: u64,
     /// How often it was connected anew.
     mended: AtomicU64,
+    /// The session has ended: there is no other connection.
+    ended: AtomicBool,
     /// The set of epoll that tells of answers.
     watched: Mutex<Option<Arc<OwnedFd>>>,
 }
@@ -89,6 +103,7 @@ impl Link {
             book: Book::default(),
             generation: seam::fork_generation(),
             mended: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
             watched: Mutex::default(),
         }))
     }
@@ -116,6 +131,7 @@ impl Link {
     /// Makes the connection anew; by one thread at a time.
     pub(crate) fn renew(&self, cx: &OpCx) -> Result<Arc<Up>> {
         let (new, capability) = loop {
+            self.check_open()?;
             let (new, capability) = connect(&self.address, cx.deadline_ns)?;
             match self.resume(cx, &new) {
                 // It ended before it could answer: there will be another one.
@@ -127,6 +143,10 @@ impl Link {
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
         let mut up = lock(&self.up);
+        if self.ended.load(Ordering::SeqCst) {
+            new.leave();
+            return Err(closed());
+        }
         if up.is_none() {
             Counters::add(&self.counters.connections, 1);
         }
@@ -212,12 +232,17 @@ impl Link {
     /// Lets go of the connection: the session has ended. A daemon hears of that by the end of the connection; one that
     /// is still to come by the page that it finds without its mark, so that it does not wait for the session.
     pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
         let up = lock(&self.up).take();
         if let Some(up) = up {
             Counters::sub(&self.counters.connections, 1);
-            // A page that cannot be marked is over when this process ends.
-            let _ = rustix::io::pwrite(&up.page, &[0; 8], 0);
+            up.leave();
         }
+    }
+
+    /// Fails once the session has ended.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.ended.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
     /// Asks the daemon something and waits for the answer.

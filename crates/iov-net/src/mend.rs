@@ -41,6 +41,10 @@ impl Link {
             drop(queue);
             return go(Ok(up));
         }
+        if let Err(e) = self.check_open() {
+            drop(queue);
+            return go(Err(e));
+        }
         queue.jobs.push(Job { cx: cx.clone(), go });
         if std::mem::replace(&mut queue.mending, true) {
             return;

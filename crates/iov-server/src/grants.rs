@@ -52,6 +52,9 @@ pub trait GrantBook: Send + Sync {
     /// Every stage there is.
     fn stages(&self) -> Vec<Uuid>;
 
+    /// Whether there is anything for an object.
+    fn has_object(&self, object: ObjectId) -> Result<bool>;
+
     /// Whether a stage holds anything.
     fn has_stage(&self, stage: Uuid) -> bool;
 
@@ -106,6 +109,10 @@ impl GrantBook for Files {
 
     fn stages(&self) -> Vec<Uuid> {
         Files::stages(self).into_iter().map(|(stage, _)| stage).collect()
+    }
+
+    fn has_object(&self, object: ObjectId) -> Result<bool> {
+        Files::has_object(self, object)
     }
 
     fn has_stage(&self, stage: Uuid) -> bool {

@@ -213,6 +213,11 @@ impl LeasePage {
         Ok((LeasePage(mapping), LeaseOwner { session, pid, start }))
     }
 
+    /// Whether the session that it was made for has not ended it.
+    pub fn has_owner(&self) -> bool {
+        self.0.header().magic.load(Ordering::Acquire) == MAGIC
+    }
+
     /// Every slot that is not free.
     pub fn found(&self) -> Vec<FoundLease> {
         let found = |index| {

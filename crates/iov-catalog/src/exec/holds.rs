@@ -5,9 +5,9 @@
 
 use iov_types::{Clause, EntryKind, Error, Result, Uuid};
 
-use super::{Exec, Mode, records::FIRST_EPOCH};
+use super::{Exec, Mode, facts::check_there, records::FIRST_EPOCH};
 use crate::{
-    record::{NameIn, Record},
+    record::{Facts, NameIn, Record},
     state::Slot,
 };
 
@@ -181,14 +181,22 @@ impl Exec<'_> {
         // The first epoch is a creator's, of which no target has heard.
         let raised = epoch.max(FIRST_EPOCH) + 1;
         if kind == EntryKind::Collection {
-            self.fence(key, raised)?;
+            self.fence(ws, key, raised)?;
         }
         Ok(Grant { epoch: if exclusive { raised } else { 0 }, raised: Some(raised) })
     }
 
     /// Tells the target, which makes the object if nobody has: a late writer must not be the first to.
-    fn fence(&mut self, uuid: Uuid, epoch: u64) -> Result<()> {
-        if self.mode == Mode::Dry { Ok(()) } else { self.core.targets().fence(self.cx, uuid, epoch) }
+    fn fence(&mut self, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<()> {
+        if self.mode == Mode::Dry {
+            return Ok(());
+        }
+        let facts = Facts::parse(&self.record_bytes(ws, uuid)?)?;
+        // In place of an object that is gone there must be no empty one; nobody writes to it.
+        if !facts.inline && facts.size > 0 && check_there(facts.size, &self.target_stat(uuid)?).is_err() {
+            return Ok(());
+        }
+        self.core.targets().fence(self.cx, uuid, epoch)
     }
 
     /// Takes an object from a holder: its handles are fenced, and of a group all it holds below.
@@ -218,7 +226,7 @@ impl Exec<'_> {
         });
         record.epoch += 1;
         if record.kind == EntryKind::Collection {
-            self.fence(uuid, record.epoch)?;
+            self.fence(ws, uuid, record.epoch)?;
         }
         self.put_record(ws, uuid, record);
         Ok(())

@@ -11,11 +11,9 @@ use super::{
 };
 
 impl Files {
-    /// Whether a process that an earlier daemon served lives and has not come back.
+    /// Whether a session that an earlier daemon served may still come back: its process lives and has not ended it.
     pub fn awaits_clients(&self) -> bool {
-        let mut earlier = self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        earlier.retain(|_, process| !process.has_ended());
-        !earlier.is_empty()
+        self.leases.awaits_clients()
     }
 
     /// The session of an earlier daemon is here, and has claimed what it had staged.
@@ -69,6 +67,15 @@ impl Files {
     /// Whether a stage holds anything.
     pub fn has_stage(&self, stage: Uuid) -> bool {
         !self.budget.objects(stage).is_empty()
+    }
+
+    /// Whether there is a file for an object.
+    pub fn has_object(&self, id: ObjectId) -> Result<bool> {
+        let object = self.object(id);
+        if let Some(state) = object.try_read() {
+            return Ok(state.exists);
+        }
+        Ok(object.write_now(self)?.exists)
     }
 
     /// Goes through all stages but those to keep; one that fails keeps none of the others from its turn.

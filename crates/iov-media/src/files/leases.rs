@@ -291,6 +291,20 @@ impl Leases {
         self.reap(disk)
     }
 
+    /// Whether any session of an earlier daemon may still come back.
+    pub(super) fn awaits_clients(&self) -> bool {
+        let book = self.lock();
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |session: &Uuid| book.sessions.values().any(|s| s.id == *session && s.page.has_owner());
+        earlier.retain(|session, process| !process.has_ended() && is_there(session));
+        !earlier.is_empty()
+    }
+
+    /// Whether a session of an earlier daemon has not come back.
+    fn is_awaited(&self, session: Uuid) -> bool {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&session)
+    }
+
     /// Removes the pages of sessions that are closed, or whose process has ended, and in which nothing is under way.
     pub(super) fn reap(&self, disk: &Disk) -> Result<()> {
         let mut book = self.lock();
@@ -306,7 +320,9 @@ impl Leases {
                     book.free((id, index));
                 }
             }
-            let idle = |s: &Session| s.held.is_empty() && (ended || s.closing);
+            // The page of one that an earlier daemon served tells the next daemon too that it may come back.
+            let is_awaited = |s: &Session| self.is_awaited(s.id);
+            let idle = |s: &Session| s.held.is_empty() && (ended || (s.closing && !is_awaited(s)));
             if book.sessions.get(&id).is_some_and(idle) {
                 if let Some(session) = book.sessions.remove(&id)
                     && book.open.get(&session.id) == Some(&id)

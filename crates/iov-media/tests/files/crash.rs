@@ -173,6 +173,7 @@ fn g2_a_daemon_dies_while_it_moves_bytes_away_from_a_stuck_client() {
         std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 1000], 0).expect("a late write");
         assert!(!guard.finish(), "{point}: the client hears that it was void");
         assert!(all(&*files, object(1)) == base(), "{point}: nothing of it appears");
+        files.came_back(uuid(1));
         files.sweep_sessions().expect("a sweep");
         assert_eq!(std::fs::read_dir(root.join("leases")).expect("pages").count(), 0, "then the page goes");
         assert_eq!(std::fs::read_dir(root.join("temp")).expect("the folder").count(), 0, "nothing is left over");

@@ -422,12 +422,16 @@ fn g2_a_new_daemon_takes_over_the_pages_of_the_old_one() {
     let files = open(directory.path());
     assert_eq!(quick.ask("write a 10 2 10"), "refused", "grants of the old daemon are void");
     let pages = || std::fs::read_dir(directory.path().join("leases")).expect("pages").count();
-    assert_eq!(pages(), 1, "of the three pages only the stuck client's stays, and no junk");
+    assert_eq!(pages(), 2, "those of clients that may come back, also to the daemon after this one, and no junk");
     files.open_session(quick.session, of(&quick.peer)).expect("a session comes back");
     files.open_session(stuck.session, of(&stuck.peer)).expect("also one whose old page still rests");
     stuck.peer.signal(Signal::CONT);
     assert_eq!(stuck.peer.hear(), "void");
     assert!(all(&*files, object(1)) == expected, "T12: nothing of it appears");
+    files.sweep_sessions().expect("a sweep");
+    assert_eq!(pages(), 4, "they have not said yet what they had");
+    files.came_back(quick.session);
+    files.came_back(stuck.session);
     files.sweep_sessions().expect("a sweep");
     assert_eq!(pages(), 2, "the new pages");
     drop((stuck, quick));

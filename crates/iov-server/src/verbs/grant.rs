@@ -4,11 +4,12 @@ use std::{os::fd::AsFd, sync::Arc};
 
 use iov_net::frames::Frame;
 use iov_types::Result;
-use iov_wire::messages::{GrantAnswer, GrantRequest, Granted};
+use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted};
 
 use crate::{
     Server,
     connection::{Client, Connection},
+    verbs::object::check_there,
 };
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
@@ -16,7 +17,10 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let cx = client.cx(&request.context, &frame.header);
     let answer =
         |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
-    let at_target = server.catalog.at_target(&cx, request.object.collection);
+    let at_target = server.catalog.at_target(&cx, request.object.collection).and_then(|()| match request.access {
+        Access::Write => check_there(server, &cx, request.object),
+        Access::Read => Ok(()),
+    });
     match at_target
         .and_then(|()| server.grants.grant(&cx, request.object, request.access, request.range, request.epoch))
     {

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
 use iov_store::{Bytes, OpCx, run_all};
-use iov_types::{Clause, Error, Evidence, ObjectOp, ObjectVerb, Result, Uuid};
+use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result, Uuid};
 use iov_wire::{
     frame::{PAYLOAD_BYTES, checksum},
     messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
@@ -37,6 +37,23 @@ fn for_clients(verb: &ObjectVerb) -> bool {
 fn looks_at(op: &ObjectOp) -> Option<Uuid> {
     let looks = matches!(op.verb, ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. });
     (looks && op.demand.stage.is_none()).then_some(op.object.collection)
+}
+
+/// Fails for what would change bytes that are gone: in place of their file there must be no new one.
+pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId) -> Result<()> {
+    if server.grants.has_object(object)? { Ok(()) } else { server.catalog.check_there(cx, object.collection) }
+}
+
+fn changes(op: &ObjectOp) -> bool {
+    matches!(
+        op.verb,
+        ObjectVerb::Write { .. }
+            | ObjectVerb::Append
+            | ObjectVerb::Truncate { .. }
+            | ObjectVerb::Punch(_)
+            | ObjectVerb::Allocate { .. }
+            | ObjectVerb::Copy { .. }
+    )
 }
 
 fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Result<(ObjectOp, Bytes<'a>)> {
@@ -79,6 +96,9 @@ fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Resul
             server.catalog.at_target(cx, op.0.object.collection)?;
         }
         _ => server.catalog.at_target(cx, op.0.object.collection)?,
+    }
+    if changes(&op.0) {
+        check_there(server, cx, op.0.object)?;
     }
     Ok(op)
 }

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
 use ioverbs::{Kind, Metadata, Op, Value};
 
-use crate::kit::{Store, create, lookup, read};
+use crate::kit::{Store, controls, create, lookup, read};
 
 /// A store whose daemon was killed behind some changes; small ones, so that all are in the log.
 fn killed() -> Store {
@@ -221,6 +221,18 @@ fn p2_a_file_that_is_gone_is_never_an_empty_collection() {
             }
             let c = lookup(&ws, "cut");
             assert_eq!(ioverbs::read_at(&c, 0, &mut bytes[..1 << 19]).unwrap(), 1 << 19, "what is left");
+            let c = lookup(&ws, "closed");
+            let write = |offset| ioverbs::write_at(&c, offset, &[1; 1 << 20]).unwrap_err().kind();
+            is_told("write", write(0));
+            is_told("write behind its end", write(4 << 20));
+            is_told("append", ioverbs::append(&c, b"more").unwrap_err().kind());
+            let batch = vec![ioverbs::Lent::Write { c: c.clone(), offset: 0, data: &bytes }];
+            let rollback = ioverbs::BatchAttr { on_error: Some(ioverbs::OnError::Rollback), ..Default::default() };
+            is_told("rollback", crate::kit::batch(&session, rollback, batch).unwrap_err().kind());
+            let _ = ioverbs::close(&c);
+            let alone = ioverbs::lookup(&ws, None, "closed", controls("concurrency=exclusive")).unwrap();
+            is_told("write by who is alone", ioverbs::write_at(&alone, 0, b"new").unwrap_err().kind());
+            let _ = ioverbs::close(&alone);
             let c = lookup(&ws, "closed");
             is_told("stat", ioverbs::run(&session, Op::Stat { c: c.clone() }).unwrap_err().kind());
             is_told("seal", ioverbs::run(&session, Op::Seal { c }).unwrap_err().kind());

@@ -28,6 +28,47 @@ fn m1_what_a_live_writer_has_staged_survives_sigkill_of_the_daemon() {
 }
 
 #[test]
+fn m1_what_a_live_writer_holds_survives_a_daemon_that_it_never_met() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "published", PUBLISHED);
+    ioverbs::write_at(&c, 0, b"new").unwrap();
+    let held = create(&ws, "held", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, &[1; 1 << 20]).unwrap();
+    store.kill();
+    for _ in 0..2 {
+        let daemon = store.daemon(&[], &[]);
+        // It has seen to what the one before has left.
+        wait_until("the daemon", || store.status("pid") == Some(u64::from(daemon.pid())));
+        daemon.kill();
+    }
+    let others = store.again();
+    let busy = ioverbs::lookup(&others, None, "held", Default::default()).err().unwrap();
+    assert_eq!(busy.kind(), ioverbs::Kind::Busy, "{busy}");
+    ioverbs::write_at(&held, 0, b"still mine").unwrap();
+    ioverbs::commit(&c).unwrap();
+    assert_eq!(read(&lookup(&store.again(), "published")), b"new");
+    ioverbs::close(&c).unwrap();
+    drop((ws, c, held));
+}
+
+#[test]
+fn m1_what_a_session_staged_goes_when_it_ends_between_two_daemons() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "published", PUBLISHED);
+    ioverbs::write_at(&c, 0, b"new").unwrap();
+    let held = create(&ws, "held", "concurrency=exclusive");
+    store.kill();
+    let _daemon = store.daemon(&[], &[]);
+    let others = store.again();
+    assert!(!store.files("stage").is_empty(), "its writer may come back");
+    drop((c, held, ws));
+    wait_until("the end of the stage", || store.files("stage").is_empty());
+    lookup(&others, "held");
+}
+
+#[test]
 fn m1_what_a_dead_writer_has_staged_goes_with_it() {
     let store = Store::new();
     let ws = store.in_workspace();
