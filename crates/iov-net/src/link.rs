@@ -134,8 +134,10 @@ impl Link {
             self.check_open()?;
             let (new, capability) = connect(&self.address, cx.deadline_ns)?;
             match self.resume(cx, &new) {
-                // It ended before it could answer: there will be another one.
-                Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {}
+                // It ended before it could answer: there will be another one, which finds the page of the last that did.
+                Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {
+                    new.leave()
+                }
                 done => break done.map(|()| (new, capability))?,
             }
         };
@@ -152,8 +154,11 @@ impl Link {
         }
         Counters::add(&self.counters.retries, 1);
         self.mended.fetch_add(1, Ordering::Relaxed);
-        let new = up.insert(Arc::new(new)).clone();
+        let new = Arc::new(new);
+        let old = up.replace(new.clone());
         drop(up);
+        // By its new page it is known from now on.
+        old.inspect(|old| old.leave());
         if let Some(set) = &*lock(&self.watched) {
             new.connection.watch(set);
         }

@@ -18,7 +18,11 @@ impl Files {
 
     /// The session of an earlier daemon is here, and has claimed what it had staged.
     pub fn came_back(&self, session: Uuid) {
-        self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        let earlier = self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        if earlier.is_some() {
+            // Its old pages go; those that cannot be removed now do so with the next sweep.
+            let _ = self.leases.reap(&self.disk);
+        }
     }
 
     /// Drops all stages but those to keep: the end of recovery, when it is known which batches have reached point P, and

@@ -53,6 +53,25 @@ fn m1_what_a_live_writer_holds_survives_a_daemon_that_it_never_met() {
 }
 
 #[test]
+fn m1_a_session_that_met_several_daemons_ends_once() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    let c = create(&ws, "published", PUBLISHED);
+    let held = create(&ws, "held", "concurrency=exclusive");
+    store.kill();
+    for _ in 0..3 {
+        let daemon = store.daemon(&[], &[]);
+        ioverbs::write_at(&c, 0, b"new").unwrap();
+        ioverbs::write_at(&held, 0, b"mine").unwrap();
+        daemon.kill();
+    }
+    drop((c, held, ws));
+    let others = store.again();
+    wait_until("the end of the stage", || store.files("stage").is_empty());
+    lookup(&others, "held");
+}
+
+#[test]
 fn m1_what_a_session_staged_goes_when_it_ends_between_two_daemons() {
     let store = Store::new();
     let ws = store.in_workspace();
@@ -198,7 +217,7 @@ fn b3_a_batch_without_an_id_is_all_or_nothing_wherever_the_daemon_dies() {
                 Err(_) if !new => {}
                 Err(e) => assert_eq!(e.outcome(), Outcome::Unknown, "{point}: {e}"),
             }
-            wait_until("the end of the stage", || store.files("stage").is_empty());
+            wait_until(&format!("the end of the stage, {point}"), || store.files("stage").is_empty());
         },
     );
 }
