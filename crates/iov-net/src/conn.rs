@@ -14,9 +14,8 @@ use std::{
 use iov_store::{Memory, seam};
 use iov_types::{Clause, Error, Outcome, Result};
 use iov_wire::{
-    Body, Header, Verb,
-    frame::{self, NO_DEADLINE},
-    messages::{Fault, GrantAnswer, Granted, Hello, Welcome},
+    Body, Header, Verb, frame,
+    messages::{Fault, GiveBack, GrantAnswer, Granted, Hello, Welcome},
 };
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -39,8 +38,10 @@ type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
 /// Who waits for an answer.
 struct Waiter {
     done: OnReply,
-    /// When it gives up; never if whoever asked does so by himself.
+    /// When it gives up.
     until_ns: i64,
+    /// Only if its frame has not been begun: behind that, whoever asked gives up by himself, and a late answer counts.
+    unsent_only: bool,
     /// It has lent memory.
     lends: bool,
 }
@@ -57,6 +58,8 @@ pub(crate) struct Connection {
     fd: OwnedFd,
     out: Mutex<Outbox>,
     reading: Mutex<Frames>,
+    /// Somebody found `reading` locked and could not wait: whoever has it looks once more.
+    missed: AtomicBool,
     waiting: Mutex<HashMap<u64, Waiter>>,
     /// Not later than the first of those who wait gives up.
     first_until: AtomicI64,
@@ -104,6 +107,7 @@ impl Connection {
             fd,
             out: Mutex::default(),
             reading: Mutex::new(frames),
+            missed: AtomicBool::new(false),
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
             rounds: Mutex::default(),
@@ -124,19 +128,21 @@ impl Connection {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent.
-    pub(crate) fn request<B: Body>(&self, body: &B, left_ns: i64, done: OnReply) {
-        self.post(body, Vec::new(), left_ns, Some(Waiter { done, until_ns: i64::MAX, lends: false }));
+    /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent. One that
+    /// the socket does not take by the deadline is never sent.
+    pub(crate) fn request<B: Body>(&self, body: &B, deadline_ns: i64, done: OnReply) {
+        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(seam::monotonic_ns() + GRACE_NS / 4);
+        let waiter = Waiter { done, until_ns, unsent_only: true, lends: false };
+        self.post(body, Vec::new(), deadline_ns, Some(waiter));
     }
 
     /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload is lent until `done` is
     /// called, and not touched after that.
     pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, done: OnReply) {
-        let now = seam::monotonic_ns();
         // What tidies up behind the deadline is sent too.
-        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(now + GRACE_NS / 4);
-        let waiter = Waiter { done, until_ns, lends: !payload.is_empty() };
-        self.post(body, payload, deadline_ns.saturating_sub(now).max(0), Some(waiter));
+        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(seam::monotonic_ns() + GRACE_NS / 4);
+        let waiter = Waiter { done, until_ns, unsent_only: false, lends: !payload.is_empty() };
+        self.post(body, payload, deadline_ns, Some(waiter));
     }
 
     /// Sends a frame that has no answer; failures show at the next request.
@@ -145,13 +151,12 @@ impl Connection {
     }
 
     /// Puts a frame behind what the socket has not taken yet, and sends what it takes now.
-    fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, left_ns: i64, waiter: Option<Waiter>) {
-        let deadline_left_ns = if left_ns == i64::MAX { NO_DEADLINE } else { left_ns.max(0) as u64 };
+    fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, waiter: Option<Waiter>) {
         let mut out = lock(&self.out);
         let request = if waiter.is_some() { out.next() } else { 0 };
-        let header = Header { version: self.version, deadline_left_ns, ..Header::new(B::VERB, request) };
+        let header = Header { version: self.version, ..Header::new(B::VERB, request) };
         // Under the lock: whoever finds the connection broken later finds this in the outbox.
-        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body, payload) };
+        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body, payload, deadline_ns) };
         match (posted, waiter) {
             (Ok(()), Some(waiter)) => self.expect(request, waiter),
             (Err(e), Some(waiter)) => {
@@ -175,6 +180,7 @@ impl Connection {
         let mut out = lock(&self.out);
         let mut done = 0;
         while !out.is_empty() && done < TURN && !self.is_broken() {
+            out.refresh();
             let sent = socket::send_some(&self.fd, &out.pieces());
             match sent {
                 Ok(Some(n)) => {
@@ -224,13 +230,9 @@ impl Connection {
         }
     }
 
-    /// Takes the memory of a request back, before whoever lent it hears that it has ended.
-    fn withdraw(&self, request: u64) -> Withdrawn {
-        let withdrawn = lock(&self.out).withdraw(request);
-        if withdrawn == Withdrawn::Stuck {
-            self.fail(&Error::exhausted("no memory is left to end a request that was begun"));
-        }
-        withdrawn
+    /// A frame that was begun cannot be ended.
+    fn stuck(&self) {
+        self.fail(&Error::exhausted("no memory is left to end a request that was begun"));
     }
 
     /// Tells those whose time is up.
@@ -239,17 +241,30 @@ impl Connection {
         if now < self.first_until.load(Ordering::SeqCst) {
             return;
         }
-        let mut late: Vec<(u64, Waiter)> = {
+        let late: Vec<(Waiter, Withdrawn)> = {
+            let mut out = lock(&self.out);
             let mut all = lock(&self.waiting);
-            let late = all.extract_if(|_, waiter| waiter.until_ns <= now).collect();
+            let is_late = |request: &u64, waiter: &mut Waiter| {
+                let late = waiter.until_ns <= now;
+                let goes_on = late && waiter.unsent_only && !out.is_unsent(*request);
+                if goes_on {
+                    waiter.until_ns = i64::MAX;
+                }
+                late && !goes_on
+            };
+            let mut late: Vec<(u64, Waiter)> = all.extract_if(is_late).collect();
             let next = all.values().map(|waiter| waiter.until_ns).min();
             // While nobody can ask for more.
             self.first_until.store(next.unwrap_or(i64::MAX), Ordering::SeqCst);
-            late
+            drop(all);
+            late.sort_unstable_by_key(|(request, _)| *request);
+            late.into_iter().map(|(request, waiter)| (waiter, out.withdraw(request))).collect()
         };
-        late.sort_unstable_by_key(|(request, _)| *request);
-        for (request, waiter) in late {
-            let error = match self.withdraw(request) {
+        if late.iter().any(|(_, withdrawn)| *withdrawn == Withdrawn::Stuck) {
+            self.stuck();
+        }
+        for (waiter, withdrawn) in late {
+            let error = match withdrawn {
                 Withdrawn::Unsent => Error::timeout("the daemon took no request by the deadline"),
                 _ => Error::timeout("the daemon did not answer by the deadline; it may have taken effect")
                     .with_outcome(Outcome::Unknown),
@@ -267,41 +282,65 @@ impl Connection {
         waits
     }
 
-    fn receive(&self, timeout_ns: i64) -> bool {
+    /// Leave to read. `None`: somebody else does, and has been waited for for a moment, or looks once more.
+    fn reader(&self, timeout_ns: i64) -> Option<MutexGuard<'_, Frames>> {
+        let try_lock = || match self.reading.try_lock() {
+            Ok(frames) => Some(frames),
+            Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
         let seen = *lock(&self.rounds);
-        let mut frames = match self.reading.try_lock() {
-            Ok(frames) => frames,
-            Err(TryLockError::Poisoned(p)) => p.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                // Short: the reader may stop reading without having anything for us.
-                let wait_ns = timeout_ns.min(1_000_000);
-                if timeout_ns > 0 && !lock(&self.out).is_empty() {
-                    // The reader may not know that there is something to send.
-                    socket::wait_for_room(&self.fd, wait_ns);
-                } else if timeout_ns > 0 {
-                    let rounds = lock(&self.rounds);
-                    if *rounds == seen {
-                        let wait = Duration::from_nanos(wait_ns as u64);
-                        drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
-                    }
-                }
+        if let Some(frames) = try_lock() {
+            return Some(frames);
+        }
+        if timeout_ns <= 0 {
+            self.missed.store(true, Ordering::SeqCst);
+            // Who has let go meanwhile may not have seen that.
+            return try_lock();
+        }
+        // Short: the reader may stop reading without having anything for us.
+        let wait_ns = timeout_ns.min(1_000_000);
+        if !lock(&self.out).is_empty() {
+            // The reader may not know that there is something to send.
+            socket::wait_for_room(&self.fd, wait_ns);
+            return None;
+        }
+        let rounds = lock(&self.rounds);
+        if *rounds == seen {
+            let wait = Duration::from_nanos(wait_ns as u64);
+            drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
+        }
+        None
+    }
+
+    fn receive(&self, mut timeout_ns: i64) -> bool {
+        loop {
+            let Some(mut frames) = self.reader(timeout_ns) else { return true };
+            if lock(&self.waiting).is_empty() {
+                return false;
+            }
+            self.receive_with(&mut frames, timeout_ns);
+            drop(frames);
+            *lock(&self.rounds) += 1;
+            self.dispatched.notify_all();
+            if !self.missed.swap(false, Ordering::SeqCst) {
                 return true;
             }
-        };
-        if lock(&self.waiting).is_empty() {
-            return false;
+            timeout_ns = 0;
         }
+    }
+
+    fn receive_with(&self, frames: &mut Frames, timeout_ns: i64) {
         let mut waited = timeout_ns == 0;
         loop {
             match frames.next(self.as_fd(), false) {
                 Ok(Some(frame)) => {
                     waited = true;
-                    if let Err(e) = self.dispatch(frame, &mut frames) {
-                        self.fail(&e);
-                        break;
+                    if let Err(e) = self.dispatch(frame, frames) {
+                        return self.fail(&e);
                     }
                 }
-                Ok(None) if waited => break,
+                Ok(None) if waited => return,
                 Ok(None) => {
                     if !lock(&self.out).is_empty() {
                         // What the socket takes meanwhile is sent with the next look.
@@ -311,16 +350,9 @@ impl Connection {
                     }
                     waited = true;
                 }
-                Err(e) => {
-                    self.fail(&e);
-                    break;
-                }
+                Err(e) => return self.fail(&e),
             }
         }
-        drop(frames);
-        *lock(&self.rounds) += 1;
-        self.dispatched.notify_all();
-        true
     }
 
     fn dispatch(&self, frame: Frame, frames: &mut Frames) -> Result<()> {
@@ -347,14 +379,21 @@ impl Connection {
     }
 
     fn answer(&self, request: u64, reply: Result<Reply>) {
-        // An answer to a request that was given up is dropped.
         let waiter = lock(&self.waiting).remove(&request);
-        if let Some(waiter) = waiter {
-            if waiter.lends {
-                // A daemon may answer what it has not read.
-                self.withdraw(request);
+        match (waiter, reply) {
+            (Some(waiter), reply) => {
+                if waiter.lends {
+                    // A daemon may answer what it has not read.
+                    let withdrawn = lock(&self.out).withdraw(request);
+                    if withdrawn == Withdrawn::Stuck {
+                        self.stuck();
+                    }
+                }
+                (waiter.done)(reply);
             }
-            (waiter.done)(reply);
+            // An answer to a request that was given up is dropped, but not what it brought.
+            (None, Ok(Reply::Granted(granted, _))) => self.tell(&GiveBack { grant: granted.grant }),
+            (None, _) => {}
         }
     }
 

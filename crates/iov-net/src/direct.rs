@@ -115,8 +115,8 @@ impl Direct {
         if seam::monotonic_ns() < entry.not_before_ns || small { Way::Socket } else { Way::Ask }
     }
 
-    /// What a request for a grant brought; `None`: the daemon grants none, or this process has no room for one.
-    pub(crate) fn granted(&self, object: ObjectId, new: Result<Grant>) -> Result<Option<Arc<Grant>>> {
+    /// Takes what a request for a grant brought; `None`: the daemon grants none, or this process has no room for one.
+    pub(crate) fn take(&self, object: ObjectId, new: Result<Grant>) -> Result<Option<Arc<Grant>>> {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(object).or_default();
         match new {
@@ -142,7 +142,7 @@ impl Direct {
         }
     }
 
-    /// Asks for a grant over a connection; it is used only where `done` hands it to [`Direct::granted`].
+    /// Asks for a grant over a connection; it is used once `done` has handed it to [`Direct::take`].
     pub(crate) fn ask(
         self: &Arc<Direct>,
         up: &Arc<Up>,
@@ -166,18 +166,18 @@ impl Direct {
             Reply::Granted(granted, fd) => (granted, fd),
             Reply::Frame(_) => return Err(Error::corrupt("the daemon answered a grant request with something else")),
         };
-        let Some(fd) = fd else {
+        let (slot, generation) = slot_of(granted.grant);
+        let fd = fd.ok_or_else(|| socket::no_descriptor("direct access to a collection"));
+        let (fd, slot) = fd.and_then(|fd| Ok((fd, page.slot(slot, generation)?))).inspect_err(|_| {
             if let Some(up) = up.upgrade() {
                 up.connection.tell(&GiveBack { grant: granted.grant });
             }
-            return Err(socket::no_descriptor("direct access to a collection"));
-        };
+        })?;
         Counters::add(&self.link.counters().grants, 1);
-        let (slot, generation) = slot_of(granted.grant);
         Ok(Grant {
             fd,
             number: granted.grant,
-            slot: page.slot(slot, generation)?,
+            slot,
             access: granted.access,
             epoch: granted.epoch.max(epoch),
             range: granted.range,

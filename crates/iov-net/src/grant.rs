@@ -17,6 +17,17 @@ const PIECE: usize = 64 << 20;
 /// Bytes moved between two looks at the deadline (O8): media may be slow.
 const STEP: usize = 8 << 20;
 
+/// What came of a write.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Bytes that were written.
+    pub(crate) done: usize,
+    /// Some more may have been, but the grant was taken back meanwhile.
+    pub(crate) void: bool,
+    /// Why it did not go on, if the grant still holds.
+    pub(crate) failed: Option<Error>,
+}
+
 /// Leave to move bytes of an object, and the descriptor to do it with.
 pub(crate) struct Grant {
     pub(crate) fd: OwnedFd,
@@ -66,25 +77,24 @@ impl Grant {
         }
     }
 
-    /// Writes bytes, as far as the grant holds and the deadline allows; how many that were, and why not all of them.
+    /// Writes bytes, as far as the grant holds and the deadline allows.
     ///
     /// Who takes the grant back waits for a write that is under way, but not for long: large ones are done in pieces.
-    pub(crate) fn write(&self, cx: &OpCx, bytes: &[u8], offset: u64) -> (usize, Result<()>) {
+    pub(crate) fn write(&self, cx: &OpCx, bytes: &[u8], offset: u64) -> Written {
         let mut done = 0;
         for piece in bytes.chunks(PIECE) {
-            let Some(busy) = self.slot.begin_write() else { return (done, Ok(())) };
+            let Some(busy) = self.slot.begin_write() else { return Written { done, ..Written::default() } };
             let written = write_all(cx, &self.fd, piece, offset + done as u64);
             // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
             if !busy.finish() {
-                return (done, Ok(()));
+                return Written { done, void: true, failed: None };
             }
             if let Err(e) = written {
-                let begun = done > 0;
-                return (done, Err(if begun { e.with_outcome(Outcome::Unknown) } else { e }));
+                return Written { done, void: false, failed: Some(e) };
             }
             done += piece.len();
         }
-        (done, Ok(()))
+        Written { done, ..Written::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 //! access by granted descriptors, and the start of a daemon on demand.
 #![forbid(unsafe_code)]
 
+mod asks;
 mod book;
 mod conn;
 mod direct;

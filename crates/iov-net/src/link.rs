@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use iov_store::{CatalogCapability, OpCx, seam};
-use iov_types::{Capability, Counters, Error, Kind, Result, Uuid, limits};
+use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
+use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Uuid, limits};
 use iov_wire::{
     Body, MAX_VERSION, MIN_VERSION,
     messages::{Context, Hello, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
@@ -17,9 +17,11 @@ use iov_wire::{
 use rustix::io::Errno;
 
 use crate::{
+    asks::Asks,
     book::Book,
     conn::{Connection, Reply},
     frames::Frame,
+    kept::Piece,
     mend::Queue,
     socket,
     start::Starter,
@@ -55,7 +57,7 @@ impl Up {
     /// The session ends: no daemon waits for it to come back.
     fn leave(&self) {
         // A page that cannot be marked is over when this process ends.
-        let _ = rustix::io::pwrite(&self.page, &[0; 8], 0);
+        let _ = rustix::io::pwrite(&self.page, &LEASE_ENDED, 0);
     }
 }
 
@@ -68,6 +70,10 @@ pub struct Link {
     address: Address,
     /// Locked for a moment only.
     up: Mutex<Option<Arc<Up>>>,
+    /// Grants that are being asked for: of an object, for writing or not.
+    pub(crate) grants_asked: Asks<(ObjectId, bool), ()>,
+    /// Pieces of checksums that are: of an object, by their first run; the answer is `None` if there is none.
+    pub(crate) sums_asked: Asks<(ObjectId, u64), Option<Arc<Piece>>>,
     /// What waits until it is made anew.
     pub(crate) queue: Mutex<Queue>,
     pub(crate) mended_or_not: Condvar,
@@ -96,6 +102,8 @@ impl Link {
         Ok(Arc::new(Link {
             address,
             up: Mutex::new(Some(Arc::new(up))),
+            grants_asked: Asks::default(),
+            sums_asked: Asks::default(),
             queue: Mutex::default(),
             mended_or_not: Condvar::new(),
             capability,
@@ -138,10 +146,15 @@ impl Link {
                 Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {
                     new.leave()
                 }
-                done => break done.map(|()| (new, capability))?,
+                Err(e) => {
+                    new.leave();
+                    return Err(e);
+                }
+                Ok(()) => break (new, capability),
             }
         };
         if capability.targets.durability != self.capability.targets.durability {
+            new.leave();
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
         let mut up = lock(&self.up);
@@ -159,8 +172,9 @@ impl Link {
         drop(up);
         // By its new page it is known from now on.
         old.inspect(|old| old.leave());
-        if let Some(set) = &*lock(&self.watched) {
-            new.connection.watch(set);
+        let set = lock(&self.watched).clone();
+        if let Some(set) = set {
+            new.connection.watch(&set);
         }
         Ok(new)
     }
@@ -228,14 +242,16 @@ impl Link {
         if watched.is_none() {
             *watched = set.try_clone().ok().map(Arc::new);
         }
+        let set = watched.clone();
+        drop(watched);
         let up = lock(&self.up).clone();
-        if let (Some(set), Some(up)) = (&*watched, up) {
-            up.connection.watch(set);
+        if let (Some(set), Some(up)) = (set, up) {
+            up.connection.watch(&set);
         }
     }
 
     /// Lets go of the connection: the session has ended. A daemon hears of that by the end of the connection; one that
-    /// is still to come by the page that it finds without its mark, so that it does not wait for the session.
+    /// is still to come by the page that it finds marked, so that it does not wait for the session.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         let up = lock(&self.up).take();
@@ -297,7 +313,7 @@ impl Drop for Link {
 fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
     let slot = Arc::new(Mutex::new(None));
     let to = slot.clone();
-    up.connection.request(body, cx.left_ns(), Box::new(move |reply| *lock(&to) = Some(reply)));
+    up.connection.request(body, cx.deadline_ns, Box::new(move |reply| *lock(&to) = Some(reply)));
     loop {
         match lock(&slot).take() {
             Some(Ok(Reply::Frame(frame))) => return Ok(frame),

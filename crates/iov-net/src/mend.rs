@@ -127,8 +127,10 @@ impl Link {
         true
     }
 
-    /// Tells those in the queue whose time is up.
+    /// Tells those whose time is up.
     pub(crate) fn expire(&self) {
+        self.grants_asked.expire();
+        self.sums_asked.expire();
         let mut queue = lock(&self.queue);
         if queue.jobs.is_empty() {
             return;

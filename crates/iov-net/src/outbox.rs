@@ -4,9 +4,12 @@
 
 use std::{collections::VecDeque, io::IoSlice};
 
-use iov_store::Memory;
+use iov_store::{Memory, seam};
 use iov_types::{Error, Result};
-use iov_wire::{Body, Header, frame};
+use iov_wire::{
+    Body, Header,
+    frame::{self, NO_DEADLINE},
+};
 
 /// The kernel takes at most so many pieces at a time.
 const PIECES: usize = 1024;
@@ -18,6 +21,17 @@ struct Item {
     /// Lent until the request has ended.
     payload: Vec<Memory>,
     len: usize,
+    /// On the monotonic clock; the header says what is left of it.
+    deadline_ns: i64,
+    /// When the header was made.
+    made_ns: i64,
+}
+
+/// The header of a frame that waits is made anew after so long.
+const FRESH_NS: i64 = 10_000_000;
+
+fn left(deadline_ns: i64, now_ns: i64) -> u64 {
+    if deadline_ns == i64::MAX { NO_DEADLINE } else { deadline_ns.saturating_sub(now_ns).max(0) as u64 }
 }
 
 impl Item {
@@ -68,18 +82,50 @@ impl Outbox {
     }
 
     /// Puts a frame behind the others: of the next request, or of none, which takes a number all the same.
-    pub(crate) fn push<B: Body>(&mut self, header: Header, body: &B, payload: Vec<Memory>) -> Result<()> {
+    pub(crate) fn push<B: Body>(
+        &mut self,
+        header: Header,
+        body: &B,
+        payload: Vec<Memory>,
+        deadline_ns: i64,
+    ) -> Result<()> {
+        let made_ns = seam::monotonic_ns();
         let mut head = std::mem::take(&mut self.spare);
         head.clear();
         let payload_len: usize = payload.iter().map(Memory::len).sum();
-        frame::append(Header { payload_len: payload_len as u64, ..header }, body, &mut head)?;
+        let deadline_left_ns = left(deadline_ns, made_ns);
+        let header = Header { payload_len: payload_len as u64, deadline_left_ns, ..header };
+        frame::append(header, body, &mut head)?;
         self.items
             .try_reserve(1)
             .map_err(|_| Error::exhausted("no memory is left for a request to the store's daemon"))?;
         self.last += 1;
         let len = head.len() + payload_len;
-        self.items.push_back(Item { number: self.last, head, payload, len });
+        self.items.push_back(Item { number: self.last, head, payload, len, deadline_ns, made_ns });
         Ok(())
+    }
+
+    /// Whether nothing of a request's frame has been taken.
+    pub(crate) fn is_unsent(&self, request: u64) -> bool {
+        let at = self.items.binary_search_by_key(&request, |item| item.number);
+        at.is_ok_and(|at| at > 0 || self.sent == 0)
+    }
+
+    /// Has frames that waited for long say how much time is left to them now.
+    pub(crate) fn refresh(&mut self) {
+        let Some(first) = self.items.front() else { return };
+        let now_ns = seam::monotonic_ns();
+        if now_ns - first.made_ns < FRESH_NS {
+            return;
+        }
+        let begun = usize::from(self.sent > 0);
+        for item in self.items.iter_mut().take(PIECES).skip(begun) {
+            let Some(bytes) = item.head.first_chunk_mut() else { continue };
+            if let Ok(header) = Header::decode(bytes) {
+                *bytes = Header { deadline_left_ns: left(item.deadline_ns, now_ns), ..header }.encode();
+                item.made_ns = now_ns;
+            }
+        }
     }
 
     /// What comes next, as far as the kernel takes it at once.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted, seam};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
     Capability, Counters, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -115,11 +115,11 @@ impl Asked {
             Err(e) => return self.finish(Err(e)),
         };
         Counters::add(&self.link.counters().round_trips, 1);
-        let (left, connection) = (self.cx.left_ns(), Arc::downgrade(&up));
+        let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
         let ended = self.entry.ends().then(|| self.link.clone());
-        up.connection.request(&*request, left, Box::new(move |reply| self.replied(reply, &connection)));
+        up.connection.request(&*request, until, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
-            up.connection.send_rest(seam::monotonic_ns().saturating_add(left));
+            up.connection.send_rest(until);
             // Whoever waits for an answer holds the link, and the link the connection with those who wait.
             link.end();
         }

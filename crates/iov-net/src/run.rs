@@ -20,8 +20,8 @@ use rustix::fs::Advice;
 use crate::{
     conn::Reply,
     direct::{Direct, Way},
-    grant::{Grant, read_all},
-    kept::{Pieces, RUNS},
+    grant::{Grant, Written, read_all},
+    kept::{Piece, Pieces, RUNS},
     link::{ATTEMPTS, Link},
 };
 
@@ -48,9 +48,22 @@ struct Unchecked {
 #[derive(Default)]
 struct Now {
     written: u64,
+    /// Some bytes may have been written besides.
+    void: bool,
     /// What was asked for.
     granted: Option<Arc<Grant>>,
     read: Option<Unchecked>,
+}
+
+impl Now {
+    /// The error of an operation that may have had an effect already.
+    fn error(&self, e: Error) -> Error {
+        if self.may_show() { e.with_outcome(Outcome::Unknown) } else { e }
+    }
+
+    fn may_show(&self) -> bool {
+        self.written > 0 || self.void
+    }
 }
 
 /// What an operation needs next.
@@ -69,10 +82,14 @@ pub(crate) struct Run {
     direct: Arc<Direct>,
     cx: OpCx,
     sink: Arc<dyn Sink>,
-    ops: VecDeque<(usize, Submitted)>,
+    ops: VecDeque<Submitted>,
+    /// The place of the first.
+    index: usize,
     now: Now,
     by_socket: HashSet<ObjectId>,
     rest: Vec<(usize, Submitted)>,
+    /// Those of the rest that may have had an effect already.
+    shown: HashSet<usize>,
 }
 
 impl Run {
@@ -84,26 +101,35 @@ impl Run {
                 by_socket.insert(source);
             }
         }
-        let ops = ops.into_iter().enumerate().collect();
-        Run { direct, cx: cx.clone(), sink, ops, now: Now::default(), by_socket, rest: Vec::new() }
+        Run {
+            direct,
+            cx: cx.clone(),
+            sink,
+            ops: ops.into(),
+            index: 0,
+            now: Now::default(),
+            by_socket,
+            rest: Vec::new(),
+            shown: HashSet::new(),
+        }
     }
 
     /// Goes on until the daemon is needed.
     pub(crate) fn go(mut self) {
-        while let Some((index, (op, mut memory))) = self.ops.pop_front() {
+        while let Some((op, mut memory)) = self.ops.pop_front() {
             let next = match self.by_socket.contains(&op.object) {
                 true => Next::Socket,
                 false => self.step(&op, &mut memory),
             };
             match next {
-                Next::Done(evidence) => {
-                    self.now = Now::default();
-                    self.sink.complete(index, evidence);
-                }
+                Next::Done(evidence) => self.ended(evidence),
                 Next::Socket => {
-                    self.now = Now::default();
+                    if std::mem::take(&mut self.now).may_show() {
+                        self.shown.insert(self.index);
+                    }
                     self.by_socket.insert(op.object);
-                    self.rest.push((index, (op, memory)));
+                    self.rest.push((self.index, (op, memory)));
+                    self.index += 1;
                 }
                 Next::Grant(access, range) => {
                     let demand = &op.demand;
@@ -115,18 +141,28 @@ impl Run {
                         epoch: demand.epoch,
                     };
                     let stage = demand.stage;
-                    self.ops.push_front((index, (op, memory)));
-                    return self.ask_grant(request, stage, 1);
+                    self.ops.push_front((op, memory));
+                    return self.ask_grant(request, stage);
                 }
                 Next::Sums => {
                     let object = op.object;
-                    self.ops.push_front((index, (op, memory)));
+                    self.ops.push_front((op, memory));
                     return self.ask_sums(object);
                 }
             }
         }
-        let Run { direct, cx, sink, rest, .. } = self;
+        let Run { direct, cx, mut sink, rest, shown, .. } = self;
+        if !shown.is_empty() {
+            sink = Arc::new(Shown { sink, shown });
+        }
         direct.socket.send(&cx, rest, sink);
+    }
+
+    /// The first operation has its evidence.
+    fn ended(&mut self, evidence: Result<Evidence>) {
+        self.now = Now::default();
+        self.index += 1;
+        self.sink.complete(self.index - 1, evidence);
     }
 
     fn go_on(self, with: impl FnOnce(Run) + Send + 'static) {
@@ -134,15 +170,29 @@ impl Run {
         sink.go_on(Box::new(move || with(self)));
     }
 
+    /// Asks for a grant, unless another does.
+    fn ask_grant(self, request: GrantRequest, stage: Option<iov_types::Uuid>) {
+        let link = self.direct.link.clone();
+        let until = self.cx.deadline_ns;
+        let another = |run: Run, told: Option<()>| match told {
+            Some(()) => run.go_on(Run::go),
+            None => run.go_on(|run| run.granted(Err(Error::timeout("the daemon did not answer in time")))),
+        };
+        let key = (request.object, request.access == Access::Write);
+        if let Some(run) = link.grants_asked.join(key, until, self, another) {
+            run.send_grant(request, stage, 1);
+        }
+    }
+
     /// Asks for a grant, again where the connection broke: that has no effect but the grant.
-    fn ask_grant(self, request: GrantRequest, stage: Option<iov_types::Uuid>, attempt: u32) {
+    fn send_grant(self, request: GrantRequest, stage: Option<iov_types::Uuid>, attempt: u32) {
         let (direct, cx) = (self.direct.clone(), self.cx.clone());
-        let (link, left) = (direct.link.clone(), cx.clone());
+        let (link, until) = (direct.link.clone(), cx.clone());
         let over = move |up: Result<_>| {
             let checked = up.and_then(|up| direct.link.book().check(request.object.collection, stage).map(|()| up));
             let up = match checked {
                 Ok(up) => up,
-                Err(e) => return self.go_on(move |run| run.granted(Err(e))),
+                Err(e) => return self.take_grant(&request, Err(e)),
             };
             let (of, again) = (Arc::downgrade(&up), request.clone());
             direct.ask(&up, cx.deadline_ns, &request, move |new| match new {
@@ -152,17 +202,24 @@ impl Run {
                         && cx.left_ns() > 0
                         && attempt < ATTEMPTS =>
                 {
-                    self.ask_grant(again, stage, attempt + 1);
+                    self.send_grant(again, stage, attempt + 1);
                 }
-                new => self.go_on(move |run| run.granted(new)),
+                new => self.take_grant(&again, new),
             });
         };
-        link.with_up(&left, Box::new(over));
+        link.with_up(&until, Box::new(over));
     }
 
-    fn granted(mut self, new: Result<Grant>) {
-        let Some((_, (op, _))) = self.ops.front() else { return self.go() };
-        match self.direct.granted(op.object, new) {
+    fn take_grant(self, request: &GrantRequest, new: Result<Grant>) {
+        let taken = self.direct.take(request.object, new);
+        let link = self.direct.link.clone();
+        self.go_on(move |run| run.granted(taken));
+        link.grants_asked.answered((request.object, request.access == Access::Write), ());
+    }
+
+    fn granted(mut self, taken: Result<Option<Arc<Grant>>>) {
+        let Some((op, _)) = self.ops.front() else { return self.go() };
+        match taken {
             Ok(Some(grant)) => self.now.granted = Some(grant),
             // From the beginning: the same bytes once more.
             Ok(None) => drop(self.by_socket.insert(op.object)),
@@ -171,16 +228,15 @@ impl Run {
                     Kind::Timeout => Error::timeout("the daemon did not grant access in time").with_clause(Clause::O8),
                     _ => e,
                 };
-                let begun = std::mem::take(&mut self.now).written > 0;
-                if let Some((index, _)) = self.ops.pop_front() {
-                    self.sink.complete(index, Err(if begun { e.with_outcome(Outcome::Unknown) } else { e }));
-                }
+                let e = self.now.error(e);
+                self.ops.pop_front();
+                self.ended(Err(e));
             }
         }
         self.go();
     }
 
-    /// Asks for checksums of what was read, so many pieces at a time.
+    /// Asks for checksums of what was read, so many pieces at a time, and of each only if no other does.
     fn ask_sums(self, object: ObjectId) {
         let read = self.now.read.as_ref();
         let missing: Vec<u64> = read.iter().flat_map(|read| read.pieces.missing()).take(PIECES_AT_ONCE).collect();
@@ -191,16 +247,25 @@ impl Run {
         let (asked_ns, direct) = (seam::monotonic_ns(), self.direct.clone());
         let gather = Arc::new(Mutex::new(Gather { run: Some(self), left: missing.len(), failed: false }));
         for first in missing {
-            Counters::add(&direct.link.counters().round_trips, 1);
-            let gather = gather.clone();
+            let link = direct.link.clone();
+            let another = move |gather: Arc<Mutex<Gather>>, told: Option<Option<_>>| {
+                Gather::take(&gather, first, told.flatten());
+            };
+            let Some(gather) = link.sums_asked.join((object, first), until, gather.clone(), another) else { continue };
+            Counters::add(&link.counters().round_trips, 1);
             let request = SumsRequest { context, object, first, runs: RUNS };
-            let reply = Box::new(move |reply| Gather::take(&gather, object, first, asked_ns, reply));
+            let direct = direct.clone();
+            let reply = Box::new(move |reply| {
+                let piece = sums(reply).ok().map(|sums| direct.kept.keep(object, first, sums, asked_ns));
+                direct.link.sums_asked.answered((object, first), piece.clone());
+                Gather::take(&gather, first, piece);
+            });
             up.connection.request_in_time(&request, Vec::new(), until, reply);
         }
     }
 
     fn summed(mut self, failed: bool) {
-        if failed && let Some((_, (op, _))) = self.ops.front() {
+        if failed && let Some((op, _)) = self.ops.front() {
             // Whatever is the matter, the daemon will say it when it is asked for the bytes.
             self.by_socket.insert(op.object);
         }
@@ -270,8 +335,7 @@ impl Run {
                         "the deadline passed before the daemon granted access, or while it was \
                                                taken back again and again",
                     );
-                    let outcome = if done > 0 { Outcome::Unknown } else { Outcome::NotApplied };
-                    return Err(Next::Done(Err(late.with_clause(Clause::G1).with_outcome(outcome))));
+                    return Err(Next::Done(Err(self.now.error(late.with_clause(Clause::G1)))));
                 }
             },
         };
@@ -285,15 +349,17 @@ impl Run {
         let from = range.offset + self.now.written;
         let end = grant.range.end().min(range.end());
         let bytes = &memory.bytes()[self.now.written as usize..(end - range.offset) as usize];
-        let (more, outcome) = grant.write(&self.cx, bytes, from);
-        if let Err(e) = outcome {
-            // What this part has done of it, the error says itself.
-            return Moved::All(Err(if self.now.written > 0 { e.with_outcome(Outcome::Unknown) } else { e }));
-        }
-        self.now.written += more as u64;
-        if self.now.written == range.len {
+        let asked = bytes.len();
+        let Written { done, void, failed } = grant.write(&self.cx, bytes, from);
+        self.now.written += done as u64;
+        self.now.void |= void;
+        if let Some(e) = failed {
+            Moved::All(Err(self.now.error(e)))
+        } else if void {
+            Moved::Lost(grant)
+        } else if self.now.written == range.len {
             Moved::All(Ok((range.len, grant)))
-        } else if more == bytes.len() && more > 0 {
+        } else if done == asked && done > 0 {
             Moved::Part
         } else {
             Moved::Lost(grant)
@@ -356,15 +422,13 @@ struct Gather {
 }
 
 impl Gather {
-    fn take(this: &Mutex<Gather>, object: ObjectId, first: u64, asked_ns: i64, reply: Result<Reply>) {
-        let sums = sums(reply);
+    fn take(this: &Mutex<Gather>, first: u64, piece: Option<Arc<Piece>>) {
         let mut gather = this.lock().unwrap_or_else(PoisonError::into_inner);
         gather.left -= 1;
-        gather.failed |= sums.is_err();
-        if let (Ok(sums), Some(run)) = (sums, &mut gather.run)
-            && let Some(read) = &mut run.now.read
-        {
-            read.pieces.fill(first, run.direct.kept.keep(object, first, sums, asked_ns));
+        gather.failed |= piece.is_none();
+        let read = gather.run.as_mut().and_then(|run| run.now.read.as_mut());
+        if let (Some(piece), Some(read)) = (piece, read) {
+            read.pieces.fill(first, piece);
         }
         let failed = gather.failed;
         let run = if gather.left == 0 { gather.run.take() } else { None };
@@ -372,6 +436,19 @@ impl Gather {
         if let Some(run) = run {
             run.go_on(move |run| run.summed(failed));
         }
+    }
+}
+
+/// Takes evidence of operations of which some may have had an effect already, by another way.
+struct Shown {
+    sink: Arc<dyn Sink>,
+    shown: HashSet<usize>,
+}
+
+impl Sink for Shown {
+    fn complete(&self, index: usize, evidence: Result<Evidence>) {
+        let shown = self.shown.contains(&index);
+        self.sink.complete(index, evidence.map_err(|e| if shown { e.with_outcome(Outcome::Unknown) } else { e }));
     }
 }
 

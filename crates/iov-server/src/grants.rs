@@ -52,8 +52,8 @@ pub trait GrantBook: Send + Sync {
     /// Every stage there is.
     fn stages(&self) -> Vec<Uuid>;
 
-    /// Whether there is anything for an object.
-    fn has_object(&self, object: ObjectId) -> Result<bool>;
+    /// Whether there is anything for an object, also in a stage.
+    fn has_object(&self, object: ObjectId, stage: Option<Uuid>) -> Result<bool>;
 
     /// Whether a stage holds anything.
     fn has_stage(&self, stage: Uuid) -> bool;
@@ -111,8 +111,8 @@ impl GrantBook for Files {
         Files::stages(self).into_iter().map(|(stage, _)| stage).collect()
     }
 
-    fn has_object(&self, object: ObjectId) -> Result<bool> {
-        Files::has_object(self, object)
+    fn has_object(&self, object: ObjectId, stage: Option<Uuid>) -> Result<bool> {
+        Files::has_object(self, object, stage)
     }
 
     fn has_stage(&self, stage: Uuid) -> bool {

@@ -35,6 +35,9 @@ pub const LEASE_SLOTS: u32 = 1024;
 
 /// "IOVLEASE", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"IOVLEASE");
+/// What a client puts in place of the first word when its session ends: nobody waits for it any more, only for a write
+/// that may be under way.
+pub const LEASE_ENDED: [u8; 8] = *b"IOVENDED";
 const VERSION: u64 = 1;
 /// The header fills a memory page of its own.
 const HEADER_BYTES: usize = 4096;
@@ -205,7 +208,7 @@ impl LeasePage {
 
     /// Opens a page that an earlier server has made.
     pub fn open(file: impl AsFd) -> Result<(LeasePage, LeaseOwner)> {
-        let mapping = checked(file.as_fd(), true)?;
+        let mapping = checked(file.as_fd(), true, &[MAGIC, u64::from_le_bytes(LEASE_ENDED)])?;
         let header = mapping.header();
         let pid = u32::try_from(header.pid.load(Ordering::Relaxed)).ok().filter(|pid| *pid != 0);
         let pid = pid.ok_or_else(|| Error::corrupt("a lease page names no process; remove it"))?;
@@ -266,13 +269,13 @@ impl LeasePage {
     }
 }
 
-fn checked(file: BorrowedFd<'_>, writable: bool) -> Result<Mapping> {
+fn checked(file: BorrowedFd<'_>, writable: bool, magic: &[u64]) -> Result<Mapping> {
     let length = file_length(file)?;
     if length < LEASE_PAGE_BYTES as u64 {
         return Err(Error::corrupt(format!("a lease page of {length} bytes, not {LEASE_PAGE_BYTES}; remove it")));
     }
     let mapping = Mapping::new(file, writable)?;
-    if mapping.header().magic.load(Ordering::Acquire) != MAGIC {
+    if !magic.contains(&mapping.header().magic.load(Ordering::Acquire)) {
         return Err(Error::corrupt("this is no lease page; remove it"));
     }
     match mapping.header().version.load(Ordering::Relaxed) {
@@ -292,7 +295,7 @@ impl ClientPage {
         let file = file.as_fd();
         // SAFETY: a live descriptor; the call takes no pointer.
         let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-        Ok(Arc::new(ClientPage(checked(file, flags & libc::O_ACCMODE == libc::O_RDWR)?)))
+        Ok(Arc::new(ClientPage(checked(file, flags & libc::O_ACCMODE == libc::O_RDWR, &[MAGIC])?)))
     }
 
     /// The slot of a grant.

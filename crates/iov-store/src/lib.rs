@@ -24,7 +24,8 @@ pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
 pub use heap::Heap;
 pub use lease_page::{
-    ClientPage, ClientSlot, FoundLease, LEASE_PAGE_BYTES, LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, WriteGuard,
+    ClientPage, ClientSlot, FoundLease, LEASE_ENDED, LEASE_PAGE_BYTES, LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage,
+    WriteGuard,
 };
 pub use memory::Memory;
 pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapshot, Txn};

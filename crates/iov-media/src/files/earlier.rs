@@ -73,13 +73,12 @@ impl Files {
         !self.budget.objects(stage).is_empty()
     }
 
-    /// Whether there is a file for an object.
-    pub fn has_object(&self, id: ObjectId) -> Result<bool> {
-        let object = self.object(id);
-        if let Some(state) = object.try_read() {
-            return Ok(state.exists);
+    /// Whether there is a file for an object, or a stage has changes for it, which was found when those came.
+    pub fn has_object(&self, id: ObjectId, stage: Option<Uuid>) -> Result<bool> {
+        if stage.is_some_and(|stage| self.budget.has(stage, id)) {
+            return Ok(true);
         }
-        Ok(object.write_now(self)?.exists)
+        self.object(id).exists(self)
     }
 
     /// Goes through all stages but those to keep; one that fails keeps none of the others from its turn.

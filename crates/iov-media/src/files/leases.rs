@@ -1,7 +1,7 @@
 //! The book of grants: which client process may move which bytes itself, and how that is taken back (G1, G2).
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     os::fd::OwnedFd,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -51,6 +51,9 @@ struct Session {
     trusted: bool,
     /// Closed by its client or taken over from an earlier daemon: goes when its last write has ended.
     closing: bool,
+    /// Taken over from an earlier daemon: stays until its session has come back, or does not any more, as the next daemon
+    /// is told by it who may.
+    taken_over: bool,
     held: HashMap<u32, Held>,
     free: BTreeSet<u32>,
     generation: u64,
@@ -165,7 +168,17 @@ impl Leases {
         })?;
         let passed = if trusted { file } else { disk.sparing(|| disk.tree.open_file(name, false))?.unwrap_or(file) };
         let (held, free) = (HashMap::new(), (0..LEASE_SLOTS).collect());
-        let opened = Session { id: session, page, process, trusted, closing: false, held, free, generation: 0 };
+        let opened = Session {
+            id: session,
+            page,
+            process,
+            trusted,
+            closing: false,
+            taken_over: false,
+            held,
+            free,
+            generation: 0,
+        };
         book.sessions.insert(id, opened);
         book.open.insert(session, id);
         Ok(passed)
@@ -295,8 +308,9 @@ impl Leases {
     pub(super) fn awaits_clients(&self) -> bool {
         let book = self.lock();
         let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_there = |session: &Uuid| book.sessions.values().any(|s| s.id == *session && s.page.has_owner());
-        earlier.retain(|session, process| !process.has_ended() && is_there(session));
+        let marked = book.sessions.values().filter(|s| s.page.has_owner());
+        let marked: HashSet<Uuid> = if earlier.is_empty() { HashSet::new() } else { marked.map(|s| s.id).collect() };
+        earlier.retain(|session, process| !process.has_ended() && marked.contains(session));
         !earlier.is_empty()
     }
 
@@ -320,8 +334,7 @@ impl Leases {
                     book.free((id, index));
                 }
             }
-            // The page of one that an earlier daemon served tells the next daemon too that it may come back.
-            let is_awaited = |s: &Session| self.is_awaited(s.id);
+            let is_awaited = |s: &Session| s.taken_over && s.page.has_owner() && self.is_awaited(s.id);
             let idle = |s: &Session| s.held.is_empty() && (ended || (s.closing && !is_awaited(s)));
             if book.sessions.get(&id).is_some_and(idle) {
                 if let Some(session) = book.sessions.remove(&id)
@@ -355,7 +368,9 @@ impl Leases {
                 disk.remove(FileName::Lease(id))?;
                 continue;
             };
-            if let Some(watched) = Process::find(owner.pid)? {
+            if page.has_owner()
+                && let Some(watched) = Process::find(owner.pid)?
+            {
                 self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
             }
             let mut session = Session {
@@ -363,6 +378,7 @@ impl Leases {
                 process,
                 trusted: false,
                 closing: true,
+                taken_over: true,
                 held: HashMap::new(),
                 free: BTreeSet::new(),
                 generation: 0,

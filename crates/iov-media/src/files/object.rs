@@ -124,6 +124,16 @@ impl Object {
         }
     }
 
+    /// Whether there is a file for it, frozen or not.
+    pub(super) fn exists(&self, files: &Files) -> Result<bool> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state.loaded {
+            return Ok(state.exists);
+        }
+        drop(state);
+        Ok(self.write_now(files)?.exists)
+    }
+
     /// As [`Object::read`], if that is possible at once.
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
         self.state.try_read().ok().filter(|state| state.loaded && !state.kept.found_open() && passes(state, None))

@@ -6,7 +6,7 @@ use super::*;
 fn push(outbox: &mut Outbox, payload: &[&'static [u8]]) -> u64 {
     let request = outbox.next();
     let memory = payload.iter().map(|p| Memory::constant(p)).collect();
-    outbox.push(Header::new(Verb::Status, request), &StatusRequest, memory).unwrap();
+    outbox.push(Header::new(Verb::Status, request), &StatusRequest, memory, i64::MAX).unwrap();
     request
 }
 
@@ -40,6 +40,32 @@ fn at_most_so_many_pieces_as_the_kernel_takes() {
     assert_eq!(outbox.pieces().len(), PIECES);
     outbox.took(PIECES * frame);
     assert_eq!(outbox.pieces().len(), 7);
+}
+
+#[test]
+fn a_frame_that_waited_says_what_is_left_of_its_time() {
+    let mut outbox = Outbox::default();
+    let soon = seam::monotonic_ns() + 50_000_000;
+    for deadline in [soon, i64::MAX] {
+        let header = Header::new(Verb::Status, outbox.next());
+        outbox.push(header, &StatusRequest, Vec::new(), deadline).unwrap();
+    }
+    let left = |outbox: &Outbox| {
+        let pieces = outbox.pieces();
+        let header = |i: usize| Header::decode(pieces[i].first_chunk().unwrap()).unwrap().deadline_left_ns;
+        (header(0), header(1))
+    };
+    let before = left(&outbox);
+    assert!(before.0 > 0 && before.0 <= 50_000_000 && before.1 == NO_DEADLINE);
+    seam::sleep(60_000_000);
+    outbox.refresh();
+    assert_eq!(left(&outbox), (0, NO_DEADLINE));
+    outbox.took(1);
+    assert!(!outbox.is_unsent(1) && outbox.is_unsent(2));
+    let begun = rest(&outbox);
+    seam::sleep(20_000_000);
+    outbox.refresh();
+    assert_eq!(rest(&outbox), begun, "what was begun stays as it is");
 }
 
 proptest! {

@@ -18,7 +18,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let answer =
         |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
     let at_target = server.catalog.at_target(&cx, request.object.collection).and_then(|()| match request.access {
-        Access::Write => check_there(server, &cx, request.object),
+        Access::Write => check_there(server, &cx, request.object, None),
         Access::Read => Ok(()),
     });
     match at_target

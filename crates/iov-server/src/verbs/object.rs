@@ -40,8 +40,8 @@ fn looks_at(op: &ObjectOp) -> Option<Uuid> {
 }
 
 /// Fails for what would change bytes that are gone: in place of their file there must be no new one.
-pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId) -> Result<()> {
-    if server.grants.has_object(object)? { Ok(()) } else { server.catalog.check_there(cx, object.collection) }
+pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId, stage: Option<Uuid>) -> Result<()> {
+    if server.grants.has_object(object, stage)? { Ok(()) } else { server.catalog.check_there(cx, object.collection) }
 }
 
 fn changes(op: &ObjectOp) -> bool {
@@ -98,7 +98,7 @@ fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Resul
         _ => server.catalog.at_target(cx, op.0.object.collection)?,
     }
     if changes(&op.0) {
-        check_there(server, cx, op.0.object)?;
+        check_there(server, cx, op.0.object, op.0.demand.stage)?;
     }
     Ok(op)
 }

@@ -181,6 +181,43 @@ fn o8_the_descriptor_tells_of_room_for_what_is_still_to_be_sent() {
 }
 
 #[test]
+fn g1_requests_that_start_together_share_what_they_ask_for() {
+    let store = Store::new();
+    let ws = store.in_workspace();
+    for durable in [false, true] {
+        let c = create(&ws, &format!("{durable}"), if durable { "persistence=durable" } else { "" });
+        let mut bytes = vec![5; 40 << 20];
+        ioverbs::write_at(&c, 0, &bytes).unwrap();
+        ioverbs::close(&c).unwrap();
+        let ws = store.again();
+        let c = lookup(&ws, &format!("{durable}"));
+        let counters = ws.session().counters();
+        let before = counters.grants.load(std::sync::atomic::Ordering::Relaxed);
+        let trips = counters.round_trips.load(std::sync::atomic::Ordering::Relaxed);
+        bytes.fill(0);
+        let started: Vec<_> = (0..40)
+            .map(|i| {
+                let mut batch =
+                    Batch::new(ws.session(), BatchAttr { drive: Drive::Caller, ..Default::default() }).unwrap();
+                let piece = &mut bytes[i << 20..][..1 << 20];
+                // SAFETY: waited for below.
+                let memory = unsafe { ioverbs::Memory::writable(piece.as_mut_ptr(), piece.len()) };
+                batch.push(Op::Read { c: c.clone(), chunks: vec![((i as u64) << 20, memory)] }).unwrap();
+                (batch.start().unwrap(), batch)
+            })
+            .collect();
+        // Each asks before any is answered.
+        started.iter().for_each(|(request, _)| drop(request.test()));
+        started.iter().rev().for_each(|(request, _)| request.wait(-1).unwrap());
+        assert!(bytes.iter().all(|byte| *byte == 5));
+        let counters = ws.session().counters();
+        assert_eq!(counters.grants.load(std::sync::atomic::Ordering::Relaxed) - before, 1, "durable: {durable}");
+        let trips = counters.round_trips.load(std::sync::atomic::Ordering::Relaxed) - trips;
+        assert!(trips <= 1 + 3, "{trips} requests: a grant, and checksums of three times 16 MiB at most");
+    }
+}
+
+#[test]
 fn o8_starting_does_not_wait_for_a_daemon_that_takes_no_requests() {
     let store = Store::new();
     let ws = store.in_workspace();

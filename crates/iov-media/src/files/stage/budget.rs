@@ -81,6 +81,11 @@ impl Budget {
         }
     }
 
+    /// Whether a stage has changes for an object.
+    pub(in crate::files) fn has(&self, stage: Uuid, object: ObjectId) -> bool {
+        self.lock().get(&stage).is_some_and(|held| held.objects.contains_key(&object))
+    }
+
     /// The objects that a stage has changes for.
     pub(in crate::files) fn objects(&self, stage: Uuid) -> Vec<ObjectId> {
         self.lock().get(&stage).map_or_else(Vec::new, |held| held.objects.keys().copied().collect())
