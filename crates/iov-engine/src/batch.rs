@@ -4,6 +4,7 @@ use iov_types::{Clause, Controls, Error, OnError, Result, Uuid, limits};
 
 use crate::{
     Op, OpState, Request, Session, Status,
+    at_once::{self, Short},
     exec::{Exec, Start},
     request::Mode,
 };
@@ -230,8 +231,12 @@ impl Drop for Batch {
 }
 
 /// Runs one operation now, in this thread, until it is done or the deadline has passed.
-pub fn run(session: &Session, op: Op) -> Result<Status> {
+pub fn run(session: &Session, mut op: Op) -> Result<Status> {
     session.0.check_fork()?;
+    let perhaps = match at_once::attempt(session, &mut op) {
+        Short::Done(status) => return status.result().map(|()| status),
+        Short::No { perhaps } => perhaps,
+    };
     let mut batch = Batch::of(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() });
     batch.push(op)?;
     iov_types::Counters::add(&session.counters().operations, 1);
@@ -239,7 +244,7 @@ pub fn run(session: &Session, op: Op) -> Result<Status> {
     // The completion is told here and nowhere else.
     let request = Request::start(session, exec, Mode { background: false, at_once: true, told: true }, 0);
     let waited = request.wait(-1);
-    let status = request.status(0)?;
+    let status = at_once::behind(perhaps, request.status(0)?);
     match waited {
         Err(e) if e.kind() != iov_types::Kind::Partial => Err(e),
         _ => status.result().map(|()| status),

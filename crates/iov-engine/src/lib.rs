@@ -2,6 +2,7 @@
 //!
 //! No tokio, no thread before one is needed: a request is a state machine, and whoever waits drives it.
 
+mod at_once;
 mod batch;
 mod collection;
 mod cursor;

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use iov_store::{Backend, ClientPage, OpCx, Sink, Submitted, seam};
+use iov_store::{AtOnce, Backend, ClientPage, Now, OpCx, Sink, Submitted, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Result};
 use iov_wire::messages::{Access, GiveBack, GrantRequest};
 
@@ -32,6 +32,8 @@ const FIRST_BY_SOCKET: u64 = 16 << 10;
 /// Writes smaller than this to an object that is kept by checksums go over the socket: for those the daemon knows which
 /// bytes they change, and need not read all that it has lent.
 const KEPT_BY_SOCKET: u64 = 256 << 10;
+/// Most bytes moved without a look at the deadline.
+const AT_ONCE: usize = 8 << 20;
 /// How long an object that the daemon does not grant is not asked for again.
 const NOT_GRANTED_NS: i64 = 1_000_000_000;
 
@@ -113,6 +115,19 @@ impl Direct {
         let small = entry.uses == 1 && range.len <= FIRST_BY_SOCKET && op.demand.pattern.is_none()
             || first && entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET;
         if seam::monotonic_ns() < entry.not_before_ns || small { Way::Socket } else { Way::Ask }
+    }
+
+    /// A grant for all of a range that holds just now.
+    fn held(&self, object: ObjectId, epoch: u64, range: Range, write: bool) -> Option<Arc<Grant>> {
+        let entries = lock(&self.entries);
+        let grant = entries.get(&object)?.grant.as_ref()?;
+        let enough = (grant.access == Access::Write || !write) && grant.covers(range) && epoch <= grant.epoch;
+        // What is kept by checksums is compared, or lent in parts.
+        if !enough || grant.kept || !grant.slot.holds() {
+            return None;
+        }
+        grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(grant.clone())
     }
 
     /// Takes what a request for a grant brought; `None`: the daemon grants none, or this process has no room for one.
@@ -249,6 +264,27 @@ impl Backend for DirectBackend {
 
     fn may_wait(&self) -> bool {
         true
+    }
+
+    fn at_once(&self, object: ObjectId, epoch: u64, offset: u64, bytes: Now<'_>) -> AtOnce {
+        let (len, write) = match &bytes {
+            Now::Write(from) => (from.len(), true),
+            Now::Read(into) => (into.len(), false),
+        };
+        // Larger ones look at their deadline on the way.
+        if !self.0.direct || len > AT_ONCE || self.0.link.in_child() {
+            return AtOnce::No;
+        }
+        let Ok(range) = Range::new(offset, len as u64) else { return AtOnce::No };
+        let Some(grant) = self.0.held(object, epoch, range, write) else { return AtOnce::No };
+        let moved = match bytes {
+            Now::Write(from) => grant.write_now(from, offset),
+            Now::Read(into) => grant.read_now(into, offset),
+        };
+        if let AtOnce::Done(Ok(bytes)) = moved {
+            Counters::add(&self.0.link.counters().bytes_direct, bytes);
+        }
+        moved
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
-use iov_store::{ClientSlot, OpCx};
+use iov_store::{AtOnce, ClientSlot, OpCx};
 use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
@@ -77,6 +77,23 @@ impl Grant {
         }
     }
 
+    /// Writes bytes in one piece.
+    pub(crate) fn write_now(&self, bytes: &[u8], offset: u64) -> AtOnce {
+        let Some(busy) = self.slot.begin_write() else { return AtOnce::No };
+        let written = write_step(&self.fd, bytes, offset);
+        if !busy.finish() {
+            return AtOnce::Perhaps;
+        }
+        AtOnce::Done(written.map(|()| bytes.len() as u64))
+    }
+
+    /// Reads bytes in one piece; void if the grant was taken back meanwhile (G3).
+    pub(crate) fn read_now(&self, out: &mut [u8], offset: u64) -> AtOnce {
+        self.advise(None);
+        let got = read_step(&self.fd, out, offset);
+        if self.slot.read_is_valid() { AtOnce::Done(got) } else { AtOnce::No }
+    }
+
     /// Writes bytes, as far as the grant holds and the deadline allows.
     ///
     /// Who takes the grant back waits for a write that is under way, but not for long: large ones are done in pieces.
@@ -105,7 +122,17 @@ fn write_all(cx: &OpCx, fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
             return Err(late("written").with_outcome(Outcome::Unknown));
         }
         let end = bytes.len().min(done + STEP);
-        match rustix::io::pwrite(fd, &bytes[done..end], offset + done as u64) {
+        let step = write_step(fd, &bytes[done..end], offset + done as u64);
+        step.map_err(|e| if done > 0 { e.with_outcome(Outcome::Unknown) } else { e })?;
+        done = end;
+    }
+    Ok(())
+}
+
+fn write_step(fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(fd, &bytes[done..], offset + done as u64) {
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
             Err(e) => return Err(os_error(e, done > 0)),
@@ -122,7 +149,19 @@ pub(crate) fn read_all(cx: &OpCx, fd: &OwnedFd, out: &mut [u8], offset: u64) -> 
             return Err(late("read"));
         }
         let end = out.len().min(done + STEP);
-        match rustix::io::pread(fd, &mut out[done..end], offset + done as u64) {
+        let got = read_step(fd, &mut out[done..end], offset + done as u64)? as usize;
+        done += got;
+        if done < end {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+fn read_step(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < out.len() {
+        match rustix::io::pread(fd, &mut out[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(Errno::INTR) => {}

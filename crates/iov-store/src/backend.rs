@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use iov_types::{Capability, Error, Evidence, ObjectOp, Result};
+use iov_types::{Capability, Error, Evidence, ObjectId, ObjectOp, Result};
 
 use crate::{Memory, OpCx};
 
@@ -18,6 +18,25 @@ pub trait Sink: Send + Sync {
     }
 }
 
+/// Bytes to be moved at once.
+pub enum Now<'a> {
+    /// To the object.
+    Write(&'a [u8]),
+    /// From it; short only at its end.
+    Read(&'a mut [u8]),
+}
+
+/// What came of an attempt to move bytes at once.
+#[derive(Debug)]
+pub enum AtOnce {
+    /// All of it, or why not; so many bytes.
+    Done(Result<u64>),
+    /// It has to be submitted; nothing was changed.
+    No,
+    /// It has to be submitted; some bytes may have been written already.
+    Perhaps,
+}
+
 /// An operation and its memory.
 pub type Submitted = (ObjectOp, Memory);
 
@@ -29,6 +48,12 @@ pub trait Backend: Send + Sync {
     /// Takes operations; those on one object take effect in order, all others in any order. One failing never hides
     /// another. Memory is lent until the evidence.
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>);
+
+    /// Writes or reads bytes that this process may move without asking anybody, as under a grant that it has. The checks that
+    /// no demand makes (size, unit, stage, sync) are the caller's.
+    fn at_once(&self, _object: ObjectId, _epoch: u64, _offset: u64, _bytes: Now<'_>) -> AtOnce {
+        AtOnce::No
+    }
 
     /// Whether operations may wait for another process; `submit` itself never does.
     fn may_wait(&self) -> bool {

@@ -18,7 +18,7 @@ mod metadata_memory;
 mod owned;
 pub mod seam;
 
-pub use backend::{Backend, Sink, Submitted, run_one};
+pub use backend::{AtOnce, Backend, Now, Sink, Submitted, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};

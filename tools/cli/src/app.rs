@@ -16,7 +16,7 @@ use crate::{
     ctx::Ctx,
     failure::{Failure, USAGE},
     interrupt::Interrupt,
-    output::Out,
+    output::{Out, quoted},
 };
 
 /// The program.
@@ -86,6 +86,23 @@ fn usage(e: &clap::Error, args: &[OsString], mut out: Out, mut err: Out) -> u8 {
     if asked { 0 } else { USAGE }
 }
 
+/// Advice with commands that mean the same store as this one; help is the same everywhere.
+fn on_store(next: &str, store: Option<&str>) -> String {
+    let Some(store) = store else { return next.to_owned() };
+    let mut text = String::new();
+    for (i, part) in next.split("iov ").enumerate() {
+        if i > 0 {
+            text.push_str("iov ");
+            let begins = text.len() == 4 || text[..text.len() - 4].ends_with([' ', '`']);
+            if begins && !part.starts_with("help") {
+                text.push_str(&format!("-S {} ", quoted(store.as_bytes())));
+            }
+        }
+        text.push_str(part);
+    }
+    text
+}
+
 /// An error as one object.
 fn as_json(error: &Error, next: &str) -> serde_json::Value {
     json!({
@@ -101,10 +118,10 @@ fn as_json(error: &Error, next: &str) -> serde_json::Value {
 /// Says what went wrong, by which promise, and what to do now.
 pub(crate) fn print_error(ctx: &mut Ctx, error: &Error, next: Option<&str>) {
     let kind = error.kind();
-    let next = next.unwrap_or_else(|| advice(error));
+    let next = on_store(next.unwrap_or_else(|| advice(error)), ctx.global.store.as_deref());
     let short = kind.c_name().trim_start_matches("IOV_");
     if ctx.global.json {
-        let _ = ctx.err.line(as_json(error, next));
+        let _ = ctx.err.line(as_json(error, &next));
         return;
     }
     let clause = error.clause().map_or(String::new(), |c| format!(", clause {c}"));

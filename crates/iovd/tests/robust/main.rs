@@ -1,6 +1,7 @@
 //! `file:` stores with real processes that die, come back, misbehave or are not let in.
 #![allow(clippy::disallowed_methods)]
 
+mod at_once;
 mod bad_input;
 mod damage;
 mod doors;

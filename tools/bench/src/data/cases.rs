@@ -11,10 +11,12 @@ use crate::{
 };
 
 /// Name of the case, step of the worker, name of the ceiling.
-pub(crate) const CASES: [(&str, &str, &str); 3] = [
+pub(crate) const CASES: [(&str, &str, &str); 5] = [
     ("file.write.first.1MiB", "first", "pwrite"),
     ("file.write.1MiB", "over", "pwrite"),
+    ("file.write.4KiB", "over-4KiB", "pwrite"),
     ("file.read.1MiB", "read", "pread"),
+    ("file.read.4KiB", "read-4KiB", "pread"),
 ];
 
 /// The same on a disk, with `persistence=durable`: the write ends with the close that makes it so.
@@ -42,7 +44,7 @@ pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, ru
     for round in 0..=runs {
         let file = format!("run-{round}");
         for (case, (_, what, _)) in cases.iter_mut().zip(kinds) {
-            let worker = if *what == "read" { &mut reader } else { &mut writer };
+            let worker = if what.starts_with("read") { &mut reader } else { &mut writer };
             let (_, said) = step(worker, &format!("{what} {file} {round}"))?;
             if round == 0 {
                 continue;

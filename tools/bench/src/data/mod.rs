@@ -1,5 +1,5 @@
-//! Bandwidth of a file target: 1 MiB requests over 1 GiB at distinct offsets, hot source buffer, through the C ABI; beside
-//! bare pwrite and pread.
+//! Bandwidth of a file target: requests of 1 MiB and of 4 KiB over 1 GiB at distinct offsets, hot source buffer, through the
+//! C ABI; beside bare pwrite and pread.
 //!
 //! How fast a file's pages can be copied depends on where they lie in physical memory, by a factor of three from one file to
 //! the next. So one process does both sides of a pair from one buffer, in short turns: overwrites and reads on the very
@@ -19,3 +19,5 @@ mod tests;
 /// API §5 asks for at least 1 GiB. A piece is some milliseconds of work: long beside the clock, short beside the drift of the
 /// machine.
 const SCHEDULE: Schedule = Schedule { footprint: 1 << 30, piece: 32 << 20, request: 1 << 20 };
+/// Many requests of a few kilobytes: what a request costs besides its bytes.
+const SMALL: Schedule = Schedule { request: 4 << 10, ..SCHEDULE };

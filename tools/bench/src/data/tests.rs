@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::{
-    SCHEDULE,
+    SCHEDULE, SMALL,
     turns::{Schedule, Turn},
     worker::data_file,
 };
@@ -73,6 +73,7 @@ proptest! {
 fn the_footprint_is_what_the_interface_defines() {
     let Schedule { footprint, piece, request } = SCHEDULE;
     assert!(footprint >= 1 << 30 && request == 1 << 20, "{SCHEDULE:?}");
+    assert_eq!((SMALL.footprint, SMALL.request), (footprint, 4 << 10));
     assert!(footprint.is_multiple_of(2 * piece) && piece.is_multiple_of(request), "{SCHEDULE:?}");
 }
 

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::SCHEDULE;
+use super::{SCHEDULE, SMALL};
 use crate::{
     capi::{Collection, Controls, NOW, Session, Workspace},
     worker as workers,
@@ -62,7 +62,7 @@ pub(super) fn data_file(dir: &Path, len: u64) -> Result<PathBuf> {
 
 /// Takes away the byte that the next read is to bring back. Each request has another spot, so that no two are alike.
 fn spoil(buffer: &mut [u8], at: u64) -> usize {
-    let spot = at as usize / REQUEST * 997 % REQUEST;
+    let spot = at as usize / buffer.len() * 997 % buffer.len();
     buffer[spot] = 0;
     spot
 }
@@ -118,18 +118,24 @@ impl Pair {
 
     /// One round of one case, in turns.
     fn round(&mut self, buffer: &mut [u8], what: &str, name: &str, round: u64) -> Result<Value> {
+        let (what, schedule) = match what.strip_suffix("-4KiB") {
+            Some(what) => (what, SMALL),
+            None => (what, SCHEDULE),
+        };
+        let request = schedule.request as usize;
+        let buffer = &mut buffer[..request];
         let collection = self.collection(what, name)?;
         let file = self.file(what, name)?;
         let before = self.session.counters()?;
         let (mut ours, mut bare) = match what {
-            "read" => SCHEDULE.run(
+            "read" => schedule.run(
                 SCHEDULE.footprint / 2,
                 round,
                 buffer,
                 |buffer, at| {
                     let spot = spoil(buffer, at);
                     let got = collection.read(at, buffer)?;
-                    ensure!(got == REQUEST && buffer[spot] == FILL, "wrong bytes were read");
+                    ensure!(got == request && buffer[spot] == FILL, "wrong bytes were read");
                     Ok(())
                 },
                 |buffer, at| {
@@ -142,7 +148,7 @@ impl Pair {
             _ => {
                 // Two files fill from their beginnings; in one file the sides stay apart.
                 let ahead = if what != "over" { 0 } else { SCHEDULE.footprint / 2 };
-                SCHEDULE.run(
+                schedule.run(
                     ahead,
                     round,
                     buffer,
@@ -175,7 +181,7 @@ impl Pair {
 }
 
 /// Arguments: URL, workspace, the store's directory of data, a directory for plain files. Steps: `first NAME ROUND`,
-/// `durable NAME ROUND`, `over NAME ROUND`, `read NAME ROUND`, `close`, `drop NAME`.
+/// `durable NAME ROUND`, `over NAME ROUND`, `read NAME ROUND`, the last two also with `-4KiB`, `close`, `drop NAME`.
 pub(crate) fn worker(args: &[String]) -> Result<()> {
     let [url, ws, data, plain] = args else {
         bail!("a data worker takes a URL, a workspace and the directories of the store's data and of plain files")

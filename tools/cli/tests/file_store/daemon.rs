@@ -41,6 +41,18 @@ fn a_mistyped_directory_is_told_and_not_made() {
 }
 
 #[test]
+fn suggested_commands_name_the_store_that_was_named() {
+    let store = Store::with_workspace();
+    let url = store.url();
+    let ran = store.iov(&["-S", &url, "ls", "none"]);
+    ran.fails(66, &["next: iov -S ", "ws create none", "more: iov help NOTFOUND"]);
+    let elsewhere = format!("file:{}", store.path("else where").display());
+    store
+        .iov(&["-S", &elsewhere, "ls"])
+        .fails(66, &["there is no store in ", "next: iov -S 'file:", "else where' ws create"]);
+}
+
+#[test]
 fn a2_the_store_of_somebody_else_is_denied_and_not_missing() {
     use std::os::unix::{fs::PermissionsExt, process::CommandExt};
     let store = Store::with_workspace();
