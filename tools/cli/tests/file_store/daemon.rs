@@ -45,7 +45,7 @@ fn suggested_commands_name_the_store_that_was_named() {
     let store = Store::with_workspace();
     let url = store.url();
     let ran = store.iov(&["-S", &url, "ls", "none"]);
-    ran.fails(66, &["next: iov -S ", "ws create none", "more: iov help NOTFOUND"]);
+    ran.fails(66, &["next: iov -S ", "ws create none", "more: iov help ENOTFOUND"]);
     let elsewhere = format!("file:{}", store.path("else where").display());
     store
         .iov(&["-S", &elsewhere, "ls"])
