@@ -74,16 +74,7 @@ impl Entry {
 
 /// Whether an operation leaves something in its stage.
 fn stages(op: &ObjectOp) -> Option<Uuid> {
-    let changes = matches!(
-        op.verb,
-        ObjectVerb::Write { .. }
-            | ObjectVerb::Append
-            | ObjectVerb::Truncate { .. }
-            | ObjectVerb::Punch(_)
-            | ObjectVerb::Allocate { .. }
-            | ObjectVerb::Copy { .. }
-    );
-    op.demand.stage.filter(|_| changes)
+    op.demand.stage.filter(|_| op.verb.changes())
 }
 
 /// Whether a batch may not have been decided, so that its stage is still the session's.

@@ -44,18 +44,6 @@ pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId, stage: O
     if server.grants.has_object(object, stage)? { Ok(()) } else { server.catalog.check_there(cx, object.collection) }
 }
 
-fn changes(op: &ObjectOp) -> bool {
-    matches!(
-        op.verb,
-        ObjectVerb::Write { .. }
-            | ObjectVerb::Append
-            | ObjectVerb::Truncate { .. }
-            | ObjectVerb::Punch(_)
-            | ObjectVerb::Allocate { .. }
-            | ObjectVerb::Copy { .. }
-    )
-}
-
 fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Result<(ObjectOp, Bytes<'a>)> {
     let op = call.op?;
     let len = call.len as usize;
@@ -97,7 +85,7 @@ fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Resul
         }
         _ => server.catalog.at_target(cx, op.0.object.collection)?,
     }
-    if changes(&op.0) {
+    if op.0.verb.changes() {
         check_there(server, cx, op.0.object, op.0.demand.stage)?;
     }
     Ok(op)
