@@ -69,11 +69,14 @@ fn one(session: &Session, c: &Collection, chunks: &mut [Chunk], write: bool) -> 
     let Ok(object) = c.object() else { return LONG };
     if write {
         c.mark_used();
-        // Before the bytes are: whoever closes the handle meanwhile has to tell of them.
-        c.mark_changed();
     }
     let bytes = if write { Now::Write(memory.bytes()) } else { Now::Read(Memory::bytes_mut(memory)) };
-    let status = match session.0.sides.backend.at_once(object, ready.opened.epoch, *offset, bytes) {
+    let moved = session.0.sides.backend.at_once(object, ready.opened.epoch, *offset, bytes);
+    if write && !matches!(moved, AtOnce::No) {
+        // Behind the bytes: a commit that comes in between publishes without them, and the next one has to.
+        c.mark_changed();
+    }
+    let status = match moved {
         AtOnce::Done(Ok(bytes)) => Status::ok(bytes, Output::None),
         AtOnce::Done(Err(e)) => {
             if let (true, Some(Clause::P8)) = (write, e.clause()) {

@@ -23,6 +23,3 @@ pub use op::{Chunk, Op, OpState, Output, Parent, Status};
 pub use request::Request;
 pub use session::{Session, SessionAttr, Sides};
 pub use workspace::Workspace;
-
-#[cfg(test)]
-mod tests;

@@ -82,6 +82,11 @@ fn broken() -> Error {
     Error::unavailable("the connection to the store's daemon is broken")
 }
 
+/// How long a request is waited for; what tidies up behind its deadline is sent too.
+fn until(deadline_ns: i64) -> i64 {
+    deadline_ns.saturating_add(GRACE_NS).max(seam::monotonic_ns() + GRACE_NS / 4)
+}
+
 impl Connection {
     /// Shakes hands over a connected socket; the descriptor is the session's lease page.
     pub(crate) fn open(fd: OwnedFd, hello: &Hello, timeout_ns: i64) -> Result<(Connection, Welcome, OwnedFd)> {
@@ -131,17 +136,14 @@ impl Connection {
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent. One that
     /// the socket does not take by the deadline is never sent.
     pub(crate) fn request<B: Body>(&self, body: &B, deadline_ns: i64, done: OnReply) {
-        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(seam::monotonic_ns() + GRACE_NS / 4);
-        let waiter = Waiter { done, until_ns, unsent_only: true, lends: false };
+        let waiter = Waiter { done, until_ns: until(deadline_ns), unsent_only: true, lends: false };
         self.post(body, Vec::new(), deadline_ns, Some(waiter));
     }
 
     /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload is lent until `done` is
     /// called, and not touched after that.
     pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, done: OnReply) {
-        // What tidies up behind the deadline is sent too.
-        let until_ns = deadline_ns.saturating_add(GRACE_NS).max(seam::monotonic_ns() + GRACE_NS / 4);
-        let waiter = Waiter { done, until_ns, unsent_only: false, lends: !payload.is_empty() };
+        let waiter = Waiter { done, until_ns: until(deadline_ns), unsent_only: false, lends: !payload.is_empty() };
         self.post(body, payload, deadline_ns, Some(waiter));
     }
 

@@ -2,6 +2,7 @@
 //! for a daemon (O8).
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Condvar, Mutex, PoisonError},
     time::Duration,
 };
@@ -21,7 +22,7 @@ struct Job {
 /// What is to be sent once there is a connection, in order.
 #[derive(Default)]
 pub(crate) struct Queue {
-    jobs: Vec<Job>,
+    jobs: VecDeque<Job>,
     /// A thread takes care of it; what comes now waits behind the rest.
     mending: bool,
 }
@@ -45,7 +46,7 @@ impl Link {
             drop(queue);
             return go(Err(e));
         }
-        queue.jobs.push(Job { cx: cx.clone(), go });
+        queue.jobs.push_back(Job { cx: cx.clone(), go });
         if std::mem::replace(&mut queue.mending, true) {
             return;
         }
@@ -102,7 +103,7 @@ impl Link {
                 let job = {
                     let mut queue = lock(&self.queue);
                     let next = queue.jobs.iter().position(|job| in_time || job.cx.left_ns() == 0);
-                    next.map(|at| queue.jobs.remove(at))
+                    next.and_then(|at| queue.jobs.remove(at))
                 };
                 let Some(job) = job else { break };
                 let late = up.is_ok() && job.cx.left_ns() == 0;
@@ -135,8 +136,10 @@ impl Link {
         if queue.jobs.is_empty() {
             return;
         }
-        let jobs: Vec<Job> = queue.jobs.extract_if(.., |job| job.cx.left_ns() == 0).collect();
+        let jobs = std::mem::take(&mut queue.jobs);
+        let (over, left): (VecDeque<Job>, VecDeque<Job>) = jobs.into_iter().partition(|job| job.cx.left_ns() == 0);
+        queue.jobs = left;
         drop(queue);
-        jobs.into_iter().for_each(|job| (job.go)(Err(late())));
+        over.into_iter().for_each(|job| (job.go)(Err(late())));
     }
 }

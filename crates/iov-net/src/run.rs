@@ -339,10 +339,15 @@ impl Run {
                 }
             },
         };
-        // What is lent to a writer in parts may be read as a whole.
+        // What is lent to a writer in parts is written from part to part, and may be read as a whole.
         let lent = grant.kept && grant.access == Access::Write;
+        let enough = match (access, lent) {
+            (Access::Read, true) => true,
+            (Access::Write, true) => grant.covers(Range { len: left.len.min(1), ..left }),
+            (_, false) => grant.covers(left),
+        };
         // Else it is beyond what is granted, such as what an appender has not finished yet.
-        if lent || grant.covers(left) { Ok(grant) } else { Err(Next::Socket) }
+        if enough { Ok(grant) } else { Err(Next::Socket) }
     }
 
     fn write(&mut self, memory: &Memory, range: Range, grant: Arc<Grant>) -> Moved {

@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-use iov_types::{Error, Result};
+use iov_types::{Clause, Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
@@ -51,13 +51,11 @@ pub fn listen(dir: BorrowedFd<'_>, name: &str) -> Result<OwnedFd> {
 }
 
 /// Sends all of `parts`, with descriptors beside the first byte. While the peer takes nothing, `full` is called: it may
-/// receive, since two sides that both only send would wait for each other for ever. `false` gives up. Returns how many
-/// bytes were sent.
-pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut() -> bool) -> Result<usize> {
+/// receive, since two sides that both only send would wait for each other for ever. `false` gives up: a part may be sent.
+pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: impl FnMut() -> bool) -> Result<()> {
     let fd = fd.as_fd();
     let mut at = (0, 0);
     let mut fds = fds;
-    let mut done = 0;
     loop {
         let rest: Vec<IoSlice<'_>> = parts
             .iter()
@@ -67,7 +65,7 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             .filter(|slice| !slice.is_empty())
             .collect();
         if rest.is_empty() {
-            return Ok(done);
+            return Ok(());
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -81,7 +79,7 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::AGAIN) => {
                 if !full() {
-                    return Ok(done);
+                    return Err(Error::timeout("the other side takes nothing").with_clause(Clause::O8));
                 }
                 wait_for(fd, PollFlags::OUT | PollFlags::IN, 100_000_000);
                 continue;
@@ -89,7 +87,6 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
             Err(e) => return Err(broken(e)),
         };
         fds = &[];
-        done += sent;
         let mut left = sent;
         while left > 0 {
             let room = parts[at.0].len() - at.1;
