@@ -120,6 +120,9 @@ impl Outbox {
         }
         let begun = usize::from(self.sent > 0);
         for item in self.items.iter_mut().take(PIECES).skip(begun) {
+            if now_ns - item.made_ns < FRESH_NS {
+                continue;
+            }
             let Some(bytes) = item.head.first_chunk_mut() else { continue };
             if let Ok(header) = Header::decode(bytes) {
                 *bytes = Header { deadline_left_ns: left(item.deadline_ns, now_ns), ..header }.encode();
