@@ -260,7 +260,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
         }
     }
     for s in still_there(service, redo, &redo.record.seal)? {
-        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.collection, 0)?));
+        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.ws, s.collection, 0)?));
     }
     fix(service, writer, cx, fixes)?;
     let left = BatchRecord { publish: Vec::new(), seal: Vec::new(), ..redo.record.clone() };

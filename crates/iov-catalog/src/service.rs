@@ -102,6 +102,11 @@ impl Service {
         self.write(cx, holder, vec![CatalogOp::MoveOut { ws, uuid }], true)?.into_iter().try_for_each(|r| r.map(drop))
     }
 
+    /// The protection domain of a collection that somebody has open here: its workspace (A1, G5).
+    pub fn domain(&self, uuid: Uuid) -> Option<Uuid> {
+        self.core.shared().opens.get(uuid).map(|entry| entry.ws)
+    }
+
     /// After a target had nothing for a collection: fails if there must be something.
     pub fn check_there(&self, cx: &OpCx, uuid: Uuid) -> Result<()> {
         let Some(ws) = self.core.shared().opens.get(uuid).map(|entry| entry.ws) else { return Ok(()) };

@@ -24,6 +24,13 @@ pub(crate) fn op(collection: Uuid, verb: ObjectVerb, epoch: u64) -> ObjectOp {
     ObjectOp { object: object(collection), verb, demand: Demand { epoch, ..Demand::default() } }
 }
 
+/// Makes the object of a collection of workspace `ws`, which is its protection domain (A1).
+fn create(ws: Uuid, collection: Uuid) -> ObjectOp {
+    let mut create = op(collection, ObjectVerb::Create, 0);
+    create.demand.domain = Some(ws);
+    create
+}
+
 impl Targets {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Targets {
         Targets { backend, asked: AtomicU64::new(0) }
@@ -80,16 +87,15 @@ impl Targets {
         self.last(cx, vec![ObjectOp { object: object(uuid), verb: ObjectVerb::Stat, demand }])
     }
 
-    /// Raises the epoch.
-    pub(crate) fn fence(&self, cx: &OpCx, uuid: Uuid, epoch: u64) -> Result<()> {
-        let ops = vec![op(uuid, ObjectVerb::Create, 0), op(uuid, ObjectVerb::Fence { epoch }, 0)];
+    /// Raises the epoch; the object of a collection of workspace `ws` is made if there is none.
+    pub(crate) fn fence(&self, cx: &OpCx, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<()> {
+        let ops = vec![create(ws, uuid), op(uuid, ObjectVerb::Fence { epoch }, 0)];
         self.last(cx, ops).map(drop)
     }
 
-    /// Seals, and tells what was sealed.
-    pub(crate) fn seal(&self, cx: &OpCx, uuid: Uuid, epoch: u64) -> Result<Evidence> {
-        let ops =
-            vec![op(uuid, ObjectVerb::Create, 0), op(uuid, ObjectVerb::Seal, epoch), op(uuid, ObjectVerb::Stat, 0)];
+    /// Seals, and tells what was sealed; the object of a collection of workspace `ws` is made if there is none.
+    pub(crate) fn seal(&self, cx: &OpCx, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<Evidence> {
+        let ops = vec![create(ws, uuid), op(uuid, ObjectVerb::Seal, epoch), op(uuid, ObjectVerb::Stat, 0)];
         self.last(cx, ops)
     }
 }

@@ -260,6 +260,7 @@ impl Collection {
             max_size: contract.max_size,
             once: contract.once,
             pattern: Some(contract.effective.spatiality).filter(|s| !changes && *s != iov_types::Spatiality::Any),
+            domain: None,
         })
     }
 

@@ -1,7 +1,9 @@
-//! The media that a target keeps its bytes on. So far: files of one directory, in [`Files`].
+//! The media that a target keeps its bytes on. So far: files of one directory, or segments of shared memory, in [`Files`].
 #![forbid(unsafe_code)]
 
 pub mod fail;
 mod files;
+mod segments;
 
-pub use files::{Files, Granted, OpenSums, Options, Peer, Which};
+pub use files::{Files, Granted, Lent, OpenSums, Options, Peer, Which};
+pub use segments::{Piece, SpaceUse, Window};

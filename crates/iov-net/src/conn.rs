@@ -29,8 +29,8 @@ use crate::{
 /// What answers a request.
 pub(crate) enum Reply {
     Frame(Frame),
-    /// Without a descriptor where this process has no room for one.
-    Granted(Granted, Option<OwnedFd>),
+    /// Without descriptors where this process has no room for them.
+    Granted(Granted, Option<Vec<OwnedFd>>),
 }
 
 type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
@@ -361,7 +361,10 @@ impl Connection {
         let request = frame.header.request;
         let reply = match frame.header.verb()? {
             Verb::GrantAnswer => match frame.header.body::<GrantAnswer>(&frame.body)? {
-                GrantAnswer::Granted(granted) => Ok(Reply::Granted(granted, frames.take_fd()?)),
+                GrantAnswer::Granted(granted) => {
+                    let count = granted.window.as_ref().map_or(1, |window| window.passed.len());
+                    Ok(Reply::Granted(granted, frames.take_fds(count)?))
+                }
                 GrantAnswer::Failed(e) => Err(e),
             },
             Verb::Fault => Err(frame.header.body::<Fault>(&frame.body)?.error),

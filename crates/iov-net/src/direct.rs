@@ -3,19 +3,20 @@
 
 use std::{
     collections::HashMap,
+    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use iov_store::{AtOnce, Backend, ClientPage, Now, OpCx, Sink, Submitted, seam};
+use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, Now, OpCx, Sink, Submitted, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Result};
-use iov_wire::messages::{Access, GiveBack, GrantRequest};
+use iov_wire::messages::{Access, GiveBack, GrantRequest, Granted};
 
 use crate::{
     conn::Reply,
-    grant::{Grant, slot_of},
+    grant::{Grant, Lent, slot_of},
     kept::SumCache,
     link::{Link, Up},
     remote::RemoteBackend,
@@ -37,13 +38,39 @@ const AT_ONCE: usize = 8 << 20;
 /// How long an object that the daemon does not grant is not asked for again.
 const NOT_GRANTED_NS: i64 = 1_000_000_000;
 
+/// Most grants of memory that may be held: each takes a slot of the lease page.
+const MEMORY_GRANTS: usize = LEASE_SLOTS as usize / 2;
+/// And of one object: so many stretches are written without asking.
+const GRANTS_OF_ONE: usize = 64;
+/// How long a grant is not asked for again that was not enough: such as over holes.
+const NOT_ENOUGH_NS: i64 = 10_000_000;
+
 #[derive(Default)]
 struct Entry {
-    grant: Option<Arc<Grant>>,
+    /// One of a file; of memory several, for parts of it.
+    grants: Vec<Arc<Grant>>,
     uses: u64,
     not_before_ns: i64,
     /// The object is kept by checksums, as far as we know.
     kept: bool,
+}
+
+impl Entry {
+    /// Takes a grant in, and those out that it makes superfluous.
+    fn put(&mut self, new: &Arc<Grant>) -> Vec<Arc<Grant>> {
+        let covered = |old: &mut Arc<Grant>| {
+            let less = old.access == Access::Read || new.access == Access::Write;
+            !new.in_memory() || !old.slot.holds() || (less && new.covers(old.range))
+        };
+        let mut gone: Vec<_> = self.grants.extract_if(.., covered).collect();
+        if self.grants.len() >= GRANTS_OF_ONE
+            && let Some(oldest) = (0..self.grants.len()).min_by_key(|i| self.grants[*i].used.load(Ordering::Relaxed))
+        {
+            gone.push(self.grants.swap_remove(oldest));
+        }
+        self.grants.push(new.clone());
+        gone
+    }
 }
 
 /// What there is of direct access to a `file:` target on the same host.
@@ -101,15 +128,21 @@ impl Direct {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(op.object).or_default();
         entry.uses += 1;
-        if let Some(grant) = &entry.grant {
-            let enough = grant.access == Access::Write || access == Access::Read;
-            // Of an object that is kept by checksums only a part is lent to a writer.
-            let start = Range { len: range.len.min(1), ..range };
-            let enough = enough && (access == Access::Read || !grant.kept || grant.covers(start));
-            if enough && grant.slot.holds() && op.demand.epoch <= grant.epoch {
-                grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-                return Way::Granted(grant.clone());
-            }
+        // Of an object that is kept by checksums, or lies in memory, only a part is lent to a writer.
+        let start = Range { len: range.len.min(1), ..range };
+        let fits = |grant: &&Arc<Grant>| {
+            let enough = match access {
+                Access::Read if grant.in_memory() => grant.is_enough(range, false),
+                Access::Read => true,
+                Access::Write if grant.kept || grant.in_memory() => grant.covers(start),
+                Access::Write => true,
+            };
+            let may = grant.access == Access::Write || access == Access::Read;
+            may && enough && grant.slot.holds() && op.demand.epoch <= grant.epoch
+        };
+        if let Some(grant) = entry.grants.iter().find(fits) {
+            grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+            return Way::Granted(grant.clone());
         }
         // The daemon's descriptors serve everybody, so that only a grant's can be read in a pattern.
         let small = entry.uses == 1 && range.len <= FIRST_BY_SOCKET && op.demand.pattern.is_none()
@@ -120,12 +153,12 @@ impl Direct {
     /// A grant for all of a range that holds just now.
     fn held(&self, object: ObjectId, epoch: u64, range: Range, write: bool) -> Option<Arc<Grant>> {
         let entries = lock(&self.entries);
-        let grant = entries.get(&object)?.grant.as_ref()?;
-        let enough = (grant.access == Access::Write || !write) && grant.covers(range) && epoch <= grant.epoch;
         // What is kept by checksums is compared, or lent in parts.
-        if !enough || grant.kept || !grant.slot.holds() {
-            return None;
-        }
+        let fits = |grant: &&Arc<Grant>| {
+            let may = (grant.access == Access::Write || !write) && epoch <= grant.epoch && !grant.kept;
+            may && grant.is_enough(range, write) && grant.slot.holds()
+        };
+        let grant = entries.get(&object)?.grants.iter().find(fits)?;
         grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(grant.clone())
     }
@@ -138,7 +171,7 @@ impl Direct {
             Ok(grant) => {
                 let grant = Arc::new(grant);
                 entry.kept = grant.kept;
-                let old = entry.grant.replace(grant.clone());
+                let old = entry.put(&grant);
                 drop(entries);
                 old.into_iter().for_each(|old| old.give_back());
                 self.evict(self.room);
@@ -173,24 +206,29 @@ impl Direct {
         Counters::add(&self.link.counters().round_trips, 1);
         let (direct, epoch, of) = (self.clone(), request.epoch, Arc::downgrade(up));
         let reply = Box::new(move |reply| done(direct.grant(reply, &of, &page, epoch)));
-        up.connection.request_in_time(request, Vec::new(), deadline_ns, reply);
+        let memory = self.link.targets().medium == Capability::SHARED_MEMORY;
+        let request = GrantRequest { memory, anew: memory && up.maps.are_none(), ..request.clone() };
+        up.connection.request_in_time(&request, Vec::new(), deadline_ns, reply);
     }
 
     fn grant(&self, reply: Result<Reply>, up: &Weak<Up>, page: &Arc<ClientPage>, epoch: u64) -> Result<Grant> {
-        let (granted, fd) = match reply? {
-            Reply::Granted(granted, fd) => (granted, fd),
+        let (granted, descriptors) = match reply? {
+            Reply::Granted(granted, descriptors) => (granted, descriptors),
             Reply::Frame(_) => return Err(Error::corrupt("the daemon answered a grant request with something else")),
         };
         let (slot, generation) = slot_of(granted.grant);
-        let fd = fd.ok_or_else(|| socket::no_descriptor("direct access to a collection"));
-        let (fd, slot) = fd.and_then(|fd| Ok((fd, page.slot(slot, generation)?))).inspect_err(|_| {
+        let lent = descriptors.ok_or_else(|| socket::no_descriptor("direct access to a collection"));
+        let lent = lent.and_then(|descriptors| Ok((lent_by(&granted, descriptors, up)?, page.slot(slot, generation)?)));
+        let (lent, slot) = lent.inspect_err(|_| {
             if let Some(up) = up.upgrade() {
                 up.connection.tell(&GiveBack { grant: granted.grant });
+                // What did not come, or could not be mapped, is to be passed again.
+                up.maps.forget();
             }
         })?;
         Counters::add(&self.link.counters().grants, 1);
         Ok(Grant {
-            fd,
+            lent,
             number: granted.grant,
             slot,
             access: granted.access,
@@ -207,38 +245,61 @@ impl Direct {
     pub(crate) fn lost(&self, object: ObjectId, grant: &Arc<Grant>) {
         Counters::add(&self.link.counters().recalls, 1);
         let mut entries = lock(&self.entries);
-        if let Some(entry) = entries.get_mut(&object)
-            && entry.grant.as_ref().is_some_and(|g| Arc::ptr_eq(g, grant))
-        {
-            entry.grant = None;
+        if let Some(entry) = entries.get_mut(&object) {
+            entry.grants.retain(|g| !Arc::ptr_eq(g, grant));
             entry.uses = entry.uses.max(1);
         }
         drop(entries);
         grant.give_back();
     }
 
+    /// What was granted does not reach as far as was asked.
+    pub(crate) fn not_enough(&self, object: ObjectId) {
+        let mut entries = lock(&self.entries);
+        entries.entry(object).or_default().not_before_ns = seam::monotonic_ns() + NOT_ENOUGH_NS;
+    }
+
     /// Gives back the grants used longest ago if there are more than `room`, and forgets objects without one.
     fn evict(&self, room: usize) {
         let mut entries = lock(&self.entries);
-        let mut held: Vec<(u64, ObjectId)> = entries
-            .iter()
-            .filter_map(|(id, e)| e.grant.as_ref().map(|g| (g.used.load(Ordering::Relaxed), *id)))
-            .collect();
-        if held.len() <= room {
+        let in_memory = self.link.targets().medium == Capability::SHARED_MEMORY;
+        let room = if in_memory { MEMORY_GRANTS } else { room };
+        let all = || entries.iter().flat_map(|(id, e)| e.grants.iter().map(move |g| (g, *id)));
+        if all().count() <= room {
             return;
         }
+        let mut held: Vec<(u64, ObjectId)> = all().map(|(g, id)| (g.used.load(Ordering::Relaxed), id)).collect();
         held.sort_unstable();
         let mut old = Vec::new();
         // A quarter at a time, so that a program that walks over many objects does not sort for each.
-        for (_, id) in held.iter().take(held.len() - room * 3 / 4) {
-            old.extend(entries.remove(id).and_then(|e| e.grant));
+        for (used, id) in held.iter().take(held.len() - room * 3 / 4) {
+            let Some(entry) = entries.get_mut(id) else { continue };
+            old.extend(entry.grants.extract_if(.., |g| g.used.load(Ordering::Relaxed) <= *used));
+            if entry.grants.is_empty() {
+                entries.remove(id);
+            }
         }
         if entries.len() > GRANTS.1 * 64 {
-            entries.retain(|_, e| e.grant.is_some());
+            entries.retain(|_, e| !e.grants.is_empty());
         }
         drop(entries);
         old.iter().for_each(|grant| grant.give_back());
     }
+}
+
+/// What comes with a grant.
+fn lent_by(granted: &Granted, mut descriptors: Vec<OwnedFd>, up: &Weak<Up>) -> Result<Lent> {
+    let Some(window) = &granted.window else {
+        let file = descriptors.pop().ok_or_else(|| socket::no_descriptor("direct access to a collection"))?;
+        return Ok(Lent::File(file));
+    };
+    let up = up.upgrade().ok_or_else(|| Error::unavailable("the connection to the store's daemon is gone"))?;
+    let write = granted.access == Access::Write;
+    let window = up.maps.window(window, descriptors, write)?;
+    if write && !window.covers(granted.range) {
+        return Err(Error::corrupt("the daemon grants a range to a writer of which a part has no place"));
+    }
+    Ok(Lent::Memory(window))
 }
 
 impl DirectBackend {

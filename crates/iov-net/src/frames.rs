@@ -50,6 +50,19 @@ impl Frames {
         Frames { takes_none: true, ..Frames::default() }
     }
 
+    /// The `n` descriptors that came with the frame just taken; `None` if this process has no room for all of them.
+    pub fn take_fds(&mut self, n: usize) -> Result<Option<Vec<OwnedFd>>> {
+        let mut out = Vec::with_capacity(n.min(socket::MAX_FDS));
+        for _ in 0..n {
+            match self.take_fd()? {
+                Some(fd) => out.push(fd),
+                // Nothing of this frame comes behind it.
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(out))
+    }
+
     /// The descriptor that came with the frame just taken; `None` if this process has no room for it. The kernel may deliver
     /// it together with frames before, so that only whoever reads a frame that has one knows when it is due.
     pub fn take_fd(&mut self) -> Result<Option<OwnedFd>> {

@@ -10,7 +10,7 @@ use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
 
-use crate::link::Up;
+use crate::{link::Up, memory::Window};
 
 /// Bytes written while the grant cannot be taken back: a write up to this size is before a seal or behind it, not both (M2).
 const PIECE: usize = 64 << 20;
@@ -28,9 +28,15 @@ pub(crate) struct Written {
     pub(crate) failed: Option<Error>,
 }
 
-/// Leave to move bytes of an object, and the descriptor to do it with.
+/// Through what bytes are moved.
+pub(crate) enum Lent {
+    File(OwnedFd),
+    Memory(Window),
+}
+
+/// Leave to move bytes of an object, and what to do it with.
 pub(crate) struct Grant {
-    pub(crate) fd: OwnedFd,
+    pub(crate) lent: Lent,
     pub(crate) number: u64,
     pub(crate) slot: ClientSlot,
     pub(crate) access: Access,
@@ -51,8 +57,42 @@ impl Grant {
         range.offset >= self.range.offset && range.end() <= self.range.end()
     }
 
+    /// Whether the bytes lie in memory, of which a grant tells a part.
+    pub(crate) fn in_memory(&self) -> bool {
+        matches!(self.lent, Lent::Memory(_))
+    }
+
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Option<&OwnedFd> {
+        match &self.lent {
+            Lent::File(file) => Some(file),
+            Lent::Memory(_) => None,
+        }
+    }
+
+    /// Whether it is enough for all of a range, as the object is now.
+    pub(crate) fn is_enough(&self, range: Range, write: bool) -> bool {
+        match &self.lent {
+            Lent::File(_) => self.covers(range),
+            Lent::Memory(window) if write => self.covers(range) && window.covers(range),
+            Lent::Memory(window) => {
+                let there = window.head().size().saturating_sub(range.offset).min(range.len);
+                let there = Range { len: there, ..range };
+                there.len == 0 || (self.covers(there) && window.covers(there))
+            }
+        }
+    }
+
+    /// Drops what the kernel has cached (H2). A hint: what it keeps all the same costs memory, not correctness.
+    pub(crate) fn forget(&self, end: u64) {
+        if let Lent::File(file) = &self.lent {
+            let _ = rustix::fs::fadvise(file, 0, std::num::NonZero::new(end), Advice::DontNeed);
+        }
+    }
+
     /// Tells the kernel how the bytes will be read (H2): the descriptor is this grant's alone.
     pub(crate) fn advise(&self, pattern: Option<Spatiality>) {
+        let Lent::File(file) = &self.lent else { return };
         let mut advised = self.advised.lock().unwrap_or_else(PoisonError::into_inner);
         if *advised == pattern {
             return;
@@ -63,7 +103,7 @@ impl Grant {
             Some(Spatiality::Strided | Spatiality::Random) => Advice::Random,
         };
         // A hint: where it is not taken, reads cost more and bring the same.
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, advice);
+        let _ = rustix::fs::fadvise(file, 0, None, advice);
         *advised = pattern;
     }
 
@@ -80,7 +120,7 @@ impl Grant {
     /// Writes bytes in one piece.
     pub(crate) fn write_now(&self, bytes: &[u8], offset: u64) -> AtOnce {
         let Some(busy) = self.slot.begin_write() else { return AtOnce::No };
-        let written = write_step(&self.fd, bytes, offset);
+        let written = self.write_step(bytes, offset);
         if !busy.finish() {
             return AtOnce::Perhaps;
         }
@@ -90,8 +130,10 @@ impl Grant {
     /// Reads bytes in one piece; void if the grant was taken back meanwhile (G3).
     pub(crate) fn read_now(&self, out: &mut [u8], offset: u64) -> AtOnce {
         self.advise(None);
-        let got = read_step(&self.fd, out, offset);
-        if self.slot.read_is_valid() { AtOnce::Done(got) } else { AtOnce::No }
+        match self.read_step(out, offset) {
+            Some(got) if self.slot.read_is_valid() => AtOnce::Done(got),
+            _ => AtOnce::No,
+        }
     }
 
     /// Writes bytes, as far as the grant holds and the deadline allows.
@@ -101,7 +143,7 @@ impl Grant {
         let mut done = 0;
         for piece in bytes.chunks(PIECE) {
             let Some(busy) = self.slot.begin_write() else { return Written { done, ..Written::default() } };
-            let written = write_all(cx, &self.fd, piece, offset + done as u64);
+            let written = self.write_all(cx, piece, offset + done as u64);
             // Moved away meanwhile: what was written is read by nobody (G2), so it is written again.
             if !busy.finish() {
                 return Written { done, void: true, failed: None };
@@ -113,20 +155,59 @@ impl Grant {
         }
         Written { done, ..Written::default() }
     }
-}
 
-fn write_all(cx: &OpCx, fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        if done > 0 && cx.left_ns() == 0 {
-            return Err(late("written").with_outcome(Outcome::Unknown));
+    fn write_all(&self, cx: &OpCx, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            if done > 0 && cx.left_ns() == 0 {
+                return Err(late("written").with_outcome(Outcome::Unknown));
+            }
+            let end = bytes.len().min(done + STEP);
+            let step = self.write_step(&bytes[done..end], offset + done as u64);
+            step.map_err(|e| if done > 0 { e.with_outcome(Outcome::Unknown) } else { e })?;
+            done = end;
         }
-        let end = bytes.len().min(done + STEP);
-        let step = write_step(fd, &bytes[done..end], offset + done as u64);
-        step.map_err(|e| if done > 0 { e.with_outcome(Outcome::Unknown) } else { e })?;
-        done = end;
+        Ok(())
     }
-    Ok(())
+
+    fn write_step(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        match &self.lent {
+            Lent::File(file) => write_step(file, bytes, offset),
+            Lent::Memory(window) => {
+                window.write(bytes, offset);
+                // Whoever sees the length sees the bytes (T18).
+                window.written(offset + bytes.len() as u64);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fills `out` as far as the object reaches, if the deadline allows; `None`: some bytes have no place that is known here.
+    pub(crate) fn read_all(&self, cx: &OpCx, out: &mut [u8], offset: u64) -> Option<Result<u64>> {
+        let mut done = 0;
+        while done < out.len() {
+            if done > 0 && cx.left_ns() == 0 {
+                return Some(Err(late("read")));
+            }
+            let end = out.len().min(done + STEP);
+            let got = match self.read_step(&mut out[done..end], offset + done as u64)? {
+                Ok(got) => got as usize,
+                Err(e) => return Some(Err(e)),
+            };
+            done += got;
+            if done < end {
+                break;
+            }
+        }
+        Some(Ok(done as u64))
+    }
+
+    fn read_step(&self, out: &mut [u8], offset: u64) -> Option<Result<u64>> {
+        match &self.lent {
+            Lent::File(file) => Some(read_step(file, out, offset)),
+            Lent::Memory(window) => window.read(out, offset).map(Ok),
+        }
+    }
 }
 
 fn write_step(fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
@@ -139,23 +220,6 @@ fn write_step(fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Fills `out` as far as the file reaches, if the deadline allows.
-pub(crate) fn read_all(cx: &OpCx, fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {
-    let mut done = 0;
-    while done < out.len() {
-        if done > 0 && cx.left_ns() == 0 {
-            return Err(late("read"));
-        }
-        let end = out.len().min(done + STEP);
-        let got = read_step(fd, &mut out[done..end], offset + done as u64)? as usize;
-        done += got;
-        if done < end {
-            break;
-        }
-    }
-    Ok(done as u64)
 }
 
 fn read_step(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<u64> {

@@ -10,6 +10,7 @@ pub mod frames;
 mod grant;
 mod kept;
 mod link;
+mod memory;
 mod mend;
 mod outbox;
 mod remote;

@@ -22,6 +22,7 @@ use crate::{
     conn::{Connection, Reply},
     frames::Frame,
     kept::Piece,
+    memory::Maps,
     mend::Queue,
     socket,
     start::Starter,
@@ -51,6 +52,8 @@ pub struct Address {
 pub(crate) struct Up {
     pub(crate) connection: Connection,
     pub(crate) page: OwnedFd,
+    /// Segments that came over it.
+    pub(crate) maps: Maps,
 }
 
 impl Up {
@@ -385,7 +388,11 @@ fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, Catalog
     };
     let (connection, welcome, page) = Connection::open(fd, &hello, timeout_ns)?;
     let capability = CatalogCapability {
-        targets: welcome.capability.targets.named("files"),
+        targets: {
+            let targets = welcome.capability.targets;
+            let in_memory = targets.medium == Capability::SHARED_MEMORY;
+            targets.named(if in_memory { Capability::SHARED_MEMORY } else { "files" })
+        },
         max_ops: welcome.capability.max_ops as usize,
         single_user: welcome.capability.single_user,
         inline_bytes: welcome.capability.inline_bytes,
@@ -394,5 +401,5 @@ fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, Catalog
             ns => ns.min(i64::MAX as u64) as i64,
         },
     };
-    Ok((Up { connection, page }, capability))
+    Ok((Up { connection, page, maps: Maps::default() }, capability))
 }

@@ -4,7 +4,6 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    num::NonZero,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,12 +14,11 @@ use iov_store::{
 };
 use iov_types::{Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result};
 use iov_wire::messages::{Access, GrantRequest, SumsAnswer, SumsRequest};
-use rustix::fs::Advice;
 
 use crate::{
     conn::Reply,
     direct::{Direct, Way},
-    grant::{Grant, Written, read_all},
+    grant::{Grant, Written},
     kept::{Piece, Pieces, RUNS},
     link::{ATTEMPTS, Link},
 };
@@ -139,6 +137,8 @@ impl Run {
                         range,
                         access,
                         epoch: demand.epoch,
+                        memory: false,
+                        anew: false,
                     };
                     let stage = demand.stage;
                     self.ops.push_front((op, memory));
@@ -301,8 +301,7 @@ impl Run {
                 Moved::All(Err(e)) => return Next::Done(Err(e)),
                 Moved::All(Ok((bytes, grant))) => {
                     if op.demand.once {
-                        // A hint: what the kernel keeps all the same costs memory, not correctness.
-                        let _ = rustix::fs::fadvise(&grant.fd, 0, NonZero::new(range.end()), Advice::DontNeed);
+                        grant.forget(range.end());
                     }
                     Counters::add(&self.direct.link.counters().bytes_direct, bytes);
                     return Next::Done(Ok(Evidence { bytes, offset, epoch: grant.epoch, ..Evidence::default() }));
@@ -324,7 +323,9 @@ impl Run {
         // Of an object that is kept by checksums a writer gets one part after the other.
         let done = self.now.written;
         let left = Range { offset: range.offset + done, len: range.len - done };
-        let grant = match self.now.granted.take() {
+        let granted = self.now.granted.take();
+        let is_new = granted.is_some();
+        let grant = match granted {
             Some(grant) => grant,
             None => match self.direct.way(op, access, left, done == 0) {
                 Way::Granted(grant) => grant,
@@ -340,13 +341,17 @@ impl Run {
             },
         };
         // What is lent to a writer in parts is written from part to part, and may be read as a whole.
-        let lent = grant.kept && grant.access == Access::Write;
+        let lent = (grant.kept || grant.in_memory()) && grant.access == Access::Write;
         let enough = match (access, lent) {
+            (Access::Read, _) if grant.in_memory() => grant.is_enough(left, false),
             (Access::Read, true) => true,
             (Access::Write, true) => grant.covers(Range { len: left.len.min(1), ..left }),
             (_, false) => grant.covers(left),
         };
-        // Else it is beyond what is granted, such as what an appender has not finished yet.
+        if !enough && is_new && grant.in_memory() {
+            self.direct.not_enough(op.object);
+        }
+        // Else it is beyond what is granted, such as what an appender has not finished yet, or a hole.
         if enough { Ok(grant) } else { Err(Next::Socket) }
     }
 
@@ -374,7 +379,8 @@ impl Run {
     fn read(&mut self, op: &ObjectOp, memory: &mut Memory, offset: u64, grant: Arc<Grant>) -> Moved {
         grant.advise(op.demand.pattern);
         let out = memory.bytes_mut();
-        let got = read_all(&self.cx, &grant.fd, out, offset);
+        // The object has grown since: where to is to be asked.
+        let Some(got) = grant.read_all(&self.cx, out, offset) else { return Moved::Part };
         let whole = matches!(got, Ok(got) if got == out.len() as u64);
         match got {
             Ok(got) if grant.kept && whole => {
@@ -396,7 +402,9 @@ impl Run {
             return Moved::Unchecked(read);
         }
         let Unchecked { grant, got, pieces } = read;
-        let fits = self.direct.kept.compare(op.object, &grant.fd, offset, &memory.bytes()[..got as usize], &pieces);
+        let bytes = &memory.bytes()[..got as usize];
+        // Only files are kept by checksums.
+        let fits = grant.file().is_some_and(|file| self.direct.kept.compare(op.object, file, offset, bytes, &pieces));
         match (grant.slot.read_is_valid(), fits) {
             (true, true) => Moved::All(Ok((got, grant))),
             // What does not fit may have been changed since: the daemon looks at it while nobody changes it.

@@ -19,7 +19,7 @@ use rustix::{
 };
 
 /// Most descriptors beside one frame.
-pub const MAX_FDS: usize = 4;
+pub const MAX_FDS: usize = 16;
 
 fn address(dir: BorrowedFd<'_>, name: &str) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
@@ -122,7 +122,8 @@ pub(crate) fn no_descriptor(what: &str) -> Error {
 
 /// Receives up to `buf.len()` bytes and what came beside them; 0 = the peer has closed. `None`: nothing there yet.
 ///
-/// A descriptor for which this process has no room stands as `None`: what it belongs to can then still be told.
+/// Descriptors of a frame for which this process has no room stand as one `None` behind those that came: what they belong
+/// to can then still be told.
 pub fn receive(
     fd: impl AsFd,
     buf: &mut [u8],
@@ -135,14 +136,13 @@ pub fn receive(
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         match rustix::net::recvmsg(&fd, &mut [IoSliceMut::new(buf)], &mut ancillary, flags) {
             Ok(message) => {
-                let mut came = false;
                 for message in ancillary.drain() {
                     if let RecvAncillaryMessage::ScmRights(rights) = message {
-                        fds.extend(rights.map(Some).inspect(|_| came = true));
+                        fds.extend(rights.map(Some));
                     }
                 }
-                // A frame has at most one, and the kernel delivers those of one frame at a time.
-                if !came && message.flags.contains(ReturnFlags::CTRUNC) {
+                // Behind those of the same frame that did come: the kernel delivers those of one frame at a time.
+                if message.flags.contains(ReturnFlags::CTRUNC) {
                     fds.extend([None]);
                 }
                 return Ok(Some(message.bytes));

@@ -99,27 +99,49 @@ impl Starter {
             }
         }
         // A program that ignores SIGCHLD has nobody to wait for: connecting will tell.
-        let Ok(status) = child.wait() else { return Ok(()) };
-        if status.success() {
-            return Ok(());
+        match child.wait() {
+            Ok(status) if !status.success() => Err(failure(&words, status)),
+            _ => Ok(()),
         }
-        let words = words.trim();
-        let words = words.strip_prefix("iovd: ").unwrap_or(words);
-        Err(match status.code() {
-            // The codes of sysexits that the daemon uses.
-            Some(77) => Error::denied(words).with_clause(Clause::A2),
-            Some(75) => Error::busy(words),
-            Some(76) => Error::version(words),
-            Some(65) => Error::corrupt(words),
-            Some(66) => Error::not_found(words),
-            Some(28 | 73) => Error::exhausted(words),
-            // A setting in the environment; what follows the first paragraph is advice for a command line.
-            Some(2) => {
-                let first = words.split("\n\n").next().unwrap_or(words);
-                let first = first.strip_prefix("error: ").unwrap_or(first);
-                Error::invalid(format!("the daemon does not take a setting of the environment (IOVD_…): {first}"))
-            }
-            _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
-        })
+    }
+
+    /// Gives back the shared memory of a store that no daemon serves; how many bytes that were.
+    pub fn release(&self, dir: BorrowedFd<'_>) -> Result<u64> {
+        let dir =
+            rustix::io::fcntl_dupfd_cloexec(dir, 3).map_err(|e| Error::exhausted(format!("no descriptor: {e}")))?;
+        let place = format!("/proc/{}/fd/{}", std::process::id(), dir.as_raw_fd());
+        let mut command = Command::new(&self.program);
+        command.args(["--dir", &place, "--release"]).stdin(Stdio::null()).current_dir("/");
+        let out = command
+            .output()
+            .map_err(|e| Error::unavailable(format!("the daemon {} cannot be started: {e}", self.program.display())))?;
+        if !out.status.success() {
+            return Err(failure(&String::from_utf8_lossy(&out.stderr), out.status));
+        }
+        let text = String::from_utf8_lossy(&out.stdout);
+        text.trim().parse().map_err(|_| Error::internal(format!("the daemon said {text:?}, and not how much it freed")))
+    }
+}
+
+/// Why a daemon has ended.
+fn failure(words: &str, status: std::process::ExitStatus) -> Error {
+    let words = words.trim();
+    let words = words.strip_prefix("iovd: ").unwrap_or(words);
+    match status.code() {
+        // The codes of sysexits that the daemon uses.
+        Some(77) => Error::denied(words).with_clause(Clause::A2),
+        Some(75) => Error::busy(words),
+        Some(76) => Error::version(words),
+        Some(65) => Error::corrupt(words),
+        Some(64) => Error::invalid(words),
+        Some(66) => Error::not_found(words),
+        Some(28 | 73) => Error::exhausted(words),
+        // A setting in the environment; what follows the first paragraph is advice for a command line.
+        Some(2) => {
+            let first = words.split("\n\n").next().unwrap_or(words);
+            let first = first.strip_prefix("error: ").unwrap_or(first);
+            Error::invalid(format!("the daemon does not take a setting (of the command, or IOVD_… in the environment): {first}"))
+        }
+        _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
     }
 }

@@ -21,6 +21,16 @@ pub fn mem(incarnation: u64) -> Capability {
     }
 }
 
+/// A store whose bytes lie in shared memory: it outlives every process, and no reboot. There is no cache above or below it.
+pub fn shmem(incarnation: u64) -> Capability {
+    Capability {
+        medium: Capability::SHARED_MEMORY,
+        durability: Persistence::Process,
+        bursty: true,
+        ..file(incarnation)
+    }
+}
+
 /// `file:DIR`: files of one directory.
 pub fn file(incarnation: u64) -> Capability {
     Capability {

@@ -1,6 +1,7 @@
 //! One connection: the handshake, then one verb after the other; answers may come from other threads.
 
 use std::{
+    collections::BTreeSet,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -32,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) peer: Peer,
     pub(crate) session: Uuid,
     pub(crate) version: u16,
+    /// Segments whose descriptors it has, and whether for writing.
+    pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
 }
 
 impl Client {

@@ -2,16 +2,17 @@
 
 use std::os::fd::OwnedFd;
 
-use iov_media::{Files, Peer};
+use iov_media::{Files, Lent, Peer, SpaceUse};
 use iov_store::{LeaseAccess, OpCx, block_sums::BlockSum};
 use iov_types::{Error, Kind, ObjectId, Range, Result, Uuid};
-use iov_wire::messages::Access;
+use iov_wire::messages::{Access, Stretch, Window};
 
 /// A grant to be sent.
 #[derive(Debug)]
 pub struct Granted {
-    /// The descriptor: read-only, or for reading and writing.
-    pub fd: OwnedFd,
+    /// The descriptor, read-only or for reading and writing; or where the bytes lie in segments, of which
+    /// [`GrantBook::segment`] opens each.
+    pub lent: std::result::Result<OwnedFd, Window>,
     /// Its number: the slot of the session's lease page that stands for it, and that slot's generation.
     pub number: u64,
     /// What it covers.
@@ -30,6 +31,15 @@ pub trait GrantBook: Send + Sync {
 
     /// Grants direct access, or says why the bytes must go over the socket.
     fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, range: Range, epoch: u64) -> Result<Granted>;
+
+    /// Says whose memory the bytes of an object go to.
+    fn place(&self, object: ObjectId, domain: Uuid);
+
+    /// Opens a segment that a grant has named.
+    fn segment(&self, number: u64, access: Access) -> Result<OwnedFd>;
+
+    /// How much shared memory there is and is taken; `None`: bytes lie in files.
+    fn space(&self) -> Option<SpaceUse>;
 
     /// What is known of the blocks of an object that is kept by checksums.
     fn sums(&self, cx: &OpCx, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>>;
@@ -79,7 +89,24 @@ impl GrantBook for Files {
         let granted = Files::grant(self, cx, cx.caller.session, object, access, range, epoch)?;
         let number = iov_net::grant_number(granted.slot, granted.generation)
             .ok_or_else(|| Error::unsupported("the lease page's slots are worn out: use the socket"))?;
-        Ok(Granted { fd: granted.file, number, range: granted.range, epoch: granted.epoch, kept: granted.kept })
+        let lent = match granted.lent {
+            Lent::File(file) => Ok(file),
+            Lent::Memory(window) => Err(to_wire(&window)),
+        };
+        Ok(Granted { lent, number, range: granted.range, epoch: granted.epoch, kept: granted.kept })
+    }
+
+    fn place(&self, object: ObjectId, domain: Uuid) {
+        Files::place(self, object, domain);
+    }
+
+    fn segment(&self, number: u64, access: Access) -> Result<OwnedFd> {
+        let number = u32::try_from(number).map_err(|_| Error::internal("the number of a segment"))?;
+        Files::segment(self, number, access == Access::Write)
+    }
+
+    fn space(&self) -> Option<SpaceUse> {
+        Files::space(self)
     }
 
     fn sums(&self, cx: &OpCx, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>> {
@@ -122,5 +149,20 @@ impl GrantBook for Files {
     fn abandon_stage(&self, stage: Uuid) {
         // What cannot be dropped now goes at the next start.
         let _ = Files::abandon_stage(self, stage);
+    }
+}
+
+fn to_wire(window: &iov_media::Window) -> Window {
+    let stretch = |(offset, piece): &(u64, iov_media::Piece)| Stretch {
+        offset: *offset,
+        len: piece.len,
+        segment: piece.segment.into(),
+        at: piece.at,
+    };
+    Window {
+        head_segment: window.head.segment.into(),
+        head_at: window.head.at,
+        stretches: window.stretches.iter().map(stretch).collect(),
+        passed: Vec::new(),
     }
 }

@@ -1,8 +1,8 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] (memory lent by a caller), [`LeasePage`] (memory shared with a client) and [`seam`] (fork
-//! detection) only.
+//! `unsafe` lives in [`Memory`] (memory lent by a caller), [`LeasePage`] and [`Segment`] (memory shared with a client) and
+//! [`seam`] (fork detection) only.
 
 mod backend;
 pub mod block_sums;
@@ -17,6 +17,7 @@ mod metadata;
 mod metadata_memory;
 mod owned;
 pub mod seam;
+mod segment;
 
 pub use backend::{AtOnce, Backend, Now, Sink, Submitted, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
@@ -31,6 +32,7 @@ pub use memory::Memory;
 pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapshot, Txn};
 pub use metadata_memory::MemoryStore;
 pub use owned::{Bytes, run_all};
+pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
 
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,9 @@ pub struct Demand {
     pub once: bool,
     /// Of a read: in which pattern those around it come; `None` = the medium sees for itself (H2).
     pub pattern: Option<crate::Spatiality>,
+    /// The protection domain whose memory new bytes go to: one workspace of one owner (G5). Servers set it; what a client
+    /// says does not count.
+    pub domain: Option<Uuid>,
 }
 
 /// What to do. `len` of a read or write is also the length of the memory that goes with it.
@@ -258,4 +261,9 @@ pub struct Capability {
     pub targets: u32,
     /// Grows each time the medium starts empty or without its old objects (P1).
     pub incarnation: u64,
+}
+
+impl Capability {
+    /// The medium of a target whose bytes lie in segments of shared memory, by which clients know that they may map them.
+    pub const SHARED_MEMORY: &'static str = "shared memory";
 }

@@ -9,6 +9,7 @@ mod hold;
 mod limits;
 mod log;
 mod serve;
+mod storage;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -38,6 +39,19 @@ pub(crate) struct Args {
     #[arg(long, env = "IOVD_INLINE_BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(..=65536))]
     inline_bytes: u64,
 
+    /// Where a new store keeps its bytes: shmem:SIZE (shared memory, until the machine ends) or files (in its directory);
+    /// of a store in shared memory, its new size
+    #[arg(long, value_parser = storage::parse)]
+    storage: Option<storage::Asked>,
+
+    /// Where shared memory is
+    #[arg(long, env = "IOVD_SHM", default_value = "/dev/shm", hide = true)]
+    shm: PathBuf,
+
+    /// Give the store's shared memory back, and all bytes in it, and end; not while a daemon serves it
+    #[arg(long)]
+    release: bool,
+
     /// Says on standard error that it is ready; used by --detach.
     #[arg(long, hide = true)]
     ready: bool,
@@ -58,14 +72,18 @@ fn exit_code(e: &Error) -> u8 {
         Kind::Corrupt => 65,
         Kind::NotFound => 66,
         Kind::Exhausted => 73,
-        Kind::Invalid => 64,
+        Kind::Invalid | Kind::Exists => 64,
         _ => 70,
     }
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = if args.detach { detach::run(&args) } else { serve::run(&args) };
+    let done = match () {
+        () if args.release => serve::release(&args),
+        () if args.detach => detach::run(&args),
+        () => serve::run(&args),
+    };
     match done {
         Ok(code) => ExitCode::from(code),
         Err(e) => {

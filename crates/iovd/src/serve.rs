@@ -22,6 +22,7 @@ use crate::{
     Args, detach,
     hold::{Hold, Taken},
     limits, log,
+    storage::Storage,
 };
 
 fn open_dir(path: &Path) -> Result<OwnedFd> {
@@ -91,10 +92,15 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
     let connections = limits::connections(args.ready)?;
     let incarnation = seam::now_ns() as u64;
+    let storage = Storage::choose(&dir, args.storage, &args.shm)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
-    let sums = sums_in(dir.try_clone().map_err(Error::from)?);
-    let media = iov_media::Options::default();
-    let files = Arc::new(Files::open_with(dir.try_clone().map_err(Error::from)?, media, Some(sums))?);
+    let (sums, shared) = match &storage {
+        Storage::Files => (Some(sums_in(dir.try_clone().map_err(Error::from)?)), None),
+        // What survives no reboot has no use for checksums on a medium.
+        Storage::Shared { capacity, .. } => (None, Some(*capacity)),
+    };
+    let media = iov_media::Options { shared, ..iov_media::Options::default() };
+    let files = Arc::new(Files::open_with(storage.open(&dir)?, media, sums)?);
     let target: Arc<dyn Backend> = files.clone();
     let options = iov_catalog::Options {
         single_user: true,
@@ -135,6 +141,18 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     drop(catalog);
     drop(store);
     log::line("ended in order");
+    hold.release()?;
+    Ok(0)
+}
+
+/// Gives the store's shared memory back.
+pub(crate) fn release(args: &Args) -> Result<u8> {
+    let dir = open_dir(&args.dir)?;
+    let Taken::Ours(hold) = Hold::take(dir.as_fd())? else {
+        return Err(Error::busy("a daemon serves the store: end it first, with iov down"));
+    };
+    let bytes = Storage::load(&dir)?.release()?;
+    println!("{bytes}");
     hold.release()?;
     Ok(0)
 }

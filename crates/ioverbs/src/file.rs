@@ -1,7 +1,7 @@
 //! `file:DIR` stores: a daemon for the directory, started on demand, and direct access to the files of collections.
 
 use std::{
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -100,6 +100,43 @@ pub fn daemon_shutdown(url: &str) -> Result<bool> {
 pub fn daemon_shutdown_within(url: &str, timeout_ns: i64) -> Result<bool> {
     let Some((link, cx)) = running(url, timeout_ns)? else { return Ok(false) };
     link.shutdown(&cx).map(|()| true)
+}
+
+/// How a store is brought up.
+#[derive(Clone, Debug, Default)]
+pub struct StoreSetup {
+    /// Where a new store keeps its bytes: `shmem:SIZE` or `files`; of a store in shared memory, its new size. `None`: as it
+    /// is, and for a new one files.
+    pub storage: Option<String>,
+    /// End the daemon after so many seconds without a connection; 0 = never, `None` = as usual.
+    pub idle_s: Option<u64>,
+}
+
+fn directory_of(url: &str) -> Result<&Path> {
+    let dir = url.strip_prefix("file:").filter(|dir| !dir.is_empty());
+    dir.map(Path::new).ok_or_else(|| {
+        Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release"))
+    })
+}
+
+/// Makes a store where there is none, and starts its daemon. One that runs already stays as it is.
+pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()> {
+    let dir = open_dir(directory_of(url)?, true)?;
+    let mut starter = Starter::find(library::dir())?;
+    if let Some(storage) = &setup.storage {
+        starter.args.extend(["--storage".to_owned(), storage.clone()]);
+    }
+    if let Some(idle) = setup.idle_s {
+        starter.args.extend(["--idle".to_owned(), idle.to_string()]);
+    }
+    starter.start(dir.as_fd(), iov_store::seam::monotonic_ns().saturating_add(timeout_ns))
+}
+
+/// Gives back the shared memory of a store, with all bytes in it; how many bytes that were. Its daemon must have ended. What
+/// is known of its collections stays; reading their bytes is [`iov_types::Kind::Lost`] from then on.
+pub fn store_release(url: &str) -> Result<u64> {
+    let dir = open_dir(directory_of(url)?, false)?;
+    Starter::find(library::dir())?.release(dir.as_fd())
 }
 
 /// One deadline for all that is asked of it.

@@ -41,7 +41,7 @@ impl Ctx {
     pub(crate) fn session(&mut self) -> Done<Session> {
         if self.session.is_none()
             && let Some(dir) = self.url()?.strip_prefix("file:")
-            && is_missing(&std::path::Path::new(dir).join("format"))
+            && ["format", "storage"].iter().all(|mark| is_missing(&std::path::Path::new(dir).join(mark)))
         {
             let dir = crate::output::printable(dir.as_bytes());
             let named =

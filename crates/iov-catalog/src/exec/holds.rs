@@ -196,7 +196,7 @@ impl Exec<'_> {
         if !facts.inline && facts.size > 0 && check_there(facts.size, &self.target_stat(uuid)?).is_err() {
             return Ok(());
         }
-        self.core.targets().fence(self.cx, uuid, epoch)
+        self.core.targets().fence(self.cx, ws, uuid, epoch)
     }
 
     /// Takes an object from a holder: its handles are fenced, and of a group all it holds below.

@@ -159,14 +159,14 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
         x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
     }
     if !bytes.is_empty() {
-        let found = make_object(x, uuid, record, &bytes).inspect_err(|_| forget_object(x, uuid, record))?;
+        let found = make_object(x, ws, uuid, record, &bytes).inspect_err(|_| forget_object(x, uuid, record))?;
         record.allocated = found.allocated;
         record.mtime_base_ns = found.mtime_ns;
         record.version = record.version.max(found.version);
         x.delete(keys::bytes(ws, uuid).to_vec());
     }
     if sealed {
-        x.core.targets().seal(x.cx, uuid, 0).inspect_err(|_| forget_object(x, uuid, record))?;
+        x.core.targets().seal(x.cx, ws, uuid, 0).inspect_err(|_| forget_object(x, uuid, record))?;
     }
     record.inline = false;
     x.put_record(ws, uuid, record);
@@ -174,9 +174,9 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
     Ok(())
 }
 
-fn make_object(x: &Exec<'_>, uuid: Uuid, record: &Record, bytes: &Bytes) -> Result<Evidence> {
+fn make_object(x: &Exec<'_>, ws: Uuid, uuid: Uuid, record: &Record, bytes: &Bytes) -> Result<Evidence> {
     let targets = x.core.targets();
-    match targets.fence(x.cx, uuid, record.epoch) {
+    match targets.fence(x.cx, ws, uuid, record.epoch) {
         // An open that was to raise the epoch has failed after it had told the target.
         Err(e) if e.kind() == Kind::Conflict => {}
         fenced => fenced?,

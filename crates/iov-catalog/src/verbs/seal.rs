@@ -51,7 +51,7 @@ pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: R
     let found = match x.mode {
         // Bytes beside the record are sealed with it.
         _ if record.inline => x.stat_bytes(uuid, &record)?,
-        Mode::Each => x.core.targets().seal(x.cx, uuid, epoch)?,
+        Mode::Each => x.core.targets().seal(x.cx, ws, uuid, epoch)?,
         Mode::Read | Mode::Dry | Mode::All => x.target_stat(uuid)?,
     };
     if x.mode == Mode::All && !record.inline {

@@ -8,6 +8,7 @@ use iov_types::{Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome
 use super::{
     Files, Which,
     appends::{self, Appends},
+    body::Body,
     io,
     journal::UnitChange,
     object::{Object, State},
@@ -63,11 +64,13 @@ impl Files {
         state.check_change(&object, demand)?;
         let appends = matches!(verb, ObjectVerb::Append);
         let begins = if appends { state.appends.is_none() } else { demand.unit > 0 && !state.unit };
-        if begins && !is_empty(verb, len) {
+        // In memory, bytes that are cut away lie where others will: who moves bytes has to know.
+        let takes = matches!(verb, ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_)) && self.disk.segments().is_some();
+        if (begins || takes) && !is_empty(verb, len) {
             // Who looks past our lock does not know where appends end, and could see a part of a unit. Before the length
             // is looked at: writes under way may still change it.
             self.recall(&object, state, Which::All, None)?;
-            state.unit |= !appends;
+            state.unit |= begins && !appends;
         }
         let before = state.size(self, object.id)?;
         State::check_room(self, verb, len, demand, before)?;
@@ -90,14 +93,18 @@ impl Files {
             ObjectVerb::Write { offset } => self.write_exclusive(&object, state, demand, *offset, data),
             ObjectVerb::Truncate { size } => self.truncate(&object, state, demand, before, *size),
             ObjectVerb::Punch(range) if demand.unit > 0 => {
-                let file = state.data(&self.disk, object.id)?;
-                self.journaled(&object, UnitChange::Punch(*range), demand, &file)
+                let body = state.data(&self.disk, object.id)?;
+                self.journaled(&object, UnitChange::Punch(*range), demand, &body)
             }
-            ObjectVerb::Punch(range) => io::punch(state.data(&self.disk, object.id)?, *range),
+            ObjectVerb::Punch(range) => {
+                state.data(&self.disk, object.id)?.punch(*range, self.leases.waits(object.id))
+            }
             ObjectVerb::Allocate { range, keep_size } => {
                 state.trim(&self.disk, object.id)?;
                 let end = if *keep_size { before } else { before.max(range.end()) };
-                io::allocate(state.data(&self.disk, object.id)?, *range, *keep_size)
+                state
+                    .data(&self.disk, object.id)?
+                    .allocate(*range, *keep_size)
                     .and_then(|()| self.commit_end(&object, state, end))
             }
             _ => Err(Error::internal("not a change")),
@@ -108,6 +115,10 @@ impl Files {
                 state.torn = Some(e.clone());
             }
         })?;
+        if takes && let Some(shared) = state.data(&self.disk, object.id)?.shared().filter(|s| s.is_wasteful()) {
+            // An index is written anew by moving nothing; nobody is granted anything now.
+            self.relocate_shared(&object, state, shared, &[])?;
+        }
         let quiet = if is_durable(demand) { self.quiesce(&object, state) } else { Ok(()) };
         quiet
             .and_then(|()| self.settle(&object, state, demand, Some(Range { offset, len })))
@@ -135,7 +146,7 @@ impl Files {
         state.check_change(object, &op.demand)?;
         State::check_room(self, &op.verb, len, &op.demand, state.size(self, object.id)?)?;
         if len > 0 {
-            io::write_all(state.data(&self.disk, object.id)?, data, offset)?;
+            state.data(&self.disk, object.id)?.write_all(data, offset)?;
             let settled = self.settle(object, &state, &op.demand, Some(Range { offset, len }));
             settled.map_err(|e| e.with_outcome(Outcome::Unknown))?;
         }
@@ -149,7 +160,7 @@ impl Files {
         }
         // What an object of that name, removed earlier, may have left behind.
         self.disk.remove(FileName::Side(object.id))?;
-        self.disk.create(FileName::Data(object.id))?;
+        self.disk.create_body(FileName::Data(object.id), object.domain())?;
         object.folder_unsynced.store(true, Ordering::SeqCst);
         state.exists = true;
         self.births.fetch_add(1, Ordering::SeqCst);
@@ -194,23 +205,24 @@ impl Files {
             // From now on the end is where the log says.
             state.appends = Some(Appends::begin(&side, end)?);
         }
-        let file = state.data(&self.disk, object.id)?;
+        let body = state.data(&self.disk, object.id)?;
         if fail::is_armed("append.1.half_written") {
-            io::write_all(&file, &data[..data.len() / 2], end)?;
+            body.write_all(&data[..data.len() / 2], end)?;
             fail::point("append.1.half_written")?;
         }
         let durable = is_durable(demand);
-        let committed = io::write_all(&file, data, end)
+        let committed = body
+            .write_all(data, end)
             .and_then(|()| fail::point("append.2.written"))
             // The bytes before the record that counts them.
-            .and_then(|()| if durable { self.sync_file(object, &file) } else { Ok(()) })
+            .and_then(|()| if durable { self.sync_file(object, &body) } else { Ok(()) })
             .and_then(|()| match &mut state.appends {
                 Some(log) => log.commit(&side, demand.batch, end, end + data.len() as u64),
                 None => Err(Error::internal("an object lost its log of appends")),
             });
         if let Err(e) = committed {
             // What was written lies behind the end, where nobody sees it; the space is given back as far as possible.
-            let _ = io::truncate(&file, end);
+            let _ = body.truncate(end, self.leases.waits(object.id));
             return Err(e.with_outcome(Outcome::NotApplied));
         }
         object.side_unsynced.store(true, Ordering::SeqCst);
@@ -243,11 +255,11 @@ impl Files {
         if grows {
             state.trim(&self.disk, object.id)?;
         }
-        let file = state.data(&self.disk, object.id)?;
+        let body = state.data(&self.disk, object.id)?;
         if demand.unit == 0 {
-            io::write_all(&file, data, offset)?;
+            body.write_all(data, offset)?;
         } else {
-            self.write_units(object, demand, &file, offset, data)?;
+            self.write_units(object, demand, &body, offset, data)?;
         }
         // The bytes are there by now.
         let counted = if grows { self.commit_end(object, state, end) } else { Ok(()) };
@@ -255,35 +267,35 @@ impl Files {
     }
 
     /// Writes whole units at a time through the journal.
-    fn write_units(&self, object: &Object, demand: &Demand, file: &OwnedFd, offset: u64, data: &[u8]) -> Result<()> {
+    fn write_units(&self, object: &Object, demand: &Demand, body: &Body, offset: u64, data: &[u8]) -> Result<()> {
         let unit = demand.unit;
         let piece = (io::PIECE as u64).max(unit);
         // So that nothing is lacking in the middle of it.
-        io::make_room(file, Range { offset, len: data.len() as u64 })?;
+        body.make_room(Range { offset, len: data.len() as u64 })?;
         let mut at = offset;
         while at < offset + data.len() as u64 {
             let next = ((at + piece) / unit * unit).min(offset + data.len() as u64);
             let bytes = &data[(at - offset) as usize..(next - offset) as usize];
             let change = UnitChange::Write { offset: at, data: bytes };
-            let written = fail::point("unit.0.begin").and_then(|()| self.journaled(object, change, demand, file));
+            let written = fail::point("unit.0.begin").and_then(|()| self.journaled(object, change, demand, body));
             written.map_err(|e| if at > offset { e.with_outcome(Outcome::Unknown) } else { e })?;
             at = next;
         }
         Ok(())
     }
 
-    fn journaled(&self, object: &Object, change: UnitChange<'_>, demand: &Demand, file: &OwnedFd) -> Result<()> {
+    fn journaled(&self, object: &Object, change: UnitChange<'_>, demand: &Demand, body: &Body) -> Result<()> {
         object.journal_unsynced.store(true, Ordering::SeqCst);
         let durable = is_durable(demand);
         let apply = || {
             if let UnitChange::Write { offset, data } = change
                 && fail::is_armed("unit.3.half_applied")
             {
-                io::write_all(file, &data[..data.len() / 2], offset)?;
+                body.write_all(&data[..data.len() / 2], offset)?;
                 fail::point("unit.3.half_applied")?;
             }
-            apply_unit(file, change)?;
-            if durable { self.sync_file(object, file) } else { Ok(()) }
+            self.apply_unit(object.id, body, change)?;
+            if durable { self.sync_file(object, body) } else { Ok(()) }
         };
         self.journal.run(&self.disk, object.id, change, durable, || {
             apply().inspect_err(|_| object.half_done.store(true, Ordering::SeqCst))
@@ -297,25 +309,25 @@ impl Files {
             self.commit_end(object, state, size)?;
         }
         state.trim(&self.disk, object.id)?;
-        let file = state.data(&self.disk, object.id)?;
+        let body = state.data(&self.disk, object.id)?;
         if demand.unit > 0 {
-            self.journaled(object, UnitChange::Truncate { size }, demand, &file)?;
+            self.journaled(object, UnitChange::Truncate { size }, demand, &body)?;
         } else {
-            io::truncate(&file, size)?;
+            body.truncate(size, self.leases.waits(object.id))?;
         }
         self.commit_end(object, state, size)
     }
 
     /// Makes a unit in its object what the journal says.
-    pub(super) fn redo(&self, id: ObjectId, file: &OwnedFd, change: UnitChange<'_>) -> Result<()> {
-        apply_unit(file, change).map_err(|e| e.context(format!("finishing a change of {id:?}")))
+    pub(super) fn redo(&self, id: ObjectId, body: &Body, change: UnitChange<'_>) -> Result<()> {
+        self.apply_unit(id, body, change).map_err(|e| e.context(format!("finishing a change of {id:?}")))
     }
-}
 
-fn apply_unit(file: &OwnedFd, change: UnitChange<'_>) -> Result<()> {
-    match change {
-        UnitChange::Write { offset, data } => io::write_all(file, data, offset),
-        UnitChange::Truncate { size } => io::truncate(file, size),
-        UnitChange::Punch(range) => io::punch(file, range),
+    fn apply_unit(&self, id: ObjectId, body: &Body, change: UnitChange<'_>) -> Result<()> {
+        match change {
+            UnitChange::Write { offset, data } => body.write_all(data, offset),
+            UnitChange::Truncate { size } => body.truncate(size, self.leases.waits(id)),
+            UnitChange::Punch(range) => body.punch(range, self.leases.waits(id)),
+        }
     }
 }

@@ -57,10 +57,10 @@ impl Files {
             self.recall(&object, &mut state, Which::Writers, None)?;
             fail::point("seal.1.revoked")?;
             state.trim(&self.disk, object.id)?;
-            let file = state.data(&self.disk, object.id)?;
+            let body = state.data(&self.disk, object.id)?;
             // The mode is the seal: it is changed in one step, lies with the bytes, and nobody opens them for writing.
             object.mode_unsynced.store(true, Ordering::SeqCst);
-            rustix::fs::fchmod(&file, SEALED_MODE).map_err(io::os("sealing a file"))?;
+            body.set_mode(SEALED_MODE)?;
             self.disk.forget(FileName::Data(object.id));
             state.sealed = true;
             fail::point("seal.2.sealed")?;
@@ -120,13 +120,13 @@ impl Files {
                 // Before its bytes: what is kept and not there has been lost.
                 self.sums.forget(object.id)?;
             }
-            let large = match state.exists {
+            let large = match state.exists && self.disk.segments().is_none() {
                 true => {
                     self.disk.get(FileName::Data(object.id), false)?.filter(|f| io::length(f).is_ok_and(|n| n >= LARGE))
                 }
                 false => None,
             };
-            self.disk.remove(FileName::Data(object.id))?;
+            self.disk.remove_used(FileName::Data(object.id), self.leases.waits(object.id))?;
             fail::point("remove.1.data")?;
             if let Some(file) = large {
                 free(&file);

@@ -94,8 +94,8 @@ impl Files {
         to.check_change(&target, &op.demand)?;
         let len = from.size(self, source.id)?.saturating_sub(at).min(left).min(PIECE);
         State::check_room(self, &ObjectVerb::Write { offset }, len, &op.demand, to.size(self, target.id)?)?;
-        let files = (from.data(&self.disk, source.id)?, to.data(&self.disk, target.id)?);
-        let bytes = io::copy(&files.0, at, &files.1, offset, len)?;
+        let bodies = (from.data(&self.disk, source.id)?, to.data(&self.disk, target.id)?);
+        let bytes = bodies.1.copy_from(&bodies.0, at, offset, len)?;
         self.settle(&target, &to, &op.demand, Some(Range { offset, len: bytes }))
             .map_err(|e| e.with_outcome(Outcome::Unknown))?;
         let mut evidence = to.evidence(self, target.id, None)?;

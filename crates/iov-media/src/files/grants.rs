@@ -1,18 +1,23 @@
 //! Direct access: grants, their recall, and relocation (G1, G2).
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use iov_store::{LeaseAccess, OpCx, block_sums::RUN};
 use iov_types::{Demand, Error, ObjectId, Range, Result, Uuid};
 
 use super::{
-    Files, io,
+    Files,
+    body::Body,
+    io,
     object::{Object, State},
     process::Process,
     sums::Touch,
     tree::{FileName, SEALED_MODE},
 };
-use crate::fail;
+use crate::{
+    fail,
+    segments::{Shared, Window},
+};
 
 pub use super::leases::Which;
 
@@ -25,11 +30,20 @@ pub struct Peer {
     pub uid: u32,
 }
 
-/// Leave to move bytes of an object through a descriptor.
+/// Through what a client moves bytes itself.
+#[derive(Debug)]
+pub enum Lent {
+    /// A file: for reading only, or for both.
+    File(OwnedFd),
+    /// Segments, of which [`Files::segment`] opens each.
+    Memory(Window),
+}
+
+/// Leave to move bytes of an object.
 #[derive(Debug)]
 pub struct Granted {
-    /// The file: for reading only, or for both.
-    pub file: OwnedFd,
+    /// Through what.
+    pub lent: Lent,
     /// Its slot in the session's lease page.
     pub slot: u32,
     /// The generation that the slot must show.
@@ -45,6 +59,9 @@ pub struct Granted {
 /// Bytes that a writer of an object that is kept by checksums gets at once (G1): nobody is told which of them it
 /// changes, so all are read again at the next sync.
 const LENT: u64 = 64 << 20;
+
+/// Most stretches of an object that one grant tells.
+const PIECES: usize = 256;
 
 /// And at least so many: a stream of small writes does not ask for each.
 const LENT_LEAST: u64 = 4 << 20;
@@ -101,6 +118,10 @@ impl Files {
                 drop(object.write(self, cx, None)?);
                 continue;
             }
+            if let Some(shared) = state.data(&self.disk, object.id)?.shared() {
+                let (range, window) = self.lend_memory(&state, shared, wanted, write)?;
+                return self.hand_out(session, &object, &state, access, (range, Some(window)));
+            }
             if write && state.kept.is_kept() {
                 drop(state);
                 let state = object.write(self, cx, None)?;
@@ -110,11 +131,74 @@ impl Files {
                 let range = lent(wanted);
                 self.check_lent(object.id, &state, range, size)?;
                 self.open_blocks(object.id, &state, range, size, Touch::Lend)?;
-                return self.hand_out(session, &object, &state, access, range);
+                return self.hand_out(session, &object, &state, access, (range, None));
             }
             let end = state.appends.as_ref().map_or(i64::MAX as u64, |log| log.end());
-            return self.hand_out(session, &object, &state, access, Range { offset: 0, len: end });
+            return self.hand_out(session, &object, &state, access, (Range { offset: 0, len: end }, None));
         }
+    }
+
+    /// Gives a writer's range a place, and tells where it lies; or where the bytes for a reader lie.
+    fn lend_memory(&self, state: &State, shared: &Arc<Shared>, wanted: Range, write: bool) -> Result<(Range, Window)> {
+        if !write {
+            let end = state.appends.as_ref().map_or(i64::MAX as u64, |log| log.end());
+            let mut range = Range { offset: 0, len: end };
+            let mut window = shared.window(range, PIECES + 1);
+            if window.stretches.len() > PIECES {
+                range = Range { offset: wanted.offset.min(end), len: end - wanted.offset.min(end) };
+                window = shared.window(range, PIECES);
+            }
+            // What lies behind the last one has no place yet, or another grant tells it.
+            let last = window.stretches.last().map_or(range.offset, |(at, piece)| at + piece.len);
+            return Ok((Range { offset: range.offset, len: last.min(end) - range.offset }, window));
+        }
+        let within = Range { offset: wanted.offset / LENT * LENT, len: LENT };
+        let left = within.end() - wanted.offset;
+        // A stream is given more and more at a time; what lies alone, no more than it asks for.
+        let streams = wanted.offset == 0 || shared.has(wanted.offset - 1);
+        let ahead = if streams { shared.allocated().clamp(LENT_LEAST / 4, LENT) } else { 0 };
+        let reserve = |len: u64| self.reserve(shared, Range { offset: wanted.offset, len: len.min(left) });
+        let least = wanted.len.clamp(1, left);
+        reserve(least.max(ahead)).or_else(|_| reserve(least))?;
+        let mut range = shared.around(wanted.offset, within);
+        let mut window = shared.window(range, PIECES);
+        if window.stretches.last().is_none_or(|(at, piece)| at + piece.len < range.end()) {
+            range = shared.around(wanted.offset, Range { offset: wanted.offset, len: left });
+            window = shared.window(range, PIECES);
+            let last = window.stretches.last().map_or(range.offset, |(at, piece)| at + piece.len);
+            range.len = last - range.offset;
+        }
+        Ok((range, window))
+    }
+
+    /// Reserves space in segments; where it is lacking, what rests is looked at first.
+    fn reserve(&self, shared: &Shared, range: Range) -> Result<()> {
+        let reserved = shared.reserve(range);
+        match (&reserved, self.disk.segments()) {
+            (Err(e), Some(segments)) if e.kind() == iov_types::Kind::Exhausted && segments.holds_any() => {
+                segments.settle(|wait| self.leases.is_over(wait));
+                shared.reserve(range)
+            }
+            _ => reserved,
+        }
+    }
+
+    /// Says to which protection domain bytes of an object belong that have no place yet (G5).
+    pub fn place(&self, object: ObjectId, domain: Uuid) {
+        if self.disk.segments().is_some() {
+            self.object(object).note_domain(domain);
+        }
+    }
+
+    /// Opens a segment that a grant has named: for reading, or for both.
+    pub fn segment(&self, number: u32, write: bool) -> Result<OwnedFd> {
+        let segments = self.disk.segments().ok_or_else(|| Error::internal("a target without segments"))?;
+        self.disk.sparing(|| segments.descriptor(number, write))
+    }
+
+    /// How much shared memory there is and is taken; `None`: bytes lie in files.
+    pub fn space(&self) -> Option<crate::SpaceUse> {
+        self.disk.segments().map(|segments| segments.space())
     }
 
     fn hand_out(
@@ -123,31 +207,63 @@ impl Files {
         object: &Object,
         state: &State,
         access: LeaseAccess,
-        range: Range,
+        (range, window): (Range, Option<Window>),
     ) -> Result<Granted> {
-        let name = FileName::Data(object.id);
-        // A description of its own: what a reader gets must not be open for writing.
-        let file = self.disk.sparing(|| self.disk.tree.open_file(name, access == LeaseAccess::Write))?;
-        let file = file.ok_or_else(|| Error::corrupt("the file of an object has vanished"))?;
+        let lent = match window {
+            Some(window) => Lent::Memory(window),
+            None => {
+                let name = FileName::Data(object.id);
+                // A description of its own: what a reader gets must not be open for writing.
+                let file = self.disk.sparing(|| self.disk.tree.open_file(name, access == LeaseAccess::Write))?;
+                Lent::File(file.ok_or_else(|| Error::corrupt("the file of an object has vanished"))?)
+            }
+        };
         let epoch = state.facts.epoch;
-        let (slot, generation) = self.leases.grant(session, object.id, access, epoch)?;
-        Ok(Granted { file, slot, generation, range, epoch, kept: state.kept.is_kept() })
+        let (slot, generation) = self.leases.grant(session, object.id, access, range, epoch)?;
+        Ok(Granted { lent, slot, generation, range, epoch, kept: state.kept.is_kept() })
     }
 
     /// Takes grants back that a client does not need any more: pairs of slot and generation.
     pub fn give_back(&self, session: Uuid, slots: &[(u32, u64)]) {
-        self.leases.give_back(session, slots);
+        let objects = self.leases.give_back(session, slots);
+        self.after_grants(&objects);
     }
 
     /// Ends a session: its grants are void, its page goes.
     pub fn end_session(&self, session: Uuid) -> Result<()> {
-        self.leases.end_session(&self.disk, session)
+        let objects = self.leases.end_session(&self.disk, session)?;
+        self.after_grants(&objects);
+        Ok(())
+    }
+
+    /// Some grants on these are over: what was lent ahead and not used is given back, and what rested for them.
+    fn after_grants(&self, objects: &[ObjectId]) {
+        let Some(segments) = self.disk.segments() else { return };
+        for id in objects {
+            // Whoever uses it now, or changes it, leaves it behind in order as well.
+            let object = self.object(*id);
+            let Some(state) = object.try_write() else { continue };
+            if state.exists
+                && !self.leases.has_writers(*id)
+                && let Ok(body) = state.data(&self.disk, *id)
+                && let Some(shared) = body.shared()
+                && shared.has_tail()
+            {
+                // What fails is tried again with the next grant.
+                let _ = shared.trim(self.leases.waits(*id));
+            }
+        }
+        if segments.holds_any() {
+            segments.settle(|wait| self.leases.is_over(wait));
+        }
     }
 
     /// Removes what ended processes have left. To be called now and then.
     pub fn sweep_sessions(&self) -> Result<()> {
         self.sums.keep_room();
-        self.leases.reap(&self.disk)
+        let reaped = self.leases.reap(&self.disk)?;
+        self.after_grants(&reaped);
+        Ok(())
     }
 
     /// Takes back every grant on an object, for a reason that the target does not know, such as a quota.
@@ -171,32 +287,62 @@ impl Files {
         below: Option<u64>,
         patience: u64,
     ) -> Result<()> {
-        if self.leases.any(object.id) && self.leases.recall(object.id, which, below, patience) {
-            self.relocate(object, state)?;
+        if !self.leases.any(object.id) {
+            return Ok(());
         }
-        Ok(())
+        let stuck = self.leases.recall(object.id, which, below, patience);
+        if stuck.is_empty() {
+            return Ok(());
+        }
+        if self.disk.segments().is_some() {
+            // All others know where the bytes lie now.
+            let rest = self.leases.recall(object.id, Which::All, None, patience);
+            return self.relocate(object, state, &[stuck, rest].concat());
+        }
+        self.relocate(object, state, &stuck)
     }
 
-    /// Moves an object's bytes to a fresh file of the same name. What is written through old descriptors from now on
-    /// goes to an inode that nobody reads.
-    pub(super) fn relocate(&self, object: &Object, state: &mut State) -> Result<()> {
+    /// Moves an object's bytes to a fresh file of the same name, or `ranges` of it to fresh space of its segments. What is
+    /// written through old descriptors or to old space from now on is read by nobody.
+    pub(super) fn relocate(&self, object: &Object, state: &mut State, ranges: &[Range]) -> Result<()> {
         if !state.exists {
             return Ok(());
         }
         fail::point("relocate.0.begin")?;
         let (name, fresh) = (FileName::Data(object.id), self.temp());
+        if let Body::Shared(old) = self.disk.must_body(name, false)? {
+            return self.relocate_shared(object, state, &old, ranges);
+        }
         let old = self.disk.must(name, false)?;
         let new = self.disk.create(fresh)?;
         let moved = self.copy_file(&old, &new, state.sealed).and_then(|()| {
             fail::point("relocate.2.copied")?;
             // The old name must not come back with late bytes in it, nor the new one without the good ones.
             io::sync_all(&new)?;
-            self.disk.rename(fresh, name)?;
+            self.disk.rename(fresh, name, Vec::new())?;
             fail::point("relocate.3.renamed")?;
             self.disk.tree.sync_folder(name)
         });
         moved.inspect_err(|_| {
             let _ = self.disk.remove(fresh);
+        })
+    }
+
+    /// The same in segments; without ranges only the index is new.
+    pub(super) fn relocate_shared(&self, object: &Object, state: &State, old: &Shared, ranges: &[Range]) -> Result<()> {
+        let fresh = self.temp();
+        let file = self.disk.sparing(|| self.disk.tree.create_file(fresh))?;
+        let moved = fail::point("relocate.1.half_copied").and_then(|()| {
+            let new = old.moved(file, ranges)?;
+            fail::point("relocate.2.copied")?;
+            if state.sealed {
+                new.with_index(|file| rustix::fs::fchmod(file, SEALED_MODE)).map_err(io::os("sealing a file"))?;
+            }
+            self.disk.replace(FileName::Data(object.id), fresh, new, self.leases.waits(object.id))?;
+            fail::point("relocate.3.renamed")
+        });
+        moved.inspect_err(|_| {
+            let _ = self.disk.tree.remove(fresh);
         })
     }
 

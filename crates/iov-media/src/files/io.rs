@@ -15,15 +15,6 @@ pub(super) fn set_time(file: impl AsFd, time: Timespec) -> Result<()> {
     rustix::fs::futimens(file, &times).map_err(os("setting a time"))
 }
 
-/// Does something that is no change of the bytes, though the file system takes it for one.
-pub(super) fn keeping_time<T>(file: impl AsFd, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    let file = file.as_fd();
-    let stat = stat(file)?;
-    let result = body();
-    set_time(file, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ })?;
-    result
-}
-
 /// Bytes moved at once where a copy goes through memory.
 pub(super) const PIECE: usize = 1 << 20;
 

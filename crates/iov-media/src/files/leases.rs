@@ -7,13 +7,14 @@ use std::{
 };
 
 use iov_store::{LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, seam};
-use iov_types::{Error, ObjectId, Result, Uuid};
+use iov_types::{Error, ObjectId, Range, Result, Uuid};
 
 use super::{
     disk::Disk,
     process::Process,
     tree::{self, FileName},
 };
+use crate::segments::Wait;
 
 /// Whom a recall concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub enum Which {
 struct Held {
     object: ObjectId,
     access: LeaseAccess,
+    /// What it covers.
+    range: Range,
     epoch: u64,
     generation: u64,
     state: HeldState,
@@ -128,7 +131,8 @@ impl Book {
         }
     }
 
-    /// Takes a grant back. A reader is done with at once: what it reads from now on is void.
+    /// Takes a grant back. A reader is done with at once: what it reads from now on is void. Only what it shows in place
+    /// stays until it is shown no more.
     fn revoke(&mut self, place: Place) {
         let Some((session, held)) = self.take(place) else { return };
         if held.state == HeldState::Granted {
@@ -137,7 +141,7 @@ impl Book {
                 held.state = HeldState::Revoked;
             }
         }
-        if held.access == LeaseAccess::Read {
+        if held.access == LeaseAccess::Read && self.take(place).is_some_and(|(s, _)| s.is_drained(place.1)) {
             self.free(place);
         }
     }
@@ -199,14 +203,21 @@ impl Leases {
     }
 
     /// Fills a slot. The caller holds the object, so that nobody recalls at the same time.
-    pub(super) fn grant(&self, session: Uuid, object: ObjectId, access: LeaseAccess, epoch: u64) -> Result<(u32, u64)> {
+    pub(super) fn grant(
+        &self,
+        session: Uuid,
+        object: ObjectId,
+        access: LeaseAccess,
+        range: Range,
+        epoch: u64,
+    ) -> Result<(u32, u64)> {
         let mut book = self.lock();
         let (page, known) = book.find(session)?;
         let index = known.free.pop_first().ok_or_else(|| Error::exhausted("the session has no slot left"))?;
         known.generation += 1;
         let generation = known.generation;
         known.page.offer(index, generation, object, access);
-        known.held.insert(index, Held { object, access, epoch, generation, state: HeldState::Granted });
+        known.held.insert(index, Held { object, access, range, epoch, generation, state: HeldState::Granted });
         book.by_object.entry(object).or_default().push((page, index));
         Ok((index, generation))
     }
@@ -217,8 +228,8 @@ impl Leases {
     }
 
     /// Takes grants of an object back that are of an epoch below `below` if it is given, and waits until nothing is under way. Those
-    /// that are stuck are told, and are void from then on: the caller must move the bytes out of their reach.
-    pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>, patience: u64) -> bool {
+    /// that are stuck are told by their ranges, and are void from then on: the caller must move the bytes out of their reach.
+    pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>, patience: u64) -> Vec<Range> {
         let mut waiting: Vec<Place> = Vec::new();
         {
             let mut book = self.lock();
@@ -229,7 +240,10 @@ impl Leases {
                     continue;
                 }
                 book.revoke(place);
-                waiting.push(place);
+                // Nobody waits for readers.
+                if held.access == LeaseAccess::Write {
+                    waiting.push(place);
+                }
             }
         }
         let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns.saturating_mul(patience));
@@ -244,7 +258,7 @@ impl Leases {
                 Some(_) => true,
             });
             if waiting.is_empty() {
-                return false;
+                return Vec::new();
             }
             if seam::monotonic_ns() >= end {
                 break;
@@ -255,11 +269,16 @@ impl Leases {
         self.quarantine(&waiting)
     }
 
-    /// Declares what is still under way void. Whether anything is.
-    fn quarantine(&self, stuck: &[Place]) -> bool {
+    /// Declares what is still under way void; where that may be.
+    fn quarantine(&self, stuck: &[Place]) -> Vec<Range> {
         let mut book = self.lock();
+        let mut ranges = Vec::new();
         for place in stuck {
             let Some((session, held)) = book.take(*place) else { continue };
+            if held.access == LeaseAccess::Read {
+                continue;
+            }
+            ranges.push(held.range);
             session.page.relocate(place.1, held.generation);
             if let Some(held) = session.held.get_mut(&place.1) {
                 held.state = HeldState::Quarantined;
@@ -271,37 +290,76 @@ impl Leases {
                 }
             }
         }
-        !stuck.is_empty()
+        ranges
+    }
+
+    /// Who may still look at or write to what an object has had.
+    pub(super) fn waits(&self, object: ObjectId) -> Vec<Wait> {
+        self.undrained(|held| held.object == object)
+    }
+
+    /// Who may still look at or write to anything.
+    pub(super) fn all_waits(&self) -> Vec<Wait> {
+        self.undrained(|_| true)
+    }
+
+    fn undrained(&self, concerns: impl Fn(&Held) -> bool) -> Vec<Wait> {
+        let book = self.lock();
+        let mut out = Vec::new();
+        for (page, session) in &book.sessions {
+            let busy = session.held.iter().filter(|(slot, held)| concerns(held) && !session.is_drained(**slot));
+            out.extend(busy.map(|(slot, held)| Wait { page: *page, slot: *slot, generation: held.generation }));
+        }
+        out
+    }
+
+    /// Whether what was waited for is over.
+    pub(super) fn is_over(&self, wait: &Wait) -> bool {
+        let book = self.lock();
+        let Some(session) = book.sessions.get(&wait.page) else { return true };
+        session.held.get(&wait.slot).is_none_or(|held| held.generation != wait.generation || session.is_drained(wait.slot))
+    }
+
+    /// Whether anybody may write to an object.
+    pub(super) fn has_writers(&self, object: ObjectId) -> bool {
+        let book = self.lock();
+        let mut places = book.by_object.get(&object).into_iter().flatten();
+        places.any(|(page, slot)| book.sessions.get(page).is_some_and(|s| !s.is_readers(*slot)))
     }
 
     /// Takes grants back that a client does not need any more.
-    pub(super) fn give_back(&self, session: Uuid, slots: &[(u32, u64)]) {
+    /// The objects that they were on.
+    pub(super) fn give_back(&self, session: Uuid, slots: &[(u32, u64)]) -> Vec<ObjectId> {
         let mut book = self.lock();
-        let Ok((page, _)) = book.find(session) else { return };
+        let mut objects = Vec::new();
+        let Ok((page, _)) = book.find(session) else { return objects };
         for (index, generation) in slots {
             let place = (page, *index);
-            let ours = book.take(place).is_some_and(|(_, held)| held.generation == *generation);
-            if !ours {
-                continue; // it was taken back before
-            }
+            let ours = book.take(place).filter(|(_, held)| held.generation == *generation);
+            let Some((_, held)) = ours else { continue }; // it was taken back before
+            objects.push(held.object);
             book.revoke(place);
             if book.take(place).is_some_and(|(session, _)| session.is_drained(*index)) {
                 book.free(place);
             }
         }
+        objects
     }
 
-    /// Ends a session. Its page goes as soon as nothing of it is under way.
-    pub(super) fn end_session(&self, disk: &Disk, session: Uuid) -> Result<()> {
+    /// Ends a session. Its page goes as soon as nothing of it is under way. The objects that its grants were on.
+    pub(super) fn end_session(&self, disk: &Disk, session: Uuid) -> Result<Vec<ObjectId>> {
+        let mut objects: Vec<ObjectId>;
         {
             let mut book = self.lock();
-            let Some(page) = book.open.remove(&session) else { return Ok(()) };
-            let Some(known) = book.sessions.get_mut(&page) else { return Ok(()) };
+            let Some(page) = book.open.remove(&session) else { return Ok(Vec::new()) };
+            let Some(known) = book.sessions.get_mut(&page) else { return Ok(Vec::new()) };
             known.closing = true;
+            objects = known.held.values().map(|held| held.object).collect();
             let slots: Vec<u32> = known.held.keys().copied().collect();
             slots.into_iter().for_each(|index| book.revoke((page, index)));
         }
-        self.reap(disk)
+        objects.extend(self.reap(disk)?);
+        Ok(objects)
     }
 
     /// Whether any session of an earlier daemon may still come back.
@@ -319,10 +377,11 @@ impl Leases {
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&session)
     }
 
-    /// Removes the pages of sessions that are closed, or whose process has ended, and in which nothing is under way.
-    pub(super) fn reap(&self, disk: &Disk) -> Result<()> {
+    /// Removes the pages of sessions that are closed, or whose process has ended, and in which nothing is under way. The
+    /// objects on which grants are over by that.
+    pub(super) fn reap(&self, disk: &Disk) -> Result<Vec<ObjectId>> {
         let mut book = self.lock();
-        let mut gone = Vec::new();
+        let (mut gone, mut objects) = (Vec::new(), Vec::new());
         let sessions: Vec<Uuid> = book.sessions.keys().copied().collect();
         for id in sessions {
             let Some(session) = book.sessions.get(&id) else { continue };
@@ -332,6 +391,7 @@ impl Leases {
                 let Some((session, held)) = book.take((id, index)) else { continue };
                 if ended || (held.state != HeldState::Granted && session.is_drained(index)) {
                     book.free((id, index));
+                    objects.push(held.object);
                 }
             }
             let is_awaited = |s: &Session| s.taken_over && s.page.has_owner() && self.is_awaited(s.id);
@@ -346,7 +406,8 @@ impl Leases {
             }
         }
         drop(book);
-        gone.into_iter().try_for_each(|id| disk.remove(FileName::Lease(id)).map(drop))
+        gone.into_iter().try_for_each(|id| disk.remove(FileName::Lease(id)).map(drop))?;
+        Ok(objects)
     }
 
     /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck.
@@ -389,8 +450,9 @@ impl Leases {
                     session.page.revoke(lease.index, lease.generation);
                 }
                 let (object, access, generation) = (lease.object, lease.access, lease.generation);
-                let held = Held { object, access, epoch: 0, generation, state: HeldState::Revoked };
-                if access == LeaseAccess::Write {
+                let range = Range { offset: 0, len: i64::MAX as u64 };
+                let held = Held { object, access, range, epoch: 0, generation, state: HeldState::Revoked };
+                if access == LeaseAccess::Write || !session.page.drained(lease.index) {
                     session.held.insert(lease.index, held);
                     book.by_object.entry(object).or_default().push((id, lease.index));
                 }

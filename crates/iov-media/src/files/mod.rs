@@ -5,6 +5,7 @@
 //! and by which means is told in `docs/adr/0006-file-target.md`.
 
 mod appends;
+mod body;
 mod change;
 mod control;
 mod copy;
@@ -38,7 +39,7 @@ use std::{
     },
 };
 
-pub use grants::{Granted, Peer, Which};
+pub use grants::{Granted, Lent, Peer, Which};
 pub use options::Options;
 pub use sums::OpenSums;
 
@@ -123,6 +124,9 @@ impl Files {
 
     fn run(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
         self.check_demand(op)?;
+        if let Some(domain) = op.demand.domain.filter(|_| self.disk.segments().is_some()) {
+            self.object(op.object).note_domain(domain);
+        }
         let result = match &op.verb {
             ObjectVerb::Create => self.create(op),
             ObjectVerb::Read { offset } => self.read(cx, op, *offset, memory),

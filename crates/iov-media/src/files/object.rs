@@ -2,9 +2,8 @@
 
 use std::{
     collections::HashMap,
-    os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,6 +16,7 @@ use rustix::{fs::AtFlags, io::Errno};
 use super::{
     Files,
     appends::Appends,
+    body::Body,
     disk::Disk,
     io,
     sidecar::{self, Facts},
@@ -50,6 +50,8 @@ pub(super) struct State {
 /// An object in use.
 pub(super) struct Object {
     pub(super) id: ObjectId,
+    /// The protection domain whose space its bytes go to, once it is known (G5).
+    domain: OnceLock<Uuid>,
     state: RwLock<State>,
     thaw: (Mutex<bool>, Condvar),
     /// Held while facts about the file are synced, so that nobody takes for done what is under way.
@@ -74,6 +76,7 @@ impl Object {
     pub(super) fn new(id: ObjectId) -> Object {
         Object {
             id,
+            domain: OnceLock::new(),
             state: RwLock::default(),
             thaw: Default::default(),
             syncing: Mutex::default(),
@@ -85,6 +88,16 @@ impl Object {
             sync_failed: AtomicBool::new(false),
             half_done: AtomicBool::new(false),
         }
+    }
+
+    /// The protection domain of bytes that have no place yet.
+    pub(super) fn domain(&self) -> Uuid {
+        self.domain.get().copied().unwrap_or(Uuid::NIL)
+    }
+
+    /// Takes note of it.
+    pub(super) fn note_domain(&self, domain: Uuid) {
+        let _ = self.domain.set(domain);
     }
 
     fn wait_for_thaw(&self, cx: &OpCx) -> Result<()> {
@@ -132,6 +145,11 @@ impl Object {
         }
         drop(state);
         Ok(self.write_now(files)?.exists)
+    }
+
+    /// As [`Object::write`], if that is possible at once.
+    pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, State>> {
+        self.state.try_write().ok().filter(|state| state.loaded && !state.kept.found_open() && passes(state, None))
     }
 
     /// As [`Object::read`], if that is possible at once.
@@ -256,8 +274,8 @@ impl State {
     }
 
     /// The file, which must be there.
-    pub(super) fn data(&self, disk: &Disk, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        disk.must(FileName::Data(id), !self.sealed)
+    pub(super) fn data(&self, disk: &Disk, id: ObjectId) -> Result<Body> {
+        disk.must_body(FileName::Data(id), !self.sealed)
     }
 
     /// Length of the object: without what a torn append has left behind the end.
@@ -265,7 +283,7 @@ impl State {
         if !self.exists {
             return Ok(0);
         }
-        let length = io::length(self.data(&files.disk, id)?)?;
+        let length = self.data(&files.disk, id)?.length()?;
         self.committed(length)
     }
 
@@ -288,9 +306,10 @@ impl State {
     /// Cuts off what a torn append has left behind the end, before something else grows the file over it.
     pub(super) fn trim(&self, disk: &Disk, id: ObjectId) -> Result<()> {
         if let (true, Some(appends)) = (self.exists, &self.appends) {
-            let file = self.data(disk, id)?;
-            if io::length(&file)? > appends.end() {
-                io::keeping_time(&file, || io::truncate(&file, appends.end()))?;
+            let body = self.data(disk, id)?;
+            if body.length()? > appends.end() {
+                // Readers were never told of it.
+                body.keeping_time(|| body.truncate(appends.end(), Vec::new()))?;
             }
         }
         Ok(())
@@ -371,10 +390,9 @@ impl State {
             ..Evidence::default()
         };
         if self.exists {
-            let stat = io::stat(self.data(&files.disk, id)?)?;
-            evidence.size = self.committed(stat.st_size as u64)?;
-            evidence.allocated = stat.st_blocks as u64 * 512;
-            evidence.mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64);
+            let facts = self.data(&files.disk, id)?.facts()?;
+            evidence.size = self.committed(facts.length)?;
+            (evidence.allocated, evidence.mtime_ns) = (facts.allocated, facts.mtime_ns);
         }
         if let Some(stage) = self.stage(stage)? {
             evidence.size = stage.size(evidence.size);

@@ -10,13 +10,15 @@ pub struct Options {
     pub objects: usize,
     /// Most bytes in one stage (B4).
     pub stage_bytes: u64,
+    /// Keep bytes in shared memory, in segments of so many bytes in all; `None`: in files.
+    pub shared: Option<u64>,
     /// How long a live client has to finish a write under way when its grant is taken back, in nanoseconds (G2).
     pub recall_ns: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { descriptors: 0, objects: 65_536, stage_bytes: 16 << 30, recall_ns: 200_000_000 }
+        Options { descriptors: 0, objects: 65_536, stage_bytes: 16 << 30, shared: None, recall_ns: 200_000_000 }
     }
 }
 

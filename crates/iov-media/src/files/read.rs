@@ -3,7 +3,7 @@
 use iov_store::{Memory, OpCx};
 use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, Range, Result};
 
-use super::{Files, io, object::State};
+use super::{Files, object::State};
 
 impl Files {
     /// `Read`.
@@ -28,7 +28,7 @@ impl Files {
             None => self.read_base(&state, object.id, base, offset, out)?,
         };
         if op.demand.once && state.exists {
-            io::forget(state.data(&self.disk, object.id)?, Range { offset, len: bytes as u64 });
+            state.data(&self.disk, object.id)?.forget(Range { offset, len: bytes as u64 });
         }
         Ok(Evidence { bytes: bytes as u64, offset, ..state.evidence(self, object.id, op.demand.stage)? })
     }
@@ -42,7 +42,7 @@ impl Files {
         if state.kept.is_kept() {
             return self.read_kept(id, state, size, offset, &mut out[..len]).map(|()| len);
         }
-        io::read(state.data(&self.disk, id)?, &mut out[..len], offset)
+        state.data(&self.disk, id)?.read(&mut out[..len], offset)
     }
 
     /// `Stat`.
@@ -60,7 +60,7 @@ impl Files {
         state.check_epoch(&op.demand)?;
         let base = state.size(self, object.id)?;
         let base_extents = |range: Range| match state.exists {
-            true => io::extents(state.data(&self.disk, object.id)?, range, base, max.saturating_add(1)),
+            true => state.data(&self.disk, object.id)?.extents(range, base, max.saturating_add(1)),
             false => Ok(Vec::new()),
         };
         let extents = match state.stage(op.demand.stage)? {

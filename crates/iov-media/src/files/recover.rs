@@ -1,9 +1,9 @@
 //! What is done when a target is opened: what an earlier daemon has begun is brought to its end or taken back.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use iov_store::seam;
-use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Result, Uuid};
+use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Range, Result, Uuid};
 use rustix::io::Errno;
 
 use super::{
@@ -18,7 +18,10 @@ use super::{
     sums::SumStore,
     tree::{FileName, Tree, log_of},
 };
-use crate::fail;
+use crate::{
+    fail,
+    segments::{MOST, Segments, Shared},
+};
 
 /// File systems that lie in memory: nothing on them survives the machine (P3).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -37,12 +40,16 @@ impl Files {
         fail::arm_from_environment()?;
         let tree = Tree::open(directory, seam::now_ns() as u64)?;
         let magic = rustix::fs::fstatfs(&tree.root).map_err(io::os("asking for the file system"))?.f_type as u64;
-        let mut capability =
-            Capability { stage_bytes: options.stage_bytes, ..iov_semantics::stores::file(tree.incarnation) };
+        let stage_bytes = options.stage_bytes;
+        let mut capability = match options.shared {
+            Some(_) => Capability { stage_bytes, ..iov_semantics::stores::shmem(tree.incarnation) },
+            None => Capability { stage_bytes, ..iov_semantics::stores::file(tree.incarnation) },
+        };
         if IN_MEMORY.contains(&magic) {
             capability.durability = Persistence::Process;
         }
-        let disk = Disk::new(tree, options.descriptor_limit());
+        let segments = options.shared.map(|capacity| open_segments(&tree, capacity)).transpose()?;
+        let disk = Disk::new(tree, options.descriptor_limit(), segments);
         let mut temporary = Vec::new();
         disk.tree.list("temp", |name| {
             temporary.extend(name.parse().ok().map(FileName::Temp));
@@ -52,7 +59,7 @@ impl Files {
             disk.remove(name)?;
         }
         let mut files = Files {
-            max_file: largest_file(&disk)?,
+            max_file: if disk.segments().is_some() { MOST } else { largest_file(&disk)? },
             capability,
             objects: Default::default(),
             object_limit: options.objects.max(1),
@@ -73,9 +80,14 @@ impl Files {
     /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;
     /// all others are served.
     fn recover(&mut self) -> Result<()> {
+        let mut troubles = self.claim_space()?;
         let decided = self.find_stages()?;
-        let mut troubles = Vec::new();
-        for id in self.leases.recover(&self.disk)? {
+        let stuck = self.leases.recover(&self.disk)?;
+        if let Some(segments) = self.disk.segments() {
+            segments.hold_all(&self.leases.all_waits());
+            segments.start()?;
+        }
+        for id in stuck {
             if let Err(e) = self.recover_from_writer(id) {
                 troubles.push(e.context(format!("moving {id:?} out of the reach of a stuck client")));
             }
@@ -95,6 +107,27 @@ impl Files {
         Ok(())
     }
 
+    /// Tells the segments what is in use. What cannot be read is a trouble of its object.
+    fn claim_space(&self) -> Result<Vec<Error>> {
+        let Some(segments) = self.disk.segments() else { return Ok(Vec::new()) };
+        let (mut names, mut troubles) = (Vec::new(), Vec::new());
+        self.disk.tree.objects(|id| names.push(FileName::Data(id)))?;
+        self.disk.tree.list("stage", |name| {
+            let image = name.strip_suffix(".image").and_then(|n| log_of(&format!("{n}.log")));
+            names.extend(image.map(|(stage, id)| FileName::Image(stage, id)));
+            Ok(())
+        })?;
+        for name in names {
+            let Some(file) = self.disk.sparing(|| self.disk.tree.open_file(name, false))? else { continue };
+            match Shared::named(file) {
+                Ok(Some((head, pieces))) => segments.claim(pieces, head),
+                Ok(None) => {}
+                Err(e) => troubles.push(e.context(format!("looking for the space of {}", name.path()))),
+            }
+        }
+        Ok(troubles)
+    }
+
     /// What could not be brought to its end when the target was opened.
     pub fn troubles(&self) -> &[Error] {
         &self.troubles
@@ -108,7 +141,8 @@ impl Files {
             Err(e) if e.kind() == Kind::Corrupt => return Err(e),
             other => other?,
         };
-        self.relocate(&object, &mut state).inspect_err(|e| state.torn = Some(e.clone()))
+        let all = Range { offset: 0, len: i64::MAX as u64 };
+        self.relocate(&object, &mut state, &[all]).inspect_err(|e| state.torn = Some(e.clone()))
     }
 
     fn recover_publication(&self, stage: Uuid, id: ObjectId) -> Result<()> {
@@ -130,14 +164,14 @@ impl Files {
                 let mut state = object.write_now(self)?;
                 // Removed or sealed since: then it had been done, and only the mark was not taken away on disk.
                 if state.exists && !state.sealed {
-                    let file = state.data(&self.disk, id)?;
-                    self.redo(id, &file, change.as_change())?;
+                    let body = state.data(&self.disk, id)?;
+                    self.redo(id, &body, change.as_change())?;
                     if let Some(log) = &state.appends {
                         // The end is where the log says, or where the change has put it.
                         let end = change.end(log.end());
                         self.commit_end(&object, &mut state, end)?;
                     }
-                    io::sync_data(&file)?;
+                    body.sync_data()?;
                 }
             }
             Some(Found::Damaged { id }) => {
@@ -171,8 +205,8 @@ impl Files {
         for (stage, id) in logs {
             let name = FileName::Log(stage, id);
             let length = io::length(self.disk.must(name, true)?)?;
-            let image = match self.disk.get(FileName::Image(stage, id), true)? {
-                Some(image) => io::stat(image)?.st_blocks as u64 * 512,
+            let image = match self.disk.body(FileName::Image(stage, id), true)? {
+                Some(image) => image.facts()?.allocated,
                 None => 0,
             };
             self.budget.found(stage, id, length + image);
@@ -187,6 +221,11 @@ impl Files {
     pub fn stages(&self) -> Vec<(Uuid, Vec<ObjectId>)> {
         self.budget.all()
     }
+}
+
+/// The segments of a target that keeps its bytes in shared memory.
+fn open_segments(tree: &Tree, capacity: u64) -> Result<Arc<Segments>> {
+    Segments::open(tree.segments()?, capacity).map(Arc::new)
 }
 
 /// The largest length that the file system of a target, and this process, allow a file.

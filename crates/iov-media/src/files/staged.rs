@@ -70,7 +70,8 @@ impl Files {
                 let mut state = object.write(self, cx, Some(id))?;
                 if !state.removed {
                     let base = state.size(self, object.id)?;
-                    state.stages.entry(id).or_insert_with(|| Ok(Mutex::new(Stage::new(id, object.id, base))));
+                    let fresh = || Stage::new(id, object.id, base).in_domain(object.domain());
+                    state.stages.entry(id).or_insert_with(|| Ok(Mutex::new(fresh())));
                 }
                 continue;
             };
@@ -205,7 +206,7 @@ impl Files {
                     self.open_blocks(object.id, state, range, 0, touch)?;
                 }
             }
-            staged.apply(&self.disk, &plan).map(Some)
+            staged.apply(&self.disk, &plan, self.leases.waits(object.id)).map(Some)
         });
         let (decided, durable) = (staged.decided, staged.durable);
         drop(staged);

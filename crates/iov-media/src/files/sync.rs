@@ -1,7 +1,6 @@
 //! What changes survive (P3, P5), and what follows when that fails (P8).
 
 use std::{
-    os::fd::OwnedFd,
     sync::{
         PoisonError, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
@@ -13,6 +12,7 @@ use iov_types::{Clause, Demand, Evidence, Kind, ObjectOp, Range, Result};
 
 use super::{
     Files,
+    body::Body,
     change::is_durable,
     io,
     journal::Journal,
@@ -56,15 +56,15 @@ impl Files {
         }
         if let (true, Some(range), true) = (demand.once, range, state.exists) {
             // From the beginning: what was dirty at the last write may be clean now. Little of it is left in the cache.
-            io::forget(state.data(&self.disk, object.id)?, Range { offset: 0, len: range.end() });
+            state.data(&self.disk, object.id)?.forget(Range { offset: 0, len: range.end() });
         }
         Ok(())
     }
 
     /// Syncs the bytes of an object.
-    pub(super) fn sync_file(&self, object: &Object, file: &OwnedFd) -> Result<()> {
+    pub(super) fn sync_file(&self, object: &Object, body: &Body) -> Result<()> {
         object.check_sync()?;
-        let synced = fail::point("sync.data").and_then(|()| io::sync_data(file));
+        let synced = fail::point("sync.data").and_then(|()| body.sync_data());
         self.judge(object, synced)
     }
 
@@ -73,7 +73,7 @@ impl Files {
     pub(super) fn sync_object(&self, object: &Object, state: &State) -> Result<()> {
         object.check_sync()?;
         if state.exists {
-            self.sync_file(object, &*state.data(&self.disk, object.id)?)?;
+            self.sync_file(object, &state.data(&self.disk, object.id)?)?;
         }
         // One at a time: whoever finds a flag down must not overtake the one who is syncing what it stood for.
         let _one = object.syncing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl Files {
         };
         let name = FileName::Data(object.id);
         let synced = once(&object.mode_unsynced, &|| match state.exists {
-            true => io::sync_all(state.data(&self.disk, object.id)?),
+            true => state.data(&self.disk, object.id)?.sync_all(),
             false => Ok(()),
         })
         .and_then(|()| {

@@ -9,6 +9,7 @@
 //! journal/N                       units on their way into an object
 //! leases/PAGE                     the lease page of a client
 //! temp/N                          files before they get their name
+//! segments/N…                     shared memory, where bytes lie in that; then `data` and `stage` hold indexes of it
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +30,7 @@ const DIRECTORY_MODE: Mode = Mode::RWXU;
 pub(super) const SEALED_MODE: Mode = Mode::RUSR;
 
 const FOLDERS: [&str; 5] = ["data", "stage", "journal", "leases", "temp"];
+const SEGMENTS: &str = "segments";
 const FORMAT: &str = "format";
 const FORMAT_TITLE: &str = "IOVerbs files";
 const FORMAT_VERSION: u32 = 1;
@@ -137,6 +139,12 @@ impl Tree {
         let len = io::read(&format, &mut text, 0)?;
         let incarnation = parse_format(&String::from_utf8_lossy(&text[..len]))?;
         Ok(Tree { root, _format: format, incarnation })
+    }
+
+    /// The folder of segments, made if it is not there.
+    pub(super) fn segments(&self) -> Result<OwnedFd> {
+        make_folder(&self.root, SEGMENTS)?;
+        open_folder(&self.root, SEGMENTS)?.ok_or_else(|| Error::internal("a folder vanished"))
     }
 
     /// Opens a file; `None` if it is not there.

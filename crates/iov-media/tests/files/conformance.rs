@@ -33,6 +33,14 @@ fn files_pass_the_suite_with_few_descriptors() {
 }
 
 #[test]
+fn segments_pass_the_suite() {
+    match memory() {
+        Some(memory) => suite(memory, &Options { shared: Some(64 << 20), ..options() }),
+        None => println!("skipped: there is no /dev/shm"),
+    }
+}
+
+#[test]
 fn files_pass_the_suite_in_memory() {
     match memory() {
         Some(memory) => suite(memory, &options()),

@@ -8,7 +8,7 @@ use iov_media::{Files, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess};
 use iov_types::{Clause, Demand, ObjectVerb, Persistence};
 
-use crate::kit::{ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, send, try_all, uuid, write};
+use crate::kit::{ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, segments, send, try_all, uuid, write};
 use scenarios::{Expect, SCENARIOS, Scenario, base};
 
 /// What must be there after a death at a point. A number in its name says how far it had come.
@@ -59,20 +59,29 @@ fn dies(scenario: &Scenario, kept: bool, point: &str, n: u32, root: &Path) -> bo
     child.end() == Some(rustix::process::Signal::KILL.as_raw())
 }
 
+/// What an object lies on: a file, one with checksums, or segments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Medium {
+    Files,
+    Kept,
+    Segments,
+}
+
 /// Runs all scenarios with names that begin so; the points at which a child died.
 fn run(which: &str) -> BTreeSet<&'static str> {
     let mut died = BTreeSet::new();
     for scenario in SCENARIOS.iter().filter(|s| s.name.starts_with(which)) {
         let passes = |p: &&str| p.starts_with("sums.") || scenario.points.iter().any(|start| p.starts_with(start));
         let points = fail::POINTS.iter().copied().filter(passes);
-        for (point, kept) in points.flat_map(|p| [(p, false), (p, true)]) {
+        for (point, medium) in points.flat_map(|p| [(p, Medium::Files), (p, Medium::Kept), (p, Medium::Segments)]) {
+            let kept = medium == Medium::Kept;
             for n in 1..=3 {
-                let directory = directory();
+                let directory = if medium == Medium::Segments { segments() } else { directory() };
                 if !dies(scenario, kept, point, n, directory.path()) {
                     break;
                 }
                 died.insert(point);
-                println!("{}{}: killed at {point}, the {n}. time", scenario.name, if kept { ", kept" } else { "" });
+                println!("{}, {medium:?}: killed at {point}, the {n}. time", scenario.name);
                 let files = open(directory.path());
                 assert!(files.troubles().is_empty(), "{:?}", files.troubles());
                 (scenario.after)(&files, expected(point));

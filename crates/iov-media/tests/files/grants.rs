@@ -13,7 +13,7 @@ use iov_store::{ClientPage, ClientSlot, LeaseAccess};
 use iov_types::{Clause, Demand, Kind, ObjectVerb, Uuid};
 use rustix::process::Signal;
 
-use crate::kit::{ALL, Parent, Peer, all, bytes, call, cx, directory, object, open, send, uuid, write};
+use crate::kit::{ALL, Parent, Peer, all, bytes, call, cx, directory, file, object, open, send, uuid, write};
 
 const LEN: usize = 200_000;
 
@@ -107,7 +107,7 @@ impl Connected {
 
     fn grant(&mut self, files: &Files, slot: u64, access: LeaseAccess, epoch: u64, name: &str) -> Granted {
         let granted = files.grant(&cx(), self.session, object(slot), access, ALL, epoch).expect("a grant");
-        self.peer.pass(&format!("grant {name} {} {}", granted.slot, granted.generation), &granted.file);
+        self.peer.pass(&format!("grant {name} {} {}", granted.slot, granted.generation), file(&granted));
         assert_eq!(self.peer.hear(), "taken");
         granted
     }
@@ -139,7 +139,7 @@ fn g1_a_client_moves_bytes_itself() {
     assert_eq!(client.ask("read a 0"), "true 1000 8");
     let granted = client.grant(&files, 1, LeaseAccess::Read, 0, "r");
     assert_eq!(client.ask("read r 1500"), "true 1000 -1");
-    let mode = rustix::fs::fcntl_getfl(&granted.file).expect("flags") & rustix::fs::OFlags::RWMODE;
+    let mode = rustix::fs::fcntl_getfl(file(&granted)).expect("flags") & rustix::fs::OFlags::RWMODE;
     assert_eq!(mode, rustix::fs::OFlags::RDONLY, "G5: a reader cannot write");
     assert_eq!(client.ask("write r 0 9 10".replace(" r ", " a ").as_str()), "done");
     files.give_back(client.session, &[(granted.slot, granted.generation)]);

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iov_media::{Files, OpenSums, Options};
+use iov_media::{Files, Granted, Lent, OpenSums, Options};
 use iov_store::{Backend, Memory, OpCx, run_one};
 use iov_types::{Caller, Demand, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Range, Result, Uuid};
 use rustix::net::{
@@ -34,6 +34,16 @@ pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(scratch()).expect("a directory")
 }
 
+/// Says that a target keeps its bytes in segments.
+const IN_SEGMENTS: &str = "in-segments";
+
+/// A directory in memory whose target keeps its bytes in segments.
+pub(crate) fn segments() -> tempfile::TempDir {
+    let directory = tempfile::tempdir_in(memory().expect("/dev/shm")).expect("a directory");
+    std::fs::write(directory.path().join(IN_SEGMENTS), "").expect("a mark");
+    directory
+}
+
 /// A place for checksums, as the daemon makes it.
 fn sums(path: PathBuf) -> OpenSums {
     Box::new(move |make| {
@@ -47,6 +57,10 @@ fn sums(path: PathBuf) -> OpenSums {
 
 pub(crate) fn open_with(path: &Path, options: Options) -> Result<Files> {
     let end = Instant::now() + Duration::from_secs(20);
+    let mut options = options;
+    if options.shared.is_none() && path.join(IN_SEGMENTS).exists() {
+        options.shared = Some(64 << 20);
+    }
     loop {
         let directory = std::fs::File::open(path).expect("the directory").into();
         match Files::open_with(directory, options.clone(), Some(sums(path.join("sums")))) {
@@ -131,6 +145,22 @@ pub(crate) fn data_path(root: &Path, id: ObjectId) -> PathBuf {
     let hex: String = id.collection.0.iter().map(|b| format!("{b:02x}")).collect();
     let shelf = id.collection.0[15] ^ id.slot as u8;
     root.join(format!("data/{shelf:02x}/{hex}-{}", id.slot))
+}
+
+/// The file of a grant.
+pub(crate) fn file(granted: &Granted) -> &OwnedFd {
+    match &granted.lent {
+        Lent::File(file) => file,
+        Lent::Memory(_) => panic!("a grant of memory"),
+    }
+}
+
+/// The same, to be used.
+pub(crate) fn into_file(granted: Granted) -> std::fs::File {
+    match granted.lent {
+        Lent::File(file) => file.into(),
+        Lent::Memory(_) => panic!("a grant of memory"),
+    }
 }
 
 const ROLE: &str = "IOV_TEST_ROLE";

@@ -13,7 +13,7 @@ use iov_types::{
 };
 use proptest::prelude::*;
 
-use crate::kit::{memory, scratch};
+use crate::kit::{memory, scratch, segments};
 
 /// Files beside a heap. Files know holes only by pages; of them it is checked that no data lies in a hole, and the
 /// answer is the heap's, which is exact. Now and then the target is closed and opened again in between.
@@ -105,8 +105,11 @@ impl Backend for Beside {
     }
 }
 
-fn compare(steps: &[testing_model::Step], scratch: &Path, reopen_every: u64) -> std::result::Result<(), String> {
-    let directory = tempfile::tempdir_in(scratch).expect("a directory");
+fn compare(
+    steps: &[testing_model::Step],
+    directory: &tempfile::TempDir,
+    reopen_every: u64,
+) -> std::result::Result<(), String> {
     let path = directory.path().to_owned();
     let capability = iov_semantics::stores::mem(1);
     let target: Arc<dyn Backend> = Arc::new(Beside {
@@ -116,6 +119,10 @@ fn compare(steps: &[testing_model::Step], scratch: &Path, reopen_every: u64) -> 
         reopen_every,
     });
     testing_model::compare(&target, steps)
+}
+
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in(memory().unwrap_or(scratch())).expect("a directory")
 }
 
 /// As many as the environment says, else few enough for every run of the tests.
@@ -143,14 +150,28 @@ proptest! {
 
     #[test]
     fn o6_files_do_what_the_model_does(steps in testing_model::steps(120)) {
-        if let Err(difference) = compare(&steps, memory().unwrap_or(scratch()), 0) {
+        if let Err(difference) = compare(&steps, &in_memory(), 0) {
+            prop_assert!(false, "{difference}");
+        }
+    }
+
+    #[test]
+    fn o6_segments_do_what_the_model_does(steps in testing_model::steps(120)) {
+        if let Err(difference) = compare(&steps, &segments(), 0) {
+            prop_assert!(false, "{difference}");
+        }
+    }
+
+    #[test]
+    fn p2_segments_do_what_the_model_does_across_restarts(steps in testing_model::steps(120), every in 3u64..20) {
+        if let Err(difference) = compare(&without_what_a_restart_forgets(steps), &segments(), every) {
             prop_assert!(false, "{difference}");
         }
     }
 
     #[test]
     fn p2_files_do_what_the_model_does_across_restarts(steps in testing_model::steps(120), every in 3u64..20) {
-        if let Err(difference) = compare(&without_what_a_restart_forgets(steps), memory().unwrap_or(scratch()), every) {
+        if let Err(difference) = compare(&without_what_a_restart_forgets(steps), &in_memory(), every) {
             prop_assert!(false, "{difference}");
         }
     }

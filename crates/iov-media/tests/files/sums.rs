@@ -12,7 +12,7 @@ use iov_types::{
 use proptest::prelude::*;
 
 use crate::kit::{
-    all, bytes, call, cx, data_path, directory, object, open, open_with, send, staged, try_all, uuid, write,
+    all, bytes, call, cx, data_path, directory, into_file, object, open, open_with, send, staged, try_all, uuid, write,
 };
 
 const BLOCK: u64 = 4096;
@@ -25,6 +25,7 @@ const DURABLE: Demand = Demand {
     max_size: 0,
     once: false,
     pattern: None,
+    domain: None,
 };
 
 fn sync(files: &Files, id: ObjectId) {
@@ -200,7 +201,7 @@ fn i1_clients_that_write_themselves_get_a_part_and_a_sync_looks_at_it() {
     let want = |offset, len| Range { offset, len };
     let first = grant(&files, uuid(1), 1, LeaseAccess::Write, want(0, 100)).expect("a grant");
     assert_eq!((first.range, first.kept), (want(0, i64::MAX as u64), false), "nothing was synced yet");
-    let file = std::fs::File::from(first.file);
+    let file = into_file(first);
     let mut data = bytes(4, 9 << 20);
     file.write_all_at(&data, 0).expect("a write");
     sync(&files, object(1));
@@ -212,7 +213,7 @@ fn i1_clients_that_write_themselves_get_a_part_and_a_sync_looks_at_it() {
     assert!(sums[256..].iter().all(|sum| *sum == BlockSum::Zeros), "behind the end");
     let lent = grant(&files, uuid(1), 1, LeaseAccess::Write, want((5 << 20) + 3, 100)).expect("a grant");
     assert_eq!((lent.range, lent.kept), (want(5 << 20, 4 << 20), true));
-    let file = std::fs::File::from(lent.file);
+    let file = into_file(lent);
     file.write_all_at(b"changed", (6 << 20) + 1000).expect("a write");
     data[(6 << 20) + 1000..][..7].copy_from_slice(b"changed");
     assert!(all(&*files, object(1)) == data, "others see it at once");
@@ -239,7 +240,7 @@ fn g1_an_object_that_is_lent_is_not_forgotten() {
     for slot in 2..20 {
         write(&files, object(slot), 0, b"others").expect("a write");
     }
-    std::fs::File::from(lent.file).write_all_at(&bytes(2, 30_000), 0).expect("a write");
+    into_file(lent).write_all_at(&bytes(2, 30_000), 0).expect("a write");
     assert!(all(&files, object(1)) == bytes(2, 30_000));
     sync(&files, object(1));
     assert!(all(&files, object(1)) == bytes(2, 30_000));

@@ -1,10 +1,15 @@
-//! Asks for direct access: the answer brings a descriptor.
+//! Asks for direct access: the answer brings descriptors.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, PoisonError},
+};
 
-use iov_net::frames::Frame;
-use iov_types::Result;
-use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted};
+use iov_net::{frames::Frame, socket::MAX_FDS};
+use iov_store::OpCx;
+use iov_types::{Clause, Error, Result};
+use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted, Window};
 
 use crate::{
     Server,
@@ -17,26 +22,90 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let cx = client.cx(&request.context, &frame.header);
     let answer =
         |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
-    let at_target = server.catalog.at_target(&cx, request.object.collection).and_then(|()| match request.access {
-        Access::Write => check_there(server, &cx, request.object, None),
-        Access::Read => Ok(()),
-    });
-    match at_target
-        .and_then(|()| server.grants.grant(&cx, request.object, request.access, request.range, request.epoch))
-    {
-        Ok(granted) => {
-            let body = GrantAnswer::Granted(Granted {
-                grant: granted.number,
-                range: granted.range,
-                position: granted.range.offset,
-                access: request.access,
-                epoch: granted.epoch,
-                lease_ns: server.lease_ns(),
-                kept: granted.kept,
-            });
-            answer(&body, &[granted.fd.as_fd()]);
+    match grant(server, client, &cx, &request) {
+        Ok((granted, descriptors)) => {
+            let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+            answer(&GrantAnswer::Granted(granted), &descriptors);
         }
         Err(e) => answer(&GrantAnswer::Failed(e), &[]),
     }
     Ok(())
+}
+
+fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) -> Result<(Granted, Vec<OwnedFd>)> {
+    server.catalog.at_target(cx, request.object.collection)?;
+    if request.access == Access::Write {
+        check_there(server, cx, request.object, None)?;
+        if let Some(domain) = server.catalog.domain(request.object.collection) {
+            server.grants.place(request.object, domain);
+        }
+    }
+    let granted = server.grants.grant(cx, request.object, request.access, request.range, request.epoch)?;
+    let (mut range, mut window, mut descriptors) = (granted.range, None, Vec::new());
+    match granted.lent {
+        Ok(descriptor) => descriptors.push(descriptor),
+        Err(lent) => {
+            let passed = pass(server, client, request, lent);
+            let (lent, opened, covered) = passed.inspect_err(|_| {
+                server.grants.give_back(client.session, granted.number);
+            })?;
+            range.len = covered.unwrap_or(range.end()).clamp(range.offset, range.end()) - range.offset;
+            (window, descriptors) = (Some(lent), opened);
+        }
+    }
+    let granted = Granted {
+        grant: granted.number,
+        range,
+        position: range.offset,
+        access: request.access,
+        epoch: granted.epoch,
+        lease_ns: server.lease_ns(),
+        kept: granted.kept,
+        window,
+    };
+    Ok((granted, descriptors))
+}
+
+/// Opens the segments that the client has not got yet. Not more of them than go beside one frame: then the window is shorter,
+/// and where it ends is told.
+fn pass(
+    server: &Server,
+    client: &Client,
+    request: &GrantRequest,
+    mut window: Window,
+) -> Result<(Window, Vec<OwnedFd>, Option<u64>)> {
+    if !request.memory {
+        let why = "this program's library does not know shared memory: it uses the socket; update it";
+        return Err(Error::unsupported(why).with_clause(Clause::G6));
+    }
+    let mut known = client.segments.lock().unwrap_or_else(PoisonError::into_inner);
+    if request.anew {
+        known.clear();
+    }
+    let has = |known: &BTreeSet<_>, number: u64| match request.access {
+        Access::Write => known.contains(&(number, true)),
+        Access::Read => known.contains(&(number, true)) || known.contains(&(number, false)),
+    };
+    let mut new = BTreeSet::new();
+    let mut covered = None;
+    let mut count = 0;
+    if !has(&known, window.head_segment) {
+        new.insert(window.head_segment);
+    }
+    for stretch in &window.stretches {
+        if !has(&known, stretch.segment) && !new.contains(&stretch.segment) {
+            if new.len() == MAX_FDS {
+                covered = Some(stretch.offset);
+                break;
+            }
+            new.insert(stretch.segment);
+        }
+        count += 1;
+    }
+    window.stretches.truncate(count);
+    let opened: Vec<OwnedFd> =
+        new.iter().map(|number| server.grants.segment(*number, request.access)).collect::<Result<_>>()?;
+    known.extend(new.iter().map(|number| (*number, request.access == Access::Write)));
+    window.passed = new.into_iter().collect();
+    Ok((window, opened, covered))
 }

@@ -1,6 +1,9 @@
 //! Hello: who it is, which version both speak, and the lease page of its session.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Mutex,
+};
 
 use iov_net::frames::Frame;
 use iov_types::{Error, Result};
@@ -39,5 +42,5 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
         lease_ns: server.lease_ns(),
     };
     connection.answer(version, frame.header.request, &welcome, &[], &[page.as_fd()]);
-    Ok(Client { peer, session: hello.session, version })
+    Ok(Client { peer, session: hello.session, version, segments: Mutex::default() })
 }

@@ -75,7 +75,7 @@ fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Resu
 }
 
 /// Bytes that live in their record move to the target first.
-fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Result<(ObjectOp, Bytes<'a>)> {
+fn at_target<'a>(server: &Server, cx: &OpCx, mut op: (ObjectOp, Bytes<'a>)) -> Result<(ObjectOp, Bytes<'a>)> {
     match op.0.verb {
         // Of these there is nothing to be done for what no target has.
         ObjectVerb::Sync | ObjectVerb::Discard { .. } => {}
@@ -88,6 +88,7 @@ fn at_target<'a>(server: &Server, cx: &OpCx, op: (ObjectOp, Bytes<'a>)) -> Resul
     if op.0.verb.changes() {
         check_there(server, cx, op.0.object, op.0.demand.stage)?;
     }
+    op.0.demand.domain = server.catalog.domain(op.0.object.collection);
     Ok(op)
 }
 

@@ -20,6 +20,11 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
     ];
     counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    if let Some(space) = server.grants.space() {
+        let names = ["shm_capacity_bytes", "shm_made_bytes", "shm_used_bytes", "shm_held_bytes"];
+        let values = [space.capacity, space.made, space.used, space.held];
+        counters.extend(names.into_iter().map(str::to_owned).zip(values));
+    }
     let answer = StatusAnswer {
         daemon: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),

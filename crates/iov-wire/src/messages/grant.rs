@@ -29,6 +29,10 @@ pub struct GrantRequest {
     pub access: Access,
     /// The epoch the object must have; 0 = any (X1).
     pub epoch: u64,
+    /// The client can map segments of shared memory. Sent only to a server whose target keeps bytes there.
+    pub memory: bool,
+    /// Segments that were passed before are not here any more: all that are named are to be passed again.
+    pub anew: bool,
 }
 
 message! {
@@ -38,10 +42,49 @@ message! {
         3 => range: message,
         4 => access: required number,
         5 => epoch: uint,
+        6 => memory: boolean,
+        7 => anew: boolean,
     }
 }
 
-/// A grant. Exactly one descriptor comes with the frame that holds it.
+/// A stretch of an object in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stretch {
+    /// First byte of it in the object.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// Which segment.
+    pub segment: u64,
+    /// First byte of it in the segment.
+    pub at: u64,
+}
+
+message! { strict Stretch { 1 => offset: uint, 2 => len: uint, 3 => segment: uint, 4 => at: uint } }
+
+/// Where bytes of an object lie in shared memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Window {
+    /// The segment that the object's head lies in.
+    pub head_segment: u64,
+    /// Where in it.
+    pub head_at: u64,
+    /// Where its bytes lie, in order; what is between two has no place yet.
+    pub stretches: Vec<Stretch>,
+    /// The segments whose descriptors come beside the frame, in this order: those that were not passed before.
+    pub passed: Vec<u64>,
+}
+
+message! {
+    strict Window {
+        1 => head_segment: uint,
+        2 => head_at: uint,
+        3 => stretches: repeated message,
+        4 => passed: repeated uint,
+    }
+}
+
+/// A grant. Exactly one descriptor comes with the frame that holds it, unless `window` says otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// Its number on this connection, for recall and giving back.
@@ -58,6 +101,8 @@ pub struct Granted {
     pub lease_ns: u64,
     /// The object is kept by checksums (I1): what is read must be compared with them.
     pub kept: bool,
+    /// The bytes lie in segments of shared memory, whose descriptors come with the frame.
+    pub window: Option<Window>,
 }
 
 message! {
@@ -70,6 +115,7 @@ message! {
         5 => epoch: uint,
         6 => lease_ns: uint,
         7 => kept: boolean,
+        8 => window: optional message,
     }
 }
 

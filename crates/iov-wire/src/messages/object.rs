@@ -43,6 +43,7 @@ message! {
         6 => max_size: uint,
         7 => once: boolean,
         8 => pattern: optional number,
+        9 => domain: optional uuid,
     }
 }
 

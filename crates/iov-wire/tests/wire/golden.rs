@@ -20,8 +20,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-3",
-        Welcome | Catalog | GrantAnswer | Resume | ResumeAnswer => "-2",
+        CatalogAnswer | GrantAnswer => "-3",
+        Welcome | Catalog | Grant | Resume | ResumeAnswer => "-2",
         _ => "",
     };
     named(verb, newest)
@@ -102,7 +102,12 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     // Before objects were kept by checksums.
     let bytes = std::fs::read(named(Verb::GrantAnswer, "")).expect("the bytes of the first release");
     let GrantAnswer::Granted(granted) = examples::grant_answer() else { unreachable!("a grant") };
-    reads(&bytes, GrantAnswer::Granted(Granted { kept: false, ..granted }));
+    reads(&bytes, GrantAnswer::Granted(Granted { kept: false, window: None, ..granted.clone() }));
+    // Before bytes lay in shared memory.
+    let bytes = std::fs::read(named(Verb::GrantAnswer, "-2")).expect("the bytes of a later one");
+    reads(&bytes, GrantAnswer::Granted(Granted { window: None, ..granted }));
+    let bytes = std::fs::read(named(Verb::Grant, "")).expect("the bytes of the first release");
+    reads(&bytes, GrantRequest { memory: false, anew: false, ..examples::grant_request() });
     // Before a sealed collection's length was told, and a workspace's indexes.
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-2")).expect("the bytes of a later one");
     let mut answer = examples::catalog_answer();

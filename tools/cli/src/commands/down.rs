@@ -1,21 +1,43 @@
-//! `iov down`: ends the daemon of a store on this machine.
+//! `iov down`: ends the daemon of a store on this machine, and gives its shared memory back.
 
 use serde_json::json;
 
-use crate::{ctx::Ctx, failure::Done};
+use crate::{ctx::Ctx, failure::Done, quantity};
 
-/// End the store's daemon
+/// End the store's daemon, and give its shared memory back
 ///
-/// Nothing is lost: the next command starts it again.
+/// Of a store in files nothing is lost: the next command starts the daemon again. The bytes of a store in shared memory go
+/// with it, unless --keep is given; what is known of its collections stays.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Keep shared memory as it is
+    #[arg(long)]
+    keep: bool,
+}
 
-pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let url = ctx.url()?;
     let ended = ioverbs::daemon_shutdown_within(&url, ctx.timeout_ns()?)?;
+    let freed = match args.keep {
+        true => 0,
+        false => release(&url)?,
+    };
     if ctx.global.json {
-        return ctx.out.line(json!({ "store": url, "ended": ended }));
+        return ctx.out.line(json!({ "store": url, "ended": ended, "freed": freed }));
     }
-    let what = if ended { "its daemon has ended; the next command starts it again" } else { "no daemon runs" };
+    let what = match (freed, ended) {
+        (0, true) => "its daemon has ended; the next command starts it again".to_owned(),
+        (0, false) => "no daemon runs".to_owned(),
+        (freed, _) => format!("down; {} of shared memory are free again", quantity::human(freed)),
+    };
     ctx.out.line(format_args!("{url}: {what}"))
+}
+
+/// Only a store that says so keeps anything in shared memory: for others no program is started.
+fn release(url: &str) -> ioverbs::Result<u64> {
+    let dir = url.strip_prefix("file:").unwrap_or_default();
+    if !std::path::Path::new(dir).join("storage").exists() {
+        return Ok(0);
+    }
+    ioverbs::store_release(url)
 }

@@ -166,13 +166,17 @@ pub(crate) fn scan(
     Ok(place)
 }
 
-/// Checks the bytes of a record, which lie in `file` at `at`.
-pub(crate) fn verify(file: BorrowedFd<'_>, record: &Record, at: u64) -> Result<()> {
+/// Checks the bytes of a record, which lie at `at` of what `read_exact` reads.
+pub(crate) fn verify(
+    read_exact: impl Fn(&mut [u8], u64) -> Result<Option<()>>,
+    record: &Record,
+    at: u64,
+) -> Result<()> {
     let (mut sum, mut done) = (io::Checksum::new(), 0);
     let mut piece = vec![0; io::PIECE.min(record.range.len as usize)];
     while done < record.range.len {
         let n = piece.len().min((record.range.len - done) as usize);
-        io::read_exact(file, &mut piece[..n], at + done)?.ok_or_else(|| damaged("the bytes of a record"))?;
+        read_exact(&mut piece[..n], at + done)?.ok_or_else(|| damaged("the bytes of a record"))?;
         sum.add(&piece[..n]);
         done += n as u64;
     }
@@ -184,7 +188,7 @@ pub(crate) fn verify_at(file: BorrowedFd<'_>, place: u64) -> Result<()> {
     let mut bytes = [0; RECORD as usize];
     io::read_exact(file, &mut bytes, place)?.ok_or_else(|| damaged("a record of a log"))?;
     let record = Record::decode(&bytes, place).ok_or_else(|| damaged("a record of a log"))?;
-    verify(file, &record, place + RECORD)
+    verify(|out, at| io::read_exact(file, out, at), &record, place + RECORD)
 }
 
 /// Whether the last record says that publishing has begun, whatever the others are.

@@ -10,7 +10,7 @@ pub(super) mod overlay;
 pub(super) mod plan;
 mod view;
 
-use std::{collections::HashMap, os::fd::AsFd};
+use std::collections::HashMap;
 
 use iov_types::{Clause, Error, Extent, ExtentKind, ObjectId, ObjectVerb, Range, Result, Uuid};
 
@@ -36,6 +36,8 @@ const PIECES: usize = 1 << 22;
 pub(super) struct Stage {
     pub(super) id: Uuid,
     pub(super) object: ObjectId,
+    /// The protection domain whose space an image takes.
+    domain: Uuid,
     /// Where the next record goes.
     log_end: u64,
     /// Bytes of the image that are taken.
@@ -69,6 +71,7 @@ impl Stage {
         Stage {
             id,
             object,
+            domain: Uuid::NIL,
             log_end: 0,
             imaged: Overlay::default(),
             view: View { end: base, ..View::default() },
@@ -87,6 +90,11 @@ impl Stage {
         }
     }
 
+    /// The same, with its image in the space of a domain.
+    pub(super) fn in_domain(self, domain: Uuid) -> Stage {
+        Stage { domain, ..self }
+    }
+
     pub(super) fn log(&self) -> FileName {
         FileName::Log(self.id, self.object)
     }
@@ -100,7 +108,7 @@ impl Stage {
     pub(super) fn load(disk: &Disk, id: Uuid, object: ObjectId, base: u64) -> Result<Stage> {
         let mut stage = Stage { durable: true, ..Stage::new(id, object, base) };
         let file = disk.must(stage.log(), true)?;
-        let image = disk.get(stage.image(), true)?;
+        let image = disk.body(stage.image(), true)?;
         let mut records = Vec::new();
         stage.log_end = log::scan(&file, id, object, |place, record| {
             records.push((place, record));
@@ -109,14 +117,16 @@ impl Stage {
         let decided = records.iter().any(|(_, r)| r.kind == Kind::Decided);
         for (place, record) in records {
             match record.kind {
-                Kind::Write { image: false } | Kind::Append => log::verify(file.as_fd(), &record, place + RECORD)?,
+                Kind::Write { image: false } | Kind::Append => {
+                    log::verify(|out, at| io::read_exact(&file, out, at), &record, place + RECORD)?;
+                }
                 // Once publishing has begun, newer bytes are laid over older ones in the image, or it has its name.
                 Kind::Write { image: true } if !decided => {
                     let image = image.as_ref().ok_or_else(|| log::damaged("an image"))?;
-                    log::verify(image.as_fd(), &record, record.range.offset)?;
+                    log::verify(|out, at| image.read_exact(out, at), &record, record.range.offset)?;
                 }
                 Kind::Plan => {
-                    log::verify(file.as_fd(), &record, place + RECORD)?;
+                    log::verify(|out, at| io::read_exact(&file, out, at), &record, place + RECORD)?;
                     let plan = Plan::read(&file, &record, place + RECORD)?;
                     stage.skip.clone_from(&plan.skip);
                     (stage.plan, stage.froze) = (Some(plan), true);
@@ -225,12 +235,12 @@ impl Stage {
             _ => return Err(Error::internal("not a change")),
         };
         if kind == (Kind::Write { image: true }) {
-            let image = disk.get_or_create(self.image())?;
+            let image = disk.body_or_create(self.image(), self.domain)?;
             if fail::is_armed("stage.1.half_written") {
-                io::write_all(&image, &data[..data.len() / 2], range.offset)?;
+                image.write_all(&data[..data.len() / 2], range.offset)?;
                 fail::point("stage.1.half_written")?;
             }
-            io::write_all(&image, data, range.offset).map_err(|e| e.with_outcome(iov_types::Outcome::NotApplied))?;
+            image.write_all(data, range.offset).map_err(|e| e.with_outcome(iov_types::Outcome::NotApplied))?;
         }
         let record = Record { kind, range, key, max_size, sum: io::checksum(data) };
         let logged = if record.payload() > 0 { data } else { &[] };
@@ -359,7 +369,7 @@ impl Stage {
             let short = match source {
                 Some(Source::Zero) => 0,
                 None => read_base(range.offset, to)?,
-                Some(Source::Image) => io::read(disk.must(self.image(), true)?, to, range.offset)?,
+                Some(Source::Image) => disk.must_body(self.image(), true)?.read(to, range.offset)?,
                 Some(Source::Log { record, within }) => {
                     io::read(disk.must(self.log(), true)?, to, record + RECORD + within)?
                 }
@@ -408,8 +418,8 @@ impl Stage {
             return Ok(());
         }
         let synced = fail::point("sync.stage").and_then(|()| {
-            if let Some(image) = disk.get(self.image(), true)? {
-                io::sync_data(image)?;
+            if let Some(image) = disk.body(self.image(), true)? {
+                image.sync_data()?;
             }
             io::sync_data(disk.must(self.log(), true)?)?;
             disk.tree.sync_folder(self.log())

@@ -13,12 +13,14 @@ use crate::{
     fail,
     files::{
         appends::{Appends, Key},
+        body::Body,
         disk::Disk,
         io,
         sidecar::number,
         sums::Touch,
         tree::FileName,
     },
+    segments::Wait,
 };
 
 /// Most holes of a base that are remembered, to be given back if the stage is dropped after all.
@@ -111,10 +113,10 @@ impl Stage {
             holes: Vec::new(),
         };
         let target = match plan.rename {
-            true => disk.get_or_create(self.image())?,
-            false => disk.must(FileName::Data(self.object), true)?,
+            true => disk.body_or_create(self.image(), self.domain)?,
+            false => disk.must_body(FileName::Data(self.object), true)?,
         };
-        let room = io::keeping_time(&target, || make_room(&target, &view, &mut plan));
+        let room = target.keeping_time(|| make_room(&target, &view, &mut plan));
         let planned = room.and_then(|()| {
             let bytes = plan.bytes();
             let range = Range { offset: 0, len: bytes.len() as u64 };
@@ -151,13 +153,14 @@ impl Stage {
         if plan.rename {
             return Ok(()); // it goes with the image
         }
-        let Some(data) = disk.get(FileName::Data(self.object), true)? else { return Ok(()) };
-        io::keeping_time(&data, || {
+        let Some(data) = disk.body(FileName::Data(self.object), true)? else { return Ok(()) };
+        data.keeping_time(|| {
+            // Nobody was ever shown any of it.
             for hole in &plan.holes {
-                io::punch(&data, *hole)?;
+                data.punch(*hole, Vec::new())?;
             }
             // Space behind the end.
-            io::truncate(&data, io::length(&data)?)
+            data.truncate(data.length()?, Vec::new())
         })
     }
 
@@ -179,29 +182,31 @@ impl Stage {
     }
 
     /// Makes the object's file what the plan says, and tells where appends went. Doing it again is fine.
-    pub(in crate::files) fn apply(&mut self, disk: &Disk, plan: &Plan) -> Result<Vec<(Key, u64)>> {
+    /// `waits`: who may still use what it replaces, though nothing of it counts.
+    pub(in crate::files) fn apply(&mut self, disk: &Disk, plan: &Plan, waits: Vec<Wait>) -> Result<Vec<(Key, u64)>> {
         let view = self.replay(disk, plan.base)?;
         let data = FileName::Data(self.object);
         if plan.rename {
             // If the image is gone it has its new name already.
-            if let Some(image) = disk.get(self.image(), true)? {
-                self.lay(disk, &view, plan, &image)?;
-                touch(&image)?;
+            if let Some(image) = disk.body(self.image(), true)? {
+                self.lay(disk, &view, plan, (&image, &[]))?;
+                image.set_time(None)?;
                 if self.durable {
-                    io::sync_data(&image)?;
+                    image.sync_data()?;
                 }
                 fail::point("publish.3.applied")?;
-                disk.rename(self.image(), data)?;
+                disk.rename(self.image(), data, waits)?;
             }
         } else {
-            let file = disk.must(data, true)?;
-            if io::length(&file)? > plan.base {
-                io::truncate(&file, plan.base)?; // an append that was cut short, or a part of an earlier attempt
+            let body = disk.must_body(data, true)?;
+            if body.length()? > plan.base {
+                // An append that was cut short, or a part of an earlier attempt.
+                body.truncate(plan.base, waits.clone())?;
             }
-            self.lay(disk, &view, plan, &file)?;
-            touch(&file)?;
+            self.lay(disk, &view, plan, (&body, &waits))?;
+            body.set_time(None)?;
             if self.durable {
-                io::sync_data(&file)?;
+                body.sync_data()?;
             }
             fail::point("publish.3.applied")?;
         }
@@ -234,20 +239,20 @@ impl Stage {
         Ok(out)
     }
 
-    fn lay(&self, disk: &Disk, view: &View, plan: &Plan, target: &impl AsFd) -> Result<()> {
+    fn lay(&self, disk: &Disk, view: &View, plan: &Plan, (target, waits): (&Body, &[Wait])) -> Result<()> {
         let log = disk.must(self.log(), true)?;
         let mut verified = None;
         let mut piece = Vec::new();
         for (range, source) in view.overlay.cover(Range { offset: 0, len: plan.size }) {
             match source {
                 // An image holds, where nothing was staged, at most the rest of a write that was cut short.
-                None if plan.rename => io::punch(target, range)?,
+                None if plan.rename => target.punch(range, waits.to_vec())?,
                 None => {}
-                Some(Source::Zero) => io::punch(target, range)?,
+                Some(Source::Zero) => target.punch(range, waits.to_vec())?,
                 Some(Source::Image) if plan.rename => {}
                 Some(Source::Image) => {
-                    let image = disk.must(self.image(), true)?;
-                    if io::copy(&image, range.offset, target, range.offset, range.len)? < range.len {
+                    let image = disk.must_body(self.image(), true)?;
+                    if target.copy_from(&image, range.offset, range.offset, range.len)? < range.len {
                         return Err(log::damaged("an image"));
                     }
                 }
@@ -262,34 +267,29 @@ impl Stage {
                         let n = piece.len().min((range.len - done) as usize);
                         io::read_exact(&log, &mut piece[..n], record + RECORD + within + done)?
                             .ok_or_else(|| log::damaged("a log"))?;
-                        io::write_all(target, &piece[..n], range.offset + done)?;
+                        target.write_all(&piece[..n], range.offset + done)?;
                         done += n as u64;
                     }
                 }
             }
             fail::point("publish.2.half_applied")?;
         }
-        if io::length(target)? != plan.size {
-            io::truncate(target, plan.size)?;
+        if target.length()? != plan.size {
+            target.truncate(plan.size, waits.to_vec())?;
         }
-        view.reserved.iter().try_for_each(|range| io::make_room(target, *range))
+        view.reserved.iter().try_for_each(|range| target.make_room(*range))
     }
 }
 
-/// Sets the time of the last change to now.
-fn touch(file: impl AsFd) -> Result<()> {
-    io::set_time(file, rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW })
-}
-
 /// Reserves the space that applying the plan will fill.
-fn make_room(target: &impl AsFd, view: &View, plan: &mut Plan) -> Result<()> {
-    let (length, dense) = (io::length(target)?, io::is_dense(target)?);
+fn make_room(target: &Body, view: &View, plan: &mut Plan) -> Result<()> {
+    let (length, dense) = (target.length()?, target.is_dense()?);
     let mut fill = |range: Range| -> Result<()> {
         if !plan.rename && !dense && plan.holes.len() < HOLES {
-            let extents = io::extents(target, range, length, HOLES - plan.holes.len())?;
+            let extents = target.extents(range, length, HOLES - plan.holes.len())?;
             plan.holes.extend(extents.iter().filter(|e| e.kind != ExtentKind::Data).map(|e| e.range));
         }
-        io::make_room(target, range)
+        target.make_room(range)
     };
     let mut run = Range::default();
     for (range, source) in view.overlay.cover(Range { offset: 0, len: plan.size }) {

@@ -14,7 +14,6 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    os::fd::OwnedFd,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -28,7 +27,8 @@ use iov_store::{
 use iov_types::{Clause, Error, ExtentKind, ObjectId, Outcome, Range, Result};
 
 use super::{
-    Files, Which, io,
+    Files, Which,
+    body::Body,
     object::{Object, State},
 };
 use crate::fail;
@@ -405,13 +405,13 @@ impl Files {
 }
 
 /// Reads some blocks of an object of `size` bytes and notes their checksums.
-fn sum_blocks(file: &OwnedFd, size: u64, (run, blocks): (u64, Blocks), sums: &mut Run, bytes: &mut [u8]) -> Result<()> {
+fn sum_blocks(body: &Body, size: u64, (run, blocks): (u64, Blocks), sums: &mut Run, bytes: &mut [u8]) -> Result<()> {
     let start = run * RUN;
     let there = size.saturating_sub(start).min(RUN) as usize;
     let first = (0..BLOCKS).find(|b| blocks.has(*b)).unwrap_or(BLOCKS) * BLOCK as usize;
     let end = (0..BLOCKS).rfind(|b| blocks.has(*b)).map_or(0, |b| (b + 1) * BLOCK as usize).min(there);
     if first < end {
-        must_read(file, &mut bytes[first..end], start + first as u64)?;
+        must_read(body, &mut bytes[first..end], start + first as u64)?;
     }
     for block in (0..BLOCKS).filter(|b| blocks.has(*b)) {
         let from = block * BLOCK as usize;
@@ -421,15 +421,15 @@ fn sum_blocks(file: &OwnedFd, size: u64, (run, blocks): (u64, Blocks), sums: &mu
     Ok(())
 }
 
-fn must_read(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<()> {
+fn must_read(body: &Body, out: &mut [u8], offset: u64) -> Result<()> {
     let range = Range { offset, len: out.len() as u64 };
-    io::read_exact(file, out, offset)?.ok_or_else(|| damaged(range))
+    body.read_exact(out, offset)?.ok_or_else(|| damaged(range))
 }
 
-/// The runs of a file that are not holes as a whole.
-fn runs_with_data(file: &OwnedFd, size: u64) -> Result<Vec<(u64, Blocks)>> {
+/// The runs of an object that are not holes as a whole.
+fn runs_with_data(body: &Body, size: u64) -> Result<Vec<(u64, Blocks)>> {
     let mut out: Vec<(u64, Blocks)> = Vec::new();
-    for extent in io::extents(file, Range { offset: 0, len: size }, size, usize::MAX)? {
+    for extent in body.extents(Range { offset: 0, len: size }, size, usize::MAX)? {
         if extent.kind != ExtentKind::Data {
             continue;
         }

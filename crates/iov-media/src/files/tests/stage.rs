@@ -139,7 +139,7 @@ fn b3_a_plan_can_be_carried_out_again_and_again() {
     assert_eq!((plan.base, plan.size, plan.version, plan.rename), (0, 41_500, 5, true));
     stage.decide(&disk, false).expect("the point of no return");
     for _ in 0..2 {
-        stage.apply(&disk, &plan).expect("a publication");
+        stage.apply(&disk, &plan, Vec::new()).expect("a publication");
         assert!(std::fs::read(path(&directory, FileName::Data(id(1)))).expect("the object") == expected());
     }
     assert!(Stage::was_decided(&disk, STAGE, id(1)).expect("the log"));
@@ -157,7 +157,7 @@ fn i1_bytes_that_rot_before_they_are_published_are_noticed() {
     // A byte of the first write, which is in the log.
     open(&path(&directory, stage.log())).write_all_at(b"?", 150).expect("a rotten byte");
     let plan = stage.plan.clone().expect("the plan");
-    assert_eq!(stage.apply(&disk, &plan).err().map(|e| e.kind()), Some(Kind::Corrupt));
+    assert_eq!(stage.apply(&disk, &plan, Vec::new()).err().map(|e| e.kind()), Some(Kind::Corrupt));
     assert!(!path(&directory, FileName::Data(id(1))).exists(), "nothing shows");
 }
 
@@ -171,6 +171,6 @@ fn b3_bytes_of_a_write_that_failed_do_not_show() {
     stage.prepare(&disk, &base).expect("a plan");
     let plan = stage.plan.clone().expect("the plan");
     stage.decide(&disk, false).expect("the point of no return");
-    stage.apply(&disk, &plan).expect("a publication");
+    stage.apply(&disk, &plan, Vec::new()).expect("a publication");
     assert!(std::fs::read(path(&directory, FileName::Data(id(1)))).expect("the object") == expected());
 }

@@ -1,6 +1,7 @@
 //! What a daemon is killed at, and what must be there afterwards.
 
 use iov_media::Files;
+use iov_store::Backend;
 use iov_types::{Demand, Kind, ObjectVerb, Persistence, Range, Uuid};
 
 use crate::kit::{all, bytes, call, object, send, staged, write};
@@ -49,8 +50,9 @@ fn append(files: &Files, demand: Demand, data: &[u8]) -> u64 {
     send(files, object(1), ObjectVerb::Append, demand, data).expect("an append").offset
 }
 
-fn durable(demand: Demand) -> Demand {
-    Demand { durability: Some(Persistence::Durable), ..demand }
+/// As strong as the medium can.
+fn durable(files: &Files, demand: Demand) -> Demand {
+    Demand { durability: Some(files.capability().durability.min(Persistence::Durable)), ..demand }
 }
 
 fn units() -> Demand {
@@ -235,7 +237,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             write(files, object(1), 0, b"plain").expect("a write");
         },
         act: |files| {
-            append(files, durable(keyed(0)), &new_record());
+            append(files, durable(files, keyed(0)), &new_record());
         },
         after: |files, expect| appended(files, b"plain", expect),
     },
@@ -268,7 +270,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         act: |files| {
             let (offset, data) = unit_range();
-            send(files, object(1), ObjectVerb::Write { offset }, durable(units()), &data).expect("a write of units");
+            send(files, object(1), ObjectVerb::Write { offset }, durable(files, units()), &data).expect("a write of units");
         },
         after: units_are_whole,
     },
@@ -351,7 +353,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         before: |files| {
             write(files, object(1), 0, &base()).expect("a write");
             stage_changes(files);
-            send(files, object(1), ObjectVerb::Sync, durable(staged(STAGE)), &[]).expect("a sync of the stage");
+            send(files, object(1), ObjectVerb::Sync, durable(files, staged(STAGE)), &[]).expect("a sync of the stage");
         },
         act: publish,
         after: |files, expect| published(files, &base(), expect),
@@ -394,7 +396,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             call(files, object(1), ObjectVerb::Fence { epoch: 3 }).expect("a fence");
         },
         act: |files| {
-            send(files, object(1), ObjectVerb::Fence { epoch: 5 }, durable(Demand::default()), &[]).expect("a fence");
+            send(files, object(1), ObjectVerb::Fence { epoch: 5 }, durable(files, Demand::default()), &[]).expect("a fence");
         },
         after: |files, expect| {
             let epoch = call(files, object(1), ObjectVerb::Stat).expect("stat").epoch;

@@ -16,7 +16,7 @@ use iov_types::{Demand, Error, Kind, ObjectId, ObjectVerb, Range, Result};
 use proptest::prelude::*;
 
 use super::{BLOCK, DURABLE, Step, step, sync};
-use crate::kit::{all, bytes, call, cx, data_path, directory, object, open, send, try_all, uuid, write};
+use crate::kit::{all, bytes, call, cx, data_path, directory, into_file, object, open, send, try_all, uuid, write};
 
 /// What goes wrong with a call of the engine.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -200,7 +200,7 @@ fn i1_nobody_slips_in_behind_the_first_checksums() {
             let range = Range { offset: 0, len: 100 };
             let granted = files.grant(&cx(), uuid(1), id, LeaseAccess::Write, range, 0).expect("a grant");
             assert!(granted.kept);
-            std::fs::File::from(granted.file).write_all_at(b"new", 100).expect("a write");
+            into_file(granted).write_all_at(b"new", 100).expect("a write");
         },
         |files, id| {
             let range = Range { offset: 0, len: 100 };

@@ -156,6 +156,7 @@ pub(crate) fn object_request() -> ObjectRequest {
         max_size: 1 << 40,
         once: true,
         pattern: None,
+        domain: None,
     };
     let call = |verb: ObjectVerb| {
         let (len, checksum) = match verb {
@@ -194,7 +195,7 @@ pub(crate) fn object_answer() -> ObjectAnswer {
 
 pub(crate) fn grant_request() -> GrantRequest {
     let range = Range { offset: 0, len: 1 << 20 };
-    GrantRequest { context: CONTEXT, object: OBJECT, range, access: Access::Write, epoch: 2 }
+    GrantRequest { context: CONTEXT, object: OBJECT, range, access: Access::Write, epoch: 2, memory: true, anew: true }
 }
 
 pub(crate) fn grant_answer() -> GrantAnswer {
@@ -206,6 +207,12 @@ pub(crate) fn grant_answer() -> GrantAnswer {
         epoch: 2,
         lease_ns: 30_000_000_000,
         kept: true,
+        window: Some(Window {
+            head_segment: 1,
+            head_at: 4096,
+            stretches: vec![Stretch { offset: 0, len: 1 << 20, segment: 2, at: 1 << 30 }],
+            passed: vec![1, 2],
+        }),
     })
 }
 

@@ -91,14 +91,28 @@ fn access() -> BoxedStrategy<Access> {
 }
 
 pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
-    (context(), object_id(), range(), access(), number())
-        .prop_map(|(context, object, range, access, epoch)| GrantRequest { context, object, range, access, epoch })
+    (context(), object_id(), range(), access(), number(), any::<[bool; 2]>())
+        .prop_map(|(context, object, range, access, epoch, [memory, anew])| GrantRequest {
+            context,
+            object,
+            range,
+            access,
+            epoch,
+            memory,
+            anew,
+        })
         .boxed()
 }
 
 pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
-    let granted = ([number(), number(), number(), number()], range(), access(), any::<bool>()).prop_map(
-        |([grant, position, epoch, lease_ns], range, access, kept)| Granted {
+    let stretch = [number(), number(), number(), number()]
+        .prop_map(|[offset, len, segment, at]| Stretch { offset, len, segment, at });
+    let window = (number(), number(), list(stretch), list(number())).prop_map(
+        |(head_segment, head_at, stretches, passed)| Window { head_segment, head_at, stretches, passed },
+    );
+    let numbers = [number(), number(), number(), number()];
+    let granted = (numbers, range(), access(), any::<bool>(), maybe(window)).prop_map(
+        |([grant, position, epoch, lease_ns], range, access, kept, window)| Granted {
             grant,
             range,
             position,
@@ -106,6 +120,7 @@ pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
             epoch,
             lease_ns,
             kept,
+            window,
         },
     );
     prop_oneof![granted.prop_map(GrantAnswer::Granted), error().prop_map(GrantAnswer::Failed)].boxed()

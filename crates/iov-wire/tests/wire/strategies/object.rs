@@ -46,9 +46,9 @@ fn demand() -> BoxedStrategy<Demand> {
         maybe((uuid(), number())),
         maybe(one_of(Persistence::ALL)),
         numbers,
-        (any::<bool>(), maybe(one_of(Spatiality::ALL))),
+        (any::<bool>(), maybe(one_of(Spatiality::ALL)), maybe(uuid())),
     )
-        .prop_map(|(stage, batch, durability, [epoch, unit, max_size], (once, pattern))| Demand {
+        .prop_map(|(stage, batch, durability, [epoch, unit, max_size], (once, pattern, domain))| Demand {
             stage,
             batch,
             epoch,
@@ -57,6 +57,7 @@ fn demand() -> BoxedStrategy<Demand> {
             max_size,
             once,
             pattern,
+            domain,
         })
         .boxed()
 }

@@ -1,0 +1,198 @@
+//! Where a store keeps its bytes: in files of its directory, or in shared memory. It is chosen when the store is made, and
+//! written down in the file `storage` of its directory.
+
+use std::{
+    io::{Read, Write},
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use iov_semantics::quantity::parse_size;
+use iov_store::seam;
+use iov_types::{Clause, Error, Result};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags},
+    io::Errno,
+};
+
+const FILE: &str = "storage";
+const FRESH: &str = "storage.new";
+/// The file that a target in the store's own directory has.
+const FILES_FORMAT: &str = "format";
+
+/// Where bytes lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Storage {
+    /// In files of the store's directory.
+    Files,
+    /// In shared memory: so many bytes at most, in segments below a directory.
+    Shared { capacity: u64, place: PathBuf },
+}
+
+/// What is asked for when a daemon is started by hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    Files,
+    Shared(u64),
+}
+
+/// Reads `shmem:SIZE` or `files`.
+pub(crate) fn parse(text: &str) -> std::result::Result<Asked, String> {
+    match text.split_once(':') {
+        None if text == "files" => Ok(Asked::Files),
+        Some(("shmem", size)) => match parse_size(size) {
+            Ok(size) if size >= LEAST => Ok(Asked::Shared(size)),
+            Ok(_) => Err(format!("shared memory of {size}: at least 4MiB are needed")),
+            Err(why) => Err(format!("the size {size:?} {why}")),
+        },
+        _ => Err(format!("no storage is called {text:?}: there are shmem:SIZE, as in shmem:2GiB, and files")),
+    }
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Asked::Files => write!(f, "files"),
+            Asked::Shared(size) => write!(f, "shmem:{size}"),
+        }
+    }
+}
+
+/// Two segments of the least length.
+const LEAST: u64 = 4 << 20;
+
+fn os(what: &str) -> impl Fn(Errno) -> Error + '_ {
+    move |e| Error::from(std::io::Error::from(e)).context(what)
+}
+
+impl Storage {
+    /// What is written down; without a file, bytes lie in files.
+    pub(crate) fn load(dir: &OwnedFd) -> Result<Storage> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match rustix::fs::openat(dir, FILE, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(Storage::Files),
+            Err(e) => return Err(os("the file storage of the store")(e)),
+        };
+        let mut text = String::new();
+        std::fs::File::from(file).take(4096).read_to_string(&mut text).map_err(Error::from)?;
+        let mut words = text.trim_end().splitn(3, ' ');
+        let (kind, capacity, place) = (words.next(), words.next().and_then(|n| n.parse().ok()), words.next());
+        match (kind, capacity, place) {
+            (Some("shmem"), Some(capacity), Some(place)) if Path::new(place).is_absolute() => {
+                Ok(Storage::Shared { capacity, place: place.into() })
+            }
+            _ => Err(Error::corrupt(
+                "the file storage in the store's directory cannot be read: it says `shmem BYTES DIRECTORY`; restore it",
+            )),
+        }
+    }
+
+    /// Brings what is asked for together with what is written down, and writes down what is new.
+    pub(crate) fn choose(dir: &OwnedFd, asked: Option<Asked>, base: &Path) -> Result<Storage> {
+        let there = Storage::load(dir)?;
+        let Some(asked) = asked else { return Ok(there) };
+        let storage = match (asked, there) {
+            (Asked::Files, Storage::Files) => return Ok(Storage::Files),
+            (Asked::Files, Storage::Shared { .. }) => {
+                return Err(Error::exists(
+                    "this store keeps its bytes in shared memory, which is chosen once: use another directory for a store \
+                     of files",
+                ));
+            }
+            (Asked::Shared(capacity), Storage::Shared { capacity: before, place }) => {
+                if capacity == before {
+                    return Ok(Storage::Shared { capacity, place });
+                }
+                check_room(base, capacity, place.exists())?;
+                Storage::Shared { capacity, place }
+            }
+            (Asked::Shared(capacity), Storage::Files) => {
+                if rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok() {
+                    return Err(Error::exists(
+                        "this store keeps its bytes in files, which is chosen once: use another directory for a store in \
+                         shared memory",
+                    ));
+                }
+                check_room(base, capacity, false)?;
+                let mut name = [0; 8];
+                seam::random_bytes(&mut name);
+                let name: String = name.iter().map(|b| format!("{b:02x}")).collect();
+                let place = base.join(format!("iov-{}-{name}", rustix::process::geteuid().as_raw()));
+                Storage::Shared { capacity, place }
+            }
+        };
+        storage.write(dir)?;
+        Ok(storage)
+    }
+
+    fn write(&self, dir: &OwnedFd) -> Result<()> {
+        let Storage::Shared { capacity, place } = self else { return Ok(()) };
+        let text = format!("shmem {capacity} {}\n", place.display());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(dir, FRESH, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(os("writing down where the store keeps its bytes"))?;
+        let mut file = std::fs::File::from(file);
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::from)?;
+        rustix::fs::renameat(dir, FRESH, dir, FILE).map_err(os("writing down where the store keeps its bytes"))
+    }
+
+    /// The directory of the target.
+    pub(crate) fn open(&self, dir: &OwnedFd) -> Result<OwnedFd> {
+        let Storage::Shared { place, .. } = self else { return dir.try_clone().map_err(Error::from) };
+        match rustix::fs::mkdir(place, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(os(&format!("the store's shared memory in {}", place.display()))(e)),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let target = rustix::fs::open(place, flags, Mode::empty())
+            .map_err(|e| os(&format!("the store's shared memory in {}", place.display()))(e))?;
+        // Everybody may make directories there, under any name.
+        let stat = rustix::fs::fstat(&target).map_err(os("the store's shared memory"))?;
+        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+            return Err(Error::denied(format!(
+                "{} is not this user's alone: somebody else has made it, or changed it; remove it",
+                place.display()
+            ))
+            .with_clause(Clause::G5));
+        }
+        Ok(target)
+    }
+
+    /// Gives the memory back, and all bytes with it; how many bytes that were. Clients that have some mapped keep it until
+    /// they end.
+    pub(crate) fn release(&self) -> Result<u64> {
+        let Storage::Shared { place, .. } = self else { return Ok(0) };
+        let mut bytes = 0;
+        for entry in std::fs::read_dir(place.join("segments")).into_iter().flatten().flatten() {
+            bytes += entry.metadata().map_or(0, |m| m.len());
+        }
+        match std::fs::remove_dir_all(place) {
+            Ok(()) => Ok(bytes),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(Error::from(e).context(format!("removing {}", place.display()))),
+        }
+    }
+}
+
+/// Whether the machine has so much shared memory; `taken`: some of it is the store's already.
+fn check_room(base: &Path, capacity: u64, taken: bool) -> Result<()> {
+    let base = std::fs::File::open(base).map_err(|e| {
+        Error::from(e).context(format!("{}: a store in shared memory needs it; mount a tmpfs there", base.display()))
+    })?;
+    let facts = rustix::fs::fstatvfs(base.as_fd()).map_err(os("asking how much shared memory there is"))?;
+    let (all, free) = (facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize);
+    if capacity > all {
+        return Err(Error::exhausted(format!(
+            "this machine's /dev/shm has {all} bytes, fewer than the {capacity} asked for: ask for less, or give it more \
+             (docker run --shm-size=SIZE, or mount -o remount,size=SIZE /dev/shm)"
+        )));
+    }
+    if !taken && capacity > free {
+        return Err(Error::exhausted(format!(
+            "/dev/shm has {free} bytes free, fewer than the {capacity} asked for: ask for less, or free some (ls -l \
+             /dev/shm shows whose they are)"
+        )));
+    }
+    Ok(())
+}

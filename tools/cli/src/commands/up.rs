@@ -1,0 +1,66 @@
+//! `iov up`: a store on this machine, ready to be used.
+
+use ioverbs::{Error, StoreSetup};
+use serde_json::json;
+
+use crate::{ctx::Ctx, failure::Done, quantity};
+
+/// Make a store on this machine, or bring it up again
+///
+/// Its bytes lie in files of its directory, or in shared memory: then they are as fast as memory, and gone when the machine
+/// ends or with `iov down`. The daemon runs until `iov down`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Where a new store keeps its bytes: shmem:SIZE, as in shmem:2GiB, or files. Of a store in shared memory, its new size
+    #[arg(long, value_name = "WHAT")]
+    storage: Option<String>,
+
+    /// The store's directory; the same as -S file:DIR
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+
+    /// End the daemon after so long without a connection; it starts again when it is needed
+    #[arg(long, value_name = "TIME")]
+    idle: Option<String>,
+}
+
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    if let Some(dir) = &args.dir {
+        if ctx.global.store.is_some() {
+            return Err(Error::invalid("--dir and -S name the store twice: give one").into());
+        }
+        let absolute = std::path::absolute(dir).map_err(Error::from)?;
+        ctx.global.store = Some(format!("file:{}", absolute.display()));
+    }
+    let url = ctx.url()?;
+    let idle_s = match &args.idle {
+        Some(text) => quantity::read_span(text)?.unsigned_abs().div_ceil(1_000_000_000),
+        None => 0,
+    };
+    let timeout = ctx.timeout_ns()?;
+    let before = ioverbs::daemon_status_within(&url, timeout);
+    let runs = match before {
+        Ok(facts) => facts.is_some(),
+        // There is no directory yet.
+        Err(e) if e.kind() == ioverbs::Kind::NotFound => false,
+        Err(e) => return Err(e.into()),
+    };
+    if runs && args.storage.is_some() {
+        return Err(Error::busy(format!("{url} is up: its storage can be set when it is not, behind iov down")).into());
+    }
+    if !runs {
+        let setup = StoreSetup { storage: args.storage.clone(), idle_s: Some(idle_s) };
+        ioverbs::daemon_start(&url, &setup, timeout)?;
+    }
+    let facts = ioverbs::daemon_status_within(&url, timeout)?.unwrap_or_default();
+    let capacity = facts.iter().find(|(name, _)| name == "shm_capacity_bytes").map(|(_, bytes)| *bytes);
+    if ctx.global.json {
+        return ctx.out.line(json!({ "store": url, "started": !runs, "shm_capacity_bytes": capacity }));
+    }
+    let medium = match capacity {
+        Some(bytes) => format!("{} of shared memory", quantity::human(bytes)),
+        None => "files".into(),
+    };
+    let what = if runs { "is up already" } else { "is up" };
+    ctx.out.line(format_args!("{url} {what}, with {medium}\n  next: export IOVERBS_URL={url}"))
+}
