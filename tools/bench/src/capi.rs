@@ -91,6 +91,7 @@ fn sized(size: u32) -> [u64; STRUCT / 8] {
 }
 
 /// A session.
+#[derive(Clone, Copy)]
 pub(crate) struct Session(Handle);
 /// A workspace.
 pub(crate) struct Workspace(Handle);

@@ -91,6 +91,9 @@ impl Bench {
             let cases = data::cases(&data::CASES, &self.store, &self.plain, self.options.runs)?;
             cases.into_iter().for_each(|case| self.add(case));
         }
+        if self.wants(&data::SHARED_CASES.map(|(name, _, _)| name)) {
+            self.in_shared_memory()?;
+        }
         let names = self.options.only.clone();
         if names.is_empty() || names.iter().any(|o| o.starts_with("meta") && ![DURABLE, MEMORY, REOPEN].contains(&&**o))
         {
@@ -113,6 +116,23 @@ impl Bench {
             })?;
         }
         Ok(())
+    }
+
+    /// Cases of a store in shared memory, which takes 3 GiB of it while they run.
+    fn in_shared_memory(&mut self) -> Result<()> {
+        let store = self.store.with_extension("shared");
+        let url = format!("file:{}", store.display());
+        let setup = ioverbs::StoreSetup { storage: Some("shmem:3GiB".to_owned()), idle_s: None };
+        ioverbs::daemon_start(&url, &setup, 60_000_000_000)?;
+        let done = (|| {
+            let session = ioverbs::open(Some(&url), ioverbs::SessionAttr::default())?;
+            session.create_workspace(ioverbs::Name::new("bench")?, ioverbs::WorkspaceAttr::default())?;
+            data::cases(&data::SHARED_CASES, &store, &self.plain, self.options.runs)
+        })();
+        let _ = ioverbs::daemon_shutdown(&url);
+        let released = ioverbs::store_release(&url);
+        done?.into_iter().for_each(|case| self.add(case));
+        released.map(drop).map_err(Into::into)
     }
 
     fn worker(&self, role: &str, args: &[&str]) -> Result<Worker> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::SCHEDULE;
+use super::{SCHEDULE, worker::IN_MEMORY};
 use crate::{
     report::{Case, Ceiling},
     worker::{Worker, step},
@@ -23,12 +23,23 @@ pub(crate) const CASES: [(&str, &str, &str); 5] = [
 pub(crate) const DURABLE_CASES: [(&str, &str, &str); 2] =
     [("file.write.durable.1MiB", "durable", "pwrite and fdatasync"), ("file.read.durable.1MiB", "read", "pread")];
 
+/// The same in shared memory; nothing of it goes through a file.
+pub(crate) const SHARED_CASES: [(&str, &str, &str); 5] = [
+    ("shm.write.first.1MiB", "first", "memcpy to shared memory"),
+    ("shm.write.1MiB", "over", "memcpy to shared memory"),
+    ("shm.write.4KiB", "over-4KiB", "memcpy to shared memory"),
+    ("shm.read.1MiB", "read", "memcpy from shared memory"),
+    ("shm.read.4KiB", "read-4KiB", "memcpy from shared memory"),
+];
+
 /// Runs cases, `runs` rounds each, in the store at `store`, whose workspace `bench` exists. `plain` is a directory in the
 /// same file system.
 pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, runs: usize) -> Result<Vec<Case>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let url = format!("file:{}", store.display());
-    let args = ["data".to_owned(), url, "bench".to_owned(), text(&store.join("data")), text(plain)];
+    let shared = kinds.iter().any(|(name, ..)| name.starts_with("shm."));
+    let data = if shared { IN_MEMORY.to_owned() } else { text(&store.join("data")) };
+    let args = ["data".to_owned(), url, "bench".to_owned(), data, text(plain)];
     let mut writer = [Worker::start(&args)?];
     let mut reader = [Worker::start(&args)?];
     let new = |(name, _, ceiling): &(&str, &str, &str)| Case {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use iov_store::Segment;
 use serde_json::{Value, json};
 
 use super::{SCHEDULE, SMALL};
@@ -67,13 +68,66 @@ fn spoil(buffer: &mut [u8], at: u64) -> usize {
     spot
 }
 
+/// What stands for the directory of a store that keeps its bytes in memory.
+pub(super) const IN_MEMORY: &str = "memory";
+
+/// Memory of the same kind and size as a collection's, in this process from the beginning.
+struct Memory(Vec<Segment>);
+
+const SEGMENT: u64 = 64 << 20;
+
+impl Memory {
+    fn new(dir: &Path) -> Result<Memory> {
+        let make = |i| {
+            let path = dir.join(format!("memory-{}-{i}", std::process::id()));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+            fs::remove_file(path)?;
+            let segment = Segment::make(&file, SEGMENT)?;
+            let fill = vec![FILL; SEGMENT as usize];
+            segment.copy_in(0, &fill);
+            Ok(segment)
+        };
+        (0..SCHEDULE.footprint / SEGMENT).map(make).collect::<Result<_>>().map(Memory)
+    }
+}
+
+/// What the bare side moves bytes to and from.
+enum Bare<'a> {
+    File(File),
+    Memory(&'a Memory),
+}
+
+impl Bare<'_> {
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        match self {
+            Bare::File(file) => Ok(file.write_all_at(bytes, at)?),
+            Bare::Memory(memory) => {
+                memory.0[(at / SEGMENT) as usize].copy_in(at % SEGMENT, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn read(&self, out: &mut [u8], at: u64) -> Result<()> {
+        match self {
+            Bare::File(file) => Ok(file.read_exact_at(out, at)?),
+            Bare::Memory(memory) => {
+                memory.0[(at / SEGMENT) as usize].copy_out(at % SEGMENT, out);
+                Ok(())
+            }
+        }
+    }
+}
+
 struct Pair {
     session: Session,
     workspace: Workspace,
-    /// The store's files.
-    data: PathBuf,
+    /// The store's files; `None`: it keeps its bytes in memory.
+    data: Option<PathBuf>,
     /// Where the bare side fills files of its own.
     plain: PathBuf,
+    /// The bare side's memory, once it is needed.
+    memory: Option<Memory>,
     open: Option<(String, Collection)>,
 }
 
@@ -94,16 +148,22 @@ impl Pair {
         Ok(collection)
     }
 
-    /// The bare side's file: of its own for the first write, else the collection's.
-    fn file(&self, what: &str, name: &str) -> Result<File> {
+    /// The bare side's file: of its own for the first write, else the collection's. Of a store in memory it is memory.
+    fn bare(&mut self, what: &str, name: &str) -> Result<Bare<'_>> {
+        let Some(data) = &self.data else {
+            if self.memory.is_none() {
+                self.memory = Some(Memory::new(&self.plain)?);
+            }
+            return self.memory.as_ref().map(Bare::Memory).context("just made");
+        };
         let (path, mut options) = (self.plain.join(name), OpenOptions::new());
         let file = match what {
             "first" | "durable" => options.write(true).create_new(true).open(path)?,
-            "over" => options.read(true).write(true).open(data_file(&self.data, SCHEDULE.footprint)?)?,
-            "read" => options.read(true).open(data_file(&self.data, SCHEDULE.footprint)?)?,
+            "over" => options.read(true).write(true).open(data_file(data, SCHEDULE.footprint)?)?,
+            "read" => options.read(true).open(data_file(data, SCHEDULE.footprint)?)?,
             other => bail!("no step {other}"),
         };
-        Ok(file)
+        Ok(Bare::File(file))
     }
 
     fn close(&mut self) -> Result<()> {
@@ -113,7 +173,10 @@ impl Pair {
     fn drop(&mut self, name: &str) -> Result<()> {
         self.close()?;
         self.workspace.delete(&NOW, &CString::new(name)?)?;
-        Ok(fs::remove_file(self.plain.join(name))?)
+        match self.data {
+            Some(_) => Ok(fs::remove_file(self.plain.join(name))?),
+            None => Ok(()),
+        }
     }
 
     /// One round of one case, in turns.
@@ -125,9 +188,10 @@ impl Pair {
         let request = schedule.request as usize;
         let buffer = &mut buffer[..request];
         let collection = self.collection(what, name)?;
-        let file = self.file(what, name)?;
         let before = self.session.counters()?;
-        let (mut ours, mut bare) = match what {
+        let session = self.session;
+        let bare = self.bare(what, name)?;
+        let (mut ours, mut theirs) = match what {
             "read" => schedule.run(
                 SCHEDULE.footprint / 2,
                 round,
@@ -140,8 +204,8 @@ impl Pair {
                 },
                 |buffer, at| {
                     let spot = spoil(buffer, at);
-                    file.read_exact_at(buffer, at)?;
-                    ensure!(buffer[spot] == FILL, "pread brought wrong bytes");
+                    bare.read(buffer, at)?;
+                    ensure!(buffer[spot] == FILL, "the bare side brought wrong bytes");
                     Ok(())
                 },
             )?,
@@ -153,11 +217,11 @@ impl Pair {
                     round,
                     buffer,
                     |buffer, at| collection.write(at, buffer),
-                    |buffer, at| Ok(file.write_all_at(buffer, at)?),
+                    |buffer, at| bare.write(buffer, at),
                 )?
             }
         };
-        if what == "durable" {
+        if let ("durable", Bare::File(file)) = (what, bare) {
             for is_ours in [round.is_multiple_of(2), !round.is_multiple_of(2)] {
                 let from = workers::clock();
                 if is_ours {
@@ -165,22 +229,21 @@ impl Pair {
                 } else {
                     file.sync_data()?
                 }
-                *if is_ours { &mut ours } else { &mut bare } += workers::clock() - from;
+                *if is_ours { &mut ours } else { &mut theirs } += workers::clock() - from;
             }
         }
-        let counters: serde_json::Map<_, _> = self
-            .session
+        let counters: serde_json::Map<_, _> = session
             .counters()?
             .into_iter()
             .zip(before)
             .filter(|((_, now), (_, old))| now > old)
             .map(|((name, now), (_, old))| (name, json!(now - old)))
             .collect();
-        Ok(json!({"ours": ours, "bare": bare, "counters": counters}))
+        Ok(json!({"ours": ours, "bare": theirs, "counters": counters}))
     }
 }
 
-/// Arguments: URL, workspace, the store's directory of data, a directory for plain files. Steps: `first NAME ROUND`,
+/// Arguments: URL, workspace, the store's directory of data or `memory`, a directory for plain files. Steps: `first NAME ROUND`,
 /// `durable NAME ROUND`, `over NAME ROUND`, `read NAME ROUND`, the last two also with `-4KiB`, `close`, `drop NAME`.
 pub(crate) fn worker(args: &[String]) -> Result<()> {
     let [url, ws, data, plain] = args else {
@@ -188,7 +251,8 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
     };
     let session = Session::open(url)?;
     let workspace = session.workspace(ws)?;
-    let mut pair = Pair { session, workspace, data: data.into(), plain: plain.into(), open: None };
+    let data = (data != IN_MEMORY).then(|| data.into());
+    let mut pair = Pair { session, workspace, data, plain: plain.into(), memory: None, open: None };
     let mut memory = aligned();
     let buffer = page_of(&mut memory);
     workers::serve(|step| {
