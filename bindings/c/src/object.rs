@@ -2,12 +2,13 @@
 
 use std::{marker::PhantomData, ops::Deref};
 
-use ioverbs::{Error, Result};
+use ioverbs::Result;
 
 use crate::{
     batch::BatchObject,
     collection::CollectionObject,
     cursor::CursorObject,
+    memory::ViewObject,
     metadata::MetadataObject,
     request::RequestObject,
     session::SessionObject,
@@ -59,6 +60,7 @@ objects! {
     Request(RequestObject) = 5 "request" RequestHandle: "`iov_request *`";
     Cursor(CursorObject) = 6 "cursor" CursorHandle: "`iov_cursor *`";
     Metadata(MetadataObject) = 7 "metadata object" MetadataHandle: "`iov_metadata *`";
+    View(ViewObject) = 8 "view lease" ViewHandle: "`iov_view_lease *`";
 }
 
 /// A handle as a program passes it, a pointer in C: any bits at all, and never followed.
@@ -146,13 +148,5 @@ impl<K: Kind> Place<K> {
 
     pub(crate) fn fill(self, object: K) -> Handle<K> {
         Handle::from_bits(self.0.fill(object.wrap()))
-    }
-}
-
-/// A handle of a type of which this release makes none.
-pub(crate) fn no_such_handle(bits: u64, what: &str) -> Error {
-    match name_of_kind((bits >> 60) as u8) {
-        Some(name) => Error::invalid(format!("{bits:#x} is a {name}; a {what} was expected")),
-        None => Error::invalid(format!("{bits:#x} is no handle of this library; a {what} was expected")),
     }
 }

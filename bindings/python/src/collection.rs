@@ -9,7 +9,7 @@ use ioverbs::{Collection, EntryKind, Error, Op, Output};
 use pyo3::{
     PyClassInitializer,
     prelude::*,
-    types::{PyBytes, PyDict},
+    types::{PyBytes, PyDict, PyMemoryView},
 };
 
 use crate::{
@@ -206,16 +206,14 @@ impl BlockingHandle {
         }
     }
 
-    /// Stored bytes in place, which no store of this release can show.
-    fn view(slf: &Bound<'_, Self>, offset: u64, n: u64) -> PyResult<()> {
+    /// Shows stored bytes in place: a read-only memoryview of at most `n` from `offset` on, fewer where they do not lie
+    /// together, none behind the end. It pins them; those of a collection that is not sealed may change meanwhile.
+    ///
+    /// :raises Unsupported: Out of reach, as in a store that is not in shared memory: read them.
+    fn view<'py>(slf: &Bound<'py, Self>, offset: u64, n: u64) -> PyResult<Bound<'py, PyMemoryView>> {
         let py = slf.py();
         let c = slf.as_super().get().data(py)?;
-        crate::convert::range(py, offset, n)?;
-        Err(Error::unsupported(format!(
-            "a {} store shows no bytes in place: they move when the collection changes; use read or readinto",
-            c.session().capability().medium
-        )))
-        .or_raise(py)
+        crate::view::show(py, c, offset, n)
     }
 
     /// Commits, persists as the point says, and ends the handle. Ending it again does nothing.

@@ -15,6 +15,7 @@ mod ops;
 mod run;
 mod session;
 mod value;
+mod view;
 mod workspace;
 
 use pyo3::prelude::*;

@@ -14,6 +14,7 @@ mod progress;
 mod records;
 mod request;
 mod session;
+mod view;
 mod workspace;
 
 pub use batch::{Batch, BatchAttr, Drive, run};

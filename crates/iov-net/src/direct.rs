@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, Now, OpCx, Sink, Submitted, seam};
+use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, Now, OpCx, Shown, Sink, Submitted, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Result};
 use iov_wire::messages::{Access, GiveBack, GrantRequest, Granted};
 
@@ -51,6 +51,8 @@ struct Entry {
     grants: Vec<Arc<Grant>>,
     uses: u64,
     not_before_ns: i64,
+    /// Its bytes are shown in place, by grants for reading: nobody waits for those.
+    shown: bool,
     /// The object is kept by checksums, as far as we know.
     kept: bool,
 }
@@ -132,7 +134,9 @@ impl Direct {
         let start = Range { len: range.len.min(1), ..range };
         let fits = |grant: &&Arc<Grant>| {
             let enough = match access {
-                Access::Read if grant.in_memory() => grant.is_enough(range, false),
+                Access::Read if grant.in_memory() => {
+                    grant.is_enough(range, false) && (!entry.shown || grant.access == Access::Read)
+                }
                 Access::Read => true,
                 Access::Write if grant.kept || grant.in_memory() => grant.covers(start),
                 Access::Write => true,
@@ -161,6 +165,31 @@ impl Direct {
         let grant = entries.get(&object)?.grants.iter().find(fits)?;
         grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(grant.clone())
+    }
+
+    /// Shows bytes in place by a grant for reading.
+    fn show(&self, object: ObjectId, epoch: u64, range: Range) -> Shown {
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(object).or_default();
+        entry.shown = true;
+        // The next read is not taken for the only one.
+        entry.uses = entry.uses.max(1);
+        let start = Range { len: range.len.min(1), ..range };
+        let fits =
+            |grant: &&Arc<Grant>| grant.access == Access::Read && epoch <= grant.epoch && grant.is_enough(start, false);
+        let Some(grant) = entry.grants.iter().find(fits).cloned() else { return Shown::Later };
+        drop(entries);
+        grant.show(range.offset, range.len).map_or(Shown::Later, Shown::Here)
+    }
+
+    /// Gives back what an object's writer was lent ahead.
+    fn closed(&self, object: ObjectId) {
+        let mut entries = lock(&self.entries);
+        let Some(entry) = entries.get_mut(&object) else { return };
+        let ahead = |grant: &mut Arc<Grant>| grant.in_memory() && grant.access == Access::Write;
+        let gone: Vec<Arc<Grant>> = entry.grants.extract_if(.., ahead).collect();
+        drop(entries);
+        gone.iter().for_each(|grant| grant.give_back());
     }
 
     /// Takes what a request for a grant brought; `None`: the daemon grants none, or this process has no room for one.
@@ -346,6 +375,18 @@ impl Backend for DirectBackend {
             Counters::add(&self.0.link.counters().bytes_direct, bytes);
         }
         moved
+    }
+
+    fn show(&self, object: ObjectId, epoch: u64, range: Range) -> Shown {
+        let in_memory = self.0.link.targets().medium == Capability::SHARED_MEMORY;
+        if !self.0.direct || !in_memory || self.0.link.in_child() {
+            return Shown::Never;
+        }
+        self.0.show(object, epoch, range)
+    }
+
+    fn closed(&self, object: ObjectId) {
+        self.0.closed(object);
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {

@@ -2,10 +2,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Mutex, PoisonError, Weak, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
-use iov_store::{AtOnce, ClientSlot, OpCx};
+use iov_store::{AtOnce, ClientSlot, OpCx, Viewed};
 use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
@@ -81,6 +81,18 @@ impl Grant {
                 there.len == 0 || (self.covers(there) && window.covers(there))
             }
         }
+    }
+
+    /// Shows bytes where they lie, pinned by this grant.
+    pub(crate) fn show(self: &Arc<Grant>, offset: u64, len: u64) -> Option<Viewed> {
+        let Lent::Memory(window) = &self.lent else { return None };
+        if !self.slot.pin() {
+            return None;
+        }
+        let pinned = Pinned(self.clone());
+        let (map, at, len) = window.show(offset, len)?;
+        // The grant keeps the mapping.
+        Some(Viewed::new(map.address(at, len), len as usize, Box::new(pinned)))
     }
 
     /// Drops what the kernel has cached (H2). A hint: what it keeps all the same costs memory, not correctness.
@@ -207,6 +219,15 @@ impl Grant {
             Lent::File(file) => Some(read_step(file, out, offset)),
             Lent::Memory(window) => window.read(out, offset).map(Ok),
         }
+    }
+}
+
+/// Keeps bytes where they lie.
+struct Pinned(Arc<Grant>);
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.slot.unpin();
     }
 }
 

@@ -145,10 +145,13 @@ impl Window {
     }
 
     /// Where bytes lie that begin at `offset`, as many of `len` as lie in one stretch and before the object's end.
-    pub(crate) fn show(&self, offset: u64, len: u64) -> Option<(Arc<Segment>, u64, u64)> {
+    pub(crate) fn show(&self, offset: u64, len: u64) -> Option<(&Segment, u64, u64)> {
         let there = self.head().size().saturating_sub(offset).min(len);
+        if there == 0 {
+            return Some((&self.head.0, self.head.1, 0));
+        }
         let stretch = self.from(offset).first().filter(|s| s.range.offset <= offset)?;
         let len = there.min(stretch.range.end() - offset);
-        Some((stretch.map.clone(), stretch.at + (offset - stretch.range.offset), len))
+        Some((&stretch.map, stretch.at + (offset - stretch.range.offset), len))
     }
 }

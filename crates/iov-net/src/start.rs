@@ -140,7 +140,9 @@ fn failure(words: &str, status: std::process::ExitStatus) -> Error {
         Some(2) => {
             let first = words.split("\n\n").next().unwrap_or(words);
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            Error::invalid(format!("the daemon does not take a setting (of the command, or IOVD_… in the environment): {first}"))
+            Error::invalid(format!(
+                "the daemon does not take a setting (of the command, or IOVD_… in the environment): {first}"
+            ))
         }
         _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
     }

@@ -1,8 +1,11 @@
 //! Bytes: objects on a target.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::{
+    ptr::NonNull,
+    sync::{Arc, Condvar, Mutex},
+};
 
-use iov_types::{Capability, Error, Evidence, ObjectId, ObjectOp, Result};
+use iov_types::{Capability, Error, Evidence, ObjectId, ObjectOp, Range, Result};
 
 use crate::{Memory, OpCx};
 
@@ -37,6 +40,51 @@ pub enum AtOnce {
     Perhaps,
 }
 
+/// Bytes of an object where they lie; they stay there for as long as this lives.
+pub struct Viewed {
+    address: NonNull<u8>,
+    len: usize,
+    _pin: Box<dyn Send + Sync>,
+}
+
+// SAFETY: it is an address and what keeps it valid; nothing is read through it here.
+unsafe impl Send for Viewed {}
+// SAFETY: as above.
+unsafe impl Sync for Viewed {}
+
+impl Viewed {
+    /// What `pin` keeps readable, `len` bytes from `address` on.
+    pub fn new(address: *const u8, len: usize, pin: Box<dyn Send + Sync>) -> Viewed {
+        let address = NonNull::new(address.cast_mut()).unwrap_or(NonNull::dangling());
+        Viewed { address, len, _pin: pin }
+    }
+
+    /// Where they lie. Those of a collection that is not sealed may change at any time.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.address.as_ptr()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What came of an attempt to show bytes.
+pub enum Shown {
+    /// Here they are, from the first on, as many as lie together.
+    Here(Viewed),
+    /// Not yet: behind a read of the same bytes they can be.
+    Later,
+    /// They are out of reach.
+    Never,
+}
+
 /// An operation and its memory.
 pub type Submitted = (ObjectOp, Memory);
 
@@ -54,6 +102,14 @@ pub trait Backend: Send + Sync {
     fn at_once(&self, _object: ObjectId, _epoch: u64, _offset: u64, _bytes: Now<'_>) -> AtOnce {
         AtOnce::No
     }
+
+    /// Shows bytes in place, for a reader.
+    fn show(&self, _object: ObjectId, _epoch: u64, _range: Range) -> Shown {
+        Shown::Never
+    }
+
+    /// The last handle of this process on an object was closed: what is held of it ahead of need can go.
+    fn closed(&self, _object: ObjectId) {}
 
     /// Whether operations may wait for another process; `submit` itself never does.
     fn may_wait(&self) -> bool {

@@ -331,6 +331,18 @@ impl ClientSlot {
         (slot.state.load(Ordering::SeqCst) == self.granted).then_some(guard)
     }
 
+    /// Keeps what the grant shows where it is, until [`ClientSlot::unpin`]: the server gives its space to nobody else before
+    /// (G2). `false`: the grant was taken back, or the page is mapped for reading.
+    #[must_use = "what is not pinned may go"]
+    pub fn pin(&self) -> bool {
+        self.begin_write().map(std::mem::forget).is_some()
+    }
+
+    /// Ends a [`ClientSlot::pin`].
+    pub fn unpin(&self) {
+        drop(WriteGuard(self));
+    }
+
     /// Whether the grant holds. To be asked before a read and, by [`ClientSlot::read_is_valid`], after it.
     pub fn holds(&self) -> bool {
         self.slot().state.load(Ordering::SeqCst) == self.granted

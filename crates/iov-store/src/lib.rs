@@ -1,7 +1,7 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] (memory lent by a caller), [`LeasePage`] and [`Segment`] (memory shared with a client) and
+//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`] and [`Segment`] (memory shared with a client) and
 //! [`seam`] (fork detection) only.
 
 mod backend;
@@ -19,7 +19,7 @@ mod owned;
 pub mod seam;
 mod segment;
 
-pub use backend::{AtOnce, Backend, Now, Sink, Submitted, run_one};
+pub use backend::{AtOnce, Backend, Now, Shown, Sink, Submitted, Viewed, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};

@@ -24,6 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         .args(["--idle", &args.idle.to_string(), "--lease-ms", &args.lease_ms.to_string()])
         .args(["--inline-bytes", &args.inline_bytes.to_string()])
         .args(args.storage.iter().flat_map(|storage| ["--storage".to_owned(), storage.to_string()]))
+        .args(args.new_storage.iter().flat_map(|storage| ["--new-storage".to_owned(), storage.to_string()]))
         .arg("--shm")
         .arg(&args.shm)
         .stdin(Stdio::null())

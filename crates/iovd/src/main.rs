@@ -44,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = storage::parse)]
     storage: Option<storage::Asked>,
 
+    /// Where a store keeps its bytes that is made now, as for --storage; one that is there stays as it is
+    #[arg(long, env = "IOVD_STORAGE", value_parser = storage::parse, hide = true)]
+    new_storage: Option<storage::Asked>,
+
     /// Where shared memory is
     #[arg(long, env = "IOVD_SHM", default_value = "/dev/shm", hide = true)]
     shm: PathBuf,

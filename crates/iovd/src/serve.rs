@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
     let connections = limits::connections(args.ready)?;
     let incarnation = seam::now_ns() as u64;
-    let storage = Storage::choose(&dir, args.storage, &args.shm)?;
+    let storage = Storage::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let (sums, shared) = match &storage {
         Storage::Files => (Some(sums_in(dir.try_clone().map_err(Error::from)?)), None),

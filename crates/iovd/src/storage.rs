@@ -3,7 +3,10 @@
 
 use std::{
     io::{Read, Write},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -15,8 +18,12 @@ use rustix::{
     io::Errno,
 };
 
+use crate::Args;
+
 const FILE: &str = "storage";
 const FRESH: &str = "storage.new";
+/// Names the store's directory, in its shared memory.
+const OWNER: &str = "store";
 /// The file that a target in the store's own directory has.
 const FILES_FORMAT: &str = "format";
 
@@ -89,9 +96,12 @@ impl Storage {
     }
 
     /// Brings what is asked for together with what is written down, and writes down what is new.
-    pub(crate) fn choose(dir: &OwnedFd, asked: Option<Asked>, base: &Path) -> Result<Storage> {
+    pub(crate) fn choose(dir: &OwnedFd, args: &Args) -> Result<Storage> {
         let there = Storage::load(dir)?;
-        let Some(asked) = asked else { return Ok(there) };
+        let base: &Path = &args.shm;
+        let has_files = rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok();
+        let new = args.new_storage.filter(|_| there == Storage::Files && !has_files);
+        let Some(asked) = args.storage.or(new) else { return Ok(there) };
         let storage = match (asked, there) {
             (Asked::Files, Storage::Files) => return Ok(Storage::Files),
             (Asked::Files, Storage::Shared { .. }) => {
@@ -108,12 +118,13 @@ impl Storage {
                 Storage::Shared { capacity, place }
             }
             (Asked::Shared(capacity), Storage::Files) => {
-                if rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok() {
+                if has_files {
                     return Err(Error::exists(
                         "this store keeps its bytes in files, which is chosen once: use another directory for a store in \
                          shared memory",
                     ));
                 }
+                remove_orphans(base);
                 check_room(base, capacity, false)?;
                 let mut name = [0; 8];
                 seam::random_bytes(&mut name);
@@ -156,6 +167,7 @@ impl Storage {
             ))
             .with_clause(Clause::G5));
         }
+        note_owner(dir, &target)?;
         Ok(target)
     }
 
@@ -171,6 +183,36 @@ impl Storage {
             Ok(()) => Ok(bytes),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
             Err(e) => Err(Error::from(e).context(format!("removing {}", place.display()))),
+        }
+    }
+}
+
+/// Says in the shared memory whose it is, so that it does not stay behind where the store's directory is removed.
+fn note_owner(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).map_err(Error::from)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file =
+        rustix::fs::openat(target, OWNER, flags, Mode::RUSR | Mode::WUSR).map_err(os("the store's shared memory"))?;
+    std::fs::File::from(file).write_all(path.as_os_str().as_bytes()).map_err(Error::from)
+}
+
+/// Removes shared memory of this user whose store is gone. What cannot be looked at stays.
+fn remove_orphans(base: &Path) {
+    let ours = format!("iov-{}-", rustix::process::geteuid().as_raw());
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(&ours) {
+            continue;
+        }
+        let place = entry.path();
+        let Ok(owner) = std::fs::read(place.join(OWNER)) else { continue };
+        let owner = Path::new(std::ffi::OsStr::from_bytes(&owner));
+        let names_it =
+            std::fs::read_to_string(owner.join(FILE)).is_ok_and(|text| text.contains(&*place.to_string_lossy()));
+        let is_free = std::fs::File::open(place.join(FILES_FORMAT)).is_ok_and(|format| {
+            rustix::fs::flock(&format, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+        if !names_it && is_free {
+            let _ = std::fs::remove_dir_all(&place);
         }
     }
 }

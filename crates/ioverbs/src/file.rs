@@ -114,9 +114,8 @@ pub struct StoreSetup {
 
 fn directory_of(url: &str) -> Result<&Path> {
     let dir = url.strip_prefix("file:").filter(|dir| !dir.is_empty());
-    dir.map(Path::new).ok_or_else(|| {
-        Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release"))
-    })
+    dir.map(Path::new)
+        .ok_or_else(|| Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release")))
 }
 
 /// Makes a store where there is none, and starts its daemon. One that runs already stays as it is.

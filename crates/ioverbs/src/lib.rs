@@ -30,7 +30,8 @@ mod search;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
 pub use file::{
-    StoreSetup, daemon_shutdown, daemon_shutdown_within, daemon_start, daemon_status, daemon_status_within, store_release,
+    StoreSetup, daemon_shutdown, daemon_shutdown_within, daemon_start, daemon_status, daemon_status_within,
+    store_release,
 };
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{
@@ -38,7 +39,7 @@ pub use iov_engine::{
     Status, Workspace, run,
 };
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
-pub use iov_store::{Memory, seam};
+pub use iov_store::{Memory, Viewed, seam};
 pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};
 pub use open::{default_url, open};

@@ -9,6 +9,8 @@ use std::{
     path::PathBuf,
 };
 
+use crate::in_shared_memory;
+
 /// Whether the tests shall take their time.
 pub fn long() -> bool {
     std::env::var_os("IOV_TEST_LONG").is_some_and(|v| !v.is_empty() && v != "0")
@@ -41,7 +43,21 @@ fn word(verdict: &str) -> &str {
 
 impl Report {
     fn path(&self) -> PathBuf {
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/semantics")).join(self.file)
+        let file = if in_shared_memory() { self.file.replace(".md", "-shmem.md") } else { self.file.to_owned() };
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/semantics")).join(file)
+    }
+
+    /// What stands above the table.
+    fn head(&self) -> String {
+        let head = self.head.trim();
+        match in_shared_memory() {
+            true => head.replacen("on `file:`", "in shared memory", 1).replacen(
+                "IOV_WRITE_DOCS=1",
+                "IOV_LITMUS_MEDIUM=shmem IOV_WRITE_DOCS=1",
+                1,
+            ),
+            false => head.to_owned(),
+        }
     }
 
     fn rows(&self) -> Rows {
@@ -61,7 +77,7 @@ impl Report {
             let cells: Vec<&str> = cells.collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        let mut out = format!("{}\n\n", self.head.trim());
+        let mut out = format!("{}\n\n", self.head());
         out.push_str(&line(&mut self.keys.iter().chain(self.columns).copied()));
         out.push_str(&line(&mut self.keys.iter().chain(self.columns).map(|_| "---")));
         let mut sorted: Vec<_> = rows.iter().collect();

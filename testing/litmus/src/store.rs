@@ -45,6 +45,11 @@ pub(crate) fn iovd() -> &'static Path {
     })
 }
 
+/// Whether stores keep their bytes in shared memory (`IOV_LITMUS_MEDIUM=shmem`), or in files.
+pub fn in_shared_memory() -> bool {
+    std::env::var_os("IOV_LITMUS_MEDIUM").is_some_and(|medium| medium == "shmem")
+}
+
 /// A daemon that the test has started itself.
 pub struct Daemon(Child);
 
@@ -53,6 +58,9 @@ impl Daemon {
     fn start(dir: &Path, point: Option<&str>) -> Daemon {
         let mut command = Command::new(iovd());
         command.arg("--dir").arg(dir).args(["--ready", "--idle", "60"]);
+        if in_shared_memory() {
+            command.args(["--new-storage", "shmem:256MiB"]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match point {
             Some(point) => command.env("IOV_FAIL_POINT", point),
@@ -189,5 +197,9 @@ impl Default for Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.kill_daemon();
+        if in_shared_memory() {
+            // A test that fails must not fill the machine's memory.
+            let _ = ioverbs::store_release(&self.url());
+        }
     }
 }

@@ -5,13 +5,13 @@ mod mapping;
 
 use std::ffi::{c_int, c_void};
 
-use ioverbs::{Error, Result};
+use ioverbs::{Error, Result, Viewed};
 
 use crate::{
     abi::{self, flag},
     arg::{In, flags, reserved},
     guard::{guard, guard_value},
-    object::{CollectionHandle, SessionHandle, no_such_handle},
+    object::{CollectionHandle, SessionHandle, ViewHandle, register},
     out::{CMemory, Out},
 };
 
@@ -125,35 +125,36 @@ pub extern "C" fn iov_buffer_unregister(s: SessionHandle, p: Address) -> c_int {
     guard(|| s.get()?.cx.buffers.remove(p.0 as usize, false))
 }
 
-/// Shows stored bytes in place, which no store of this release can.
+/// What a view lease keeps: pinned bytes.
+pub struct ViewObject(#[allow(dead_code)] Viewed); // it is kept, and that is all
+
+/// Shows stored bytes in place.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_view(
     c: CollectionHandle,
     offset: u64,
     len: usize,
-    out: Out<*const c_void>,
+    out: Out<CMemory>,
     got: Out<usize>,
-    lease: Out<Address>,
+    lease: Out<ViewHandle>,
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
-        out.required("out")?;
-        got.required("got")?;
-        lease.required("lease")?;
-        c.data()?;
-        ioverbs::Range::new(offset, len as u64)?;
-        Err(Error::unsupported(format!(
-            "a {} store shows no bytes in place: they move when the collection changes; use iov_read",
-            c.cx.session.capability().medium
-        )))
+        let out = out.required("out")?;
+        let got = got.required("got")?;
+        let lease = lease.required("lease")?;
+        let viewed = c.data()?.view(offset, len as u64)?;
+        let (address, shown) = (viewed.as_ptr(), viewed.len());
+        let handle = register(ViewObject(viewed))?;
+        out.write(address as CMemory);
+        got.write(shown);
+        lease.write(handle);
+        Ok(())
     })
 }
 
-/// Ends a view; of which there are none yet, so that only NULL is right.
+/// Ends a view.
 #[unsafe(no_mangle)]
-pub extern "C" fn iov_view_release(lease: Address) {
-    guard_value((), || match lease.0 as usize as u64 {
-        0 => Ok(()),
-        bits => Err(no_such_handle(bits, "view lease")),
-    })
+pub extern "C" fn iov_view_release(lease: ViewHandle) {
+    guard_value((), || if lease.is_null() { Ok(()) } else { lease.end().map(drop) })
 }

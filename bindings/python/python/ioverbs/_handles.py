@@ -197,8 +197,10 @@ class Collection(_Object):
         return n
 
     def view(self, offset: int, n: int) -> memoryview:
-        """Shows stored bytes in place, read-only and without a copy. :class:`Unsupported` where the medium has them out
-        of reach, which is the case for every store of this release: use :meth:`read` or :meth:`readinto`."""
+        """Shows stored bytes in place, read-only and without a copy: at most `n` from `offset` on, fewer where they do not
+        lie together, none behind the end. They stay as long as the view does; those of a collection that is not sealed
+        may change meanwhile. :class:`Unsupported` where they are out of reach, as in every store that does not keep its
+        bytes in shared memory: use :meth:`read` or :meth:`readinto`."""
         return super().view(offset, n)
 
     def truncate(self, size: int) -> None:

@@ -156,6 +156,12 @@ impl Exec {
             Op::Close { c } => {
                 c.mark_published();
                 c.mark_returned();
+                if c.was_used()
+                    && let Ok(object) = c.object()
+                {
+                    // Before the catalog hears of it: it then knows what space the collection takes.
+                    self.session.0.sides.backend.closed(object);
+                }
             }
             _ => {}
         }

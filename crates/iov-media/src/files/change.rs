@@ -65,7 +65,8 @@ impl Files {
         let appends = matches!(verb, ObjectVerb::Append);
         let begins = if appends { state.appends.is_none() } else { demand.unit > 0 && !state.unit };
         // In memory, bytes that are cut away lie where others will: who moves bytes has to know.
-        let takes = matches!(verb, ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_)) && self.disk.segments().is_some();
+        let takes =
+            matches!(verb, ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_)) && self.disk.segments().is_some();
         if (begins || takes) && !is_empty(verb, len) {
             // Who looks past our lock does not know where appends end, and could see a part of a unit. Before the length
             // is looked at: writes under way may still change it.
@@ -96,9 +97,7 @@ impl Files {
                 let body = state.data(&self.disk, object.id)?;
                 self.journaled(&object, UnitChange::Punch(*range), demand, &body)
             }
-            ObjectVerb::Punch(range) => {
-                state.data(&self.disk, object.id)?.punch(*range, self.leases.waits(object.id))
-            }
+            ObjectVerb::Punch(range) => state.data(&self.disk, object.id)?.punch(*range, self.leases.waits(object.id)),
             ObjectVerb::Allocate { range, keep_size } => {
                 state.trim(&self.disk, object.id)?;
                 let end = if *keep_size { before } else { before.max(range.end()) };

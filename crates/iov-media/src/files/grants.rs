@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use iov_store::{LeaseAccess, OpCx, block_sums::RUN};
+use iov_store::{LeaseAccess, OpCx, SEGMENT_BLOCK, block_sums::RUN};
 use iov_types::{Demand, Error, ObjectId, Range, Result, Uuid};
 
 use super::{
@@ -60,6 +60,9 @@ pub struct Granted {
 /// changes, so all are read again at the next sync.
 const LENT: u64 = 64 << 20;
 
+/// Of requests from this size on it is expected that more of them come.
+const LARGE_REQUEST: u64 = 64 << 10;
+
 /// Most stretches of an object that one grant tells.
 const PIECES: usize = 256;
 
@@ -71,6 +74,17 @@ fn lent(wanted: Range) -> Range {
     let offset = wanted.offset / RUN * RUN;
     let len = wanted.len.saturating_mul(16).clamp(LENT_LEAST, LENT);
     Range { offset, len: len.min((i64::MAX as u64).saturating_sub(offset)) }
+}
+
+/// How much to lend at once to a writer in memory. A stream is given more and more at a time; one of several writers that
+/// fill an object in large pieces, what its next ones will need; what lies alone, no more than it asks for.
+fn ahead(shared: &Shared, wanted: Range) -> u64 {
+    let goes_on = wanted.offset == 0 || (wanted.offset <= shared.length() && shared.has(wanted.offset - 1));
+    match () {
+        () if goes_on => shared.allocated().clamp(LENT_LEAST / 4, LENT),
+        () if wanted.len >= LARGE_REQUEST => wanted.len.saturating_mul(16).min(LENT),
+        () => 0,
+    }
 }
 
 impl Files {
@@ -145,7 +159,8 @@ impl Files {
             let mut range = Range { offset: 0, len: end };
             let mut window = shared.window(range, PIECES + 1);
             if window.stretches.len() > PIECES {
-                range = Range { offset: wanted.offset.min(end), len: end - wanted.offset.min(end) };
+                let from = (wanted.offset / SEGMENT_BLOCK * SEGMENT_BLOCK).min(end);
+                range = Range { offset: from, len: end - from };
                 window = shared.window(range, PIECES);
             }
             // What lies behind the last one has no place yet, or another grant tells it.
@@ -154,16 +169,15 @@ impl Files {
         }
         let within = Range { offset: wanted.offset / LENT * LENT, len: LENT };
         let left = within.end() - wanted.offset;
-        // A stream is given more and more at a time; what lies alone, no more than it asks for.
-        let streams = wanted.offset == 0 || shared.has(wanted.offset - 1);
-        let ahead = if streams { shared.allocated().clamp(LENT_LEAST / 4, LENT) } else { 0 };
+        let ahead = ahead(shared, wanted);
         let reserve = |len: u64| self.reserve(shared, Range { offset: wanted.offset, len: len.min(left) });
         let least = wanted.len.clamp(1, left);
-        reserve(least.max(ahead)).or_else(|_| reserve(least))?;
+        shared.reserve(Range { offset: wanted.offset, len: least.max(ahead).min(left) }).or_else(|_| reserve(least))?;
         let mut range = shared.around(wanted.offset, within);
         let mut window = shared.window(range, PIECES);
         if window.stretches.last().is_none_or(|(at, piece)| at + piece.len < range.end()) {
-            range = shared.around(wanted.offset, Range { offset: wanted.offset, len: left });
+            let from = wanted.offset / SEGMENT_BLOCK * SEGMENT_BLOCK;
+            range = shared.around(wanted.offset, Range { offset: from, len: within.end() - from });
             window = shared.window(range, PIECES);
             let last = window.stretches.last().map_or(range.offset, |(at, piece)| at + piece.len);
             range.len = last - range.offset;
@@ -171,15 +185,39 @@ impl Files {
         Ok((range, window))
     }
 
-    /// Reserves space in segments; where it is lacking, what rests is looked at first.
+    /// Reserves space in segments.
     fn reserve(&self, shared: &Shared, range: Range) -> Result<()> {
-        let reserved = shared.reserve(range);
-        match (&reserved, self.disk.segments()) {
-            (Err(e), Some(segments)) if e.kind() == iov_types::Kind::Exhausted && segments.holds_any() => {
-                segments.settle(|wait| self.leases.is_over(wait));
-                shared.reserve(range)
+        match shared.reserve(range) {
+            Err(e) if e.kind() == iov_types::Kind::Exhausted && self.find_space() => shared.reserve(range),
+            reserved => reserved,
+        }
+    }
+
+    /// Where space in segments is lacking: looks at what rests, and takes back what writers were lent ahead, of objects that
+    /// nobody else uses just now. `false`: there are no segments.
+    pub(super) fn find_space(&self) -> bool {
+        let Some(segments) = self.disk.segments() else { return false };
+        segments.settle(|wait| self.leases.is_over(wait));
+        self.reclaim_tails();
+        true
+    }
+
+    fn reclaim_tails(&self) {
+        for object in self.known() {
+            let Some(mut state) = object.try_write() else { continue };
+            let has_tail = |state: &State| {
+                let body = state.data(&self.disk, object.id).ok();
+                state.exists && body.is_some_and(|body| body.shared().is_some_and(|shared| shared.has_tail()))
+            };
+            // Behind the recall it may lie elsewhere.
+            if has_tail(&state)
+                && self.recall(&object, &mut state, Which::Writers, None).is_ok()
+                && let Ok(body) = state.data(&self.disk, object.id)
+                && let Some(shared) = body.shared()
+            {
+                // What fails is tried again when space is lacking again.
+                let _ = shared.trim(self.leases.waits(object.id));
             }
-            _ => reserved,
         }
     }
 

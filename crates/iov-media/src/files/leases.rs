@@ -317,7 +317,10 @@ impl Leases {
     pub(super) fn is_over(&self, wait: &Wait) -> bool {
         let book = self.lock();
         let Some(session) = book.sessions.get(&wait.page) else { return true };
-        session.held.get(&wait.slot).is_none_or(|held| held.generation != wait.generation || session.is_drained(wait.slot))
+        session
+            .held
+            .get(&wait.slot)
+            .is_none_or(|held| held.generation != wait.generation || session.is_drained(wait.slot))
     }
 
     /// Whether anybody may write to an object.

@@ -45,7 +45,9 @@ pub use sums::OpenSums;
 
 use disk::Disk;
 use iov_store::{Backend, Memory, OpCx, Sink, Submitted};
-use iov_types::{Capability, Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Persistence, Range, Result};
+use iov_types::{
+    Capability, Clause, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
+};
 use journal::Journal;
 use leases::Leases;
 use listing::Listing;
@@ -99,6 +101,12 @@ impl Files {
         object
     }
 
+    /// Every object in use.
+    fn known(&self) -> Vec<Arc<Object>> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.known.values().cloned().collect()
+    }
+
     fn temp(&self) -> FileName {
         FileName::Temp(self.temporary.fetch_add(1, Ordering::SeqCst))
     }
@@ -127,7 +135,19 @@ impl Files {
         if let Some(domain) = op.demand.domain.filter(|_| self.disk.segments().is_some()) {
             self.object(op.object).note_domain(domain);
         }
-        let result = match &op.verb {
+        let mut result = self.carry_out(cx, op, memory);
+        let lacks_space = |e: &Error| e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied;
+        if result.as_ref().is_err_and(lacks_space) && self.find_space() {
+            result = self.carry_out(cx, op, memory);
+        }
+        if result.as_ref().is_err_and(|e| e.clause() == Some(Clause::P8)) {
+            self.record_failure(&self.object(op.object));
+        }
+        result
+    }
+
+    fn carry_out(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
+        match &op.verb {
             ObjectVerb::Create => self.create(op),
             ObjectVerb::Read { offset } => self.read(cx, op, *offset, memory),
             ObjectVerb::Stat => self.stat(cx, op),
@@ -148,11 +168,7 @@ impl Files {
             | ObjectVerb::Truncate { .. }
             | ObjectVerb::Punch(_)
             | ObjectVerb::Allocate { .. } => self.change(cx, op, memory.bytes()),
-        };
-        if result.as_ref().is_err_and(|e| e.clause() == Some(Clause::P8)) {
-            self.record_failure(&self.object(op.object));
         }
-        result
     }
 }
 

@@ -1,10 +1,8 @@
 //! What changes survive (P3, P5), and what follows when that fails (P8).
 
-use std::{
-    sync::{
-        PoisonError, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    PoisonError, RwLockWriteGuard,
+    atomic::{AtomicBool, Ordering},
 };
 
 use iov_store::OpCx;

@@ -30,8 +30,8 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
 pub use room::Piece;
 use room::Room;
-pub(crate) use shared::{MOST, Shared};
 pub use shared::Window;
+pub(crate) use shared::{MOST, Shared};
 
 /// A grant that may still be in use, and what it is in: the space behind it rests until it is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,7 +140,9 @@ fn name(number: u32, domain: Option<Uuid>) -> String {
 /// Number and domain of a segment's name; `None`: it is none, or was being made.
 fn parse(text: &str) -> Option<(u32, Option<Uuid>)> {
     let (number, domain) = match text.split_once('-') {
-        Some((number, domain)) => (number.parse().ok()?, Some(Uuid(u128::from_str_radix(domain, 16).ok()?.to_be_bytes()))),
+        Some((number, domain)) => {
+            (number.parse().ok()?, Some(Uuid(u128::from_str_radix(domain, 16).ok()?.to_be_bytes())))
+        }
         None => (text.parse().ok()?, None),
     };
     (name(number, domain) == text).then_some((number, domain))
@@ -245,7 +247,8 @@ impl Segments {
         while left > 0 {
             let want = left.min(self.len);
             let pool = inner.pools.entry(domain).or_default();
-            let mut found = pool.clean.take(want).map(|p| (p, false)).or_else(|| pool.dirty.take(want).map(|p| (p, true)));
+            let mut found =
+                pool.clean.take(want).map(|p| (p, false)).or_else(|| pool.dirty.take(want).map(|p| (p, true)));
             if found.is_none() {
                 if self.extend(&mut inner, domain)? {
                     continue;
@@ -310,8 +313,7 @@ impl Segments {
                 }
             }
         };
-        let renamed =
-            rustix::fs::renameat(&self.folder, name(number, None), &self.folder, name(number, Some(domain)));
+        let renamed = rustix::fs::renameat(&self.folder, name(number, None), &self.folder, name(number, Some(domain)));
         if let Err(e) = renamed {
             inner.spare.push(number);
             return Err(os("giving a segment to a workspace")(e));
@@ -335,8 +337,11 @@ impl Segments {
     /// Removes a segment of another domain that is free as a whole. Processes of that one may have it mapped for ever, so it
     /// cannot be given to another (G5); the kernel frees it when the last of them lets go.
     fn reclaim(&self, inner: &mut Inner, domain: Uuid) -> bool {
-        let wholes: Vec<(u32, u64, Uuid)> =
-            inner.known.iter().filter_map(|(n, k)| Some((*n, k.map.len(), k.domain.filter(|d| *d != domain)?))).collect();
+        let wholes: Vec<(u32, u64, Uuid)> = inner
+            .known
+            .iter()
+            .filter_map(|(n, k)| Some((*n, k.map.len(), k.domain.filter(|d| *d != domain)?)))
+            .collect();
         for (number, len, other) in wholes {
             let Some(pool) = inner.pools.get_mut(&other) else { continue };
             let whole = Piece { segment: number, at: 0, len };
@@ -357,10 +362,11 @@ impl Segments {
     fn make(&self, number: u32) -> Result<Arc<Segment>> {
         let fresh = format!("{number}.new");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.folder, &fresh, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(os("making a segment"))?;
+        let file =
+            rustix::fs::openat(&self.folder, &fresh, flags, Mode::RUSR | Mode::WUSR).map_err(os("making a segment"))?;
         let made = Segment::make(&file, self.len).and_then(|map| {
-            rustix::fs::renameat(&self.folder, &fresh, &self.folder, name(number, None)).map_err(os("making a segment"))?;
+            rustix::fs::renameat(&self.folder, &fresh, &self.folder, name(number, None))
+                .map_err(os("making a segment"))?;
             Ok(Arc::new(map))
         });
         made.inspect_err(|_| {

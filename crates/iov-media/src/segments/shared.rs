@@ -81,13 +81,8 @@ impl Shared {
         let head = segments.take_head(domain)?;
         let give_back = |_: &_| segments.give(domain, Vec::new(), Some(head.piece), Vec::new());
         let index = Index::create(file, head.piece, &Map::new()).inspect_err(give_back)?;
-        let shared = Shared {
-            segments: segments.clone(),
-            domain,
-            head,
-            index: Mutex::new(index),
-            stretches: RwLock::default(),
-        };
+        let shared =
+            Shared { segments: segments.clone(), domain, head, index: Mutex::new(index), stretches: RwLock::default() };
         shared.touch();
         Ok(shared)
     }

@@ -8,7 +8,9 @@ use iov_media::{Files, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess};
 use iov_types::{Clause, Demand, ObjectVerb, Persistence};
 
-use crate::kit::{ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, segments, send, try_all, uuid, write};
+use crate::kit::{
+    ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, segments, send, try_all, uuid, write,
+};
 use scenarios::{Expect, SCENARIOS, Scenario, base};
 
 /// What must be there after a death at a point. A number in its name says how far it had come.

@@ -13,7 +13,9 @@ mod resume;
 mod scalars;
 mod session;
 
-pub use grant::{Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, Window};
+pub use grant::{
+    Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, Window,
+};
 pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};
 pub use request::{CatalogAnswer, CatalogRequest, Context};
 pub use resume::{Resume, ResumeAnswer};

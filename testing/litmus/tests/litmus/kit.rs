@@ -78,7 +78,7 @@ pub(crate) fn value(answer: &str) -> u8 {
     if len == "0" {
         return 0;
     }
-    let (byte, count) = runs.split_once('*').expect("a run");
+    let (byte, count) = runs.split_once('*').unwrap_or_else(|| panic!("{answer:?} is no run"));
     assert_eq!(count, len, "one byte throughout: {answer}");
     byte.parse().expect("a byte")
 }

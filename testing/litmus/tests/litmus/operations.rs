@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use iov_litmus::{Store, Worker, worker::data};
+use iov_litmus::{Store, Worker, in_shared_memory, worker::data};
 use iov_media::fail::POINTS;
 
 use crate::{
@@ -221,7 +221,10 @@ fn o10_a_delete_is_done_or_not() {
 
 #[test]
 fn p3_what_is_durable_is_there_once_it_is_acknowledged() {
-    named("durable");
+    // Shared memory does not offer it (P3).
+    if !in_shared_memory() {
+        named("durable");
+    }
 }
 
 #[test]
@@ -232,6 +235,9 @@ fn x1_a_takeover_is_done_or_not() {
 /// A close that syncs ends the hold all the same.
 #[test]
 fn x1_a_durable_close_ends_the_hold() {
+    if in_shared_memory() {
+        return; // which is not durable (P3)
+    }
     let store = Store::new();
     let (mut one, mut two) = (store.worker(), store.worker());
     one.ok("create H c persistence=durable concurrency=exclusive");

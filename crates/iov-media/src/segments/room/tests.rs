@@ -37,7 +37,10 @@ fn what_is_there_is_counted() {
     room.add(piece(3, 40, 20));
     assert_eq!(room.covered(piece(3, 0, 64)), 64);
     room.carve(piece(3, 10, 4));
-    assert_eq!((room.covered(piece(3, 0, 64)), room.covered(piece(3, 12, 10)), room.covered(piece(2, 0, 64))), (60, 8, 0));
+    assert_eq!(
+        (room.covered(piece(3, 0, 64)), room.covered(piece(3, 12, 10)), room.covered(piece(2, 0, 64))),
+        (60, 8, 0)
+    );
 }
 
 proptest! {

@@ -270,7 +270,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         act: |files| {
             let (offset, data) = unit_range();
-            send(files, object(1), ObjectVerb::Write { offset }, durable(files, units()), &data).expect("a write of units");
+            send(files, object(1), ObjectVerb::Write { offset }, durable(files, units()), &data)
+                .expect("a write of units");
         },
         after: units_are_whole,
     },
@@ -396,7 +397,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             call(files, object(1), ObjectVerb::Fence { epoch: 3 }).expect("a fence");
         },
         act: |files| {
-            send(files, object(1), ObjectVerb::Fence { epoch: 5 }, durable(files, Demand::default()), &[]).expect("a fence");
+            send(files, object(1), ObjectVerb::Fence { epoch: 5 }, durable(files, Demand::default()), &[])
+                .expect("a fence");
         },
         after: |files, expect| {
             let epoch = call(files, object(1), ObjectVerb::Stat).expect("stat").epoch;

@@ -105,11 +105,14 @@ pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
 }
 
 pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
-    let stretch = [number(), number(), number(), number()]
-        .prop_map(|[offset, len, segment, at]| Stretch { offset, len, segment, at });
-    let window = (number(), number(), list(stretch), list(number())).prop_map(
-        |(head_segment, head_at, stretches, passed)| Window { head_segment, head_at, stretches, passed },
-    );
+    let stretch = [number(), number(), number(), number()].prop_map(|[offset, len, segment, at]| Stretch {
+        offset,
+        len,
+        segment,
+        at,
+    });
+    let window = (number(), number(), list(stretch), list(number()))
+        .prop_map(|(head_segment, head_at, stretches, passed)| Window { head_segment, head_at, stretches, passed });
     let numbers = [number(), number(), number(), number()];
     let granted = (numbers, range(), access(), any::<bool>(), maybe(window)).prop_map(
         |([grant, position, epoch, lease_ns], range, access, kept, window)| Granted {
