@@ -15,7 +15,7 @@ use iov_types::{
 use crate::{
     batch::{self, Redo},
     core::{Core, Options, ServiceStats, count},
-    exec::{After, Exec, Mode, facts::check_still_there},
+    exec::{After, Exec, Mode, facts::{Recorded, check_still_there}},
     keys, recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},
@@ -118,7 +118,8 @@ impl Service {
             Err(e) if e.kind() == Kind::NotFound => Evidence::default(),
             found => found?,
         };
-        check_still_there(&self.core, ws, uuid, stat.bytes, &found)
+        let recorded = Recorded { size: stat.bytes, ctime_ns: 0, opened_in: 0 };
+        check_still_there(&self.core, ws, uuid, &recorded, &found)
     }
 
     /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.

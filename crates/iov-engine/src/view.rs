@@ -30,6 +30,10 @@ impl Collection {
             return Ok(Viewed::new(part.as_ptr(), part.len(), Box::new(bytes.clone())));
         }
         if self.is_inline() {
+            // They may have moved since.
+            self.read_byte(offset)?;
+        }
+        if self.is_inline() {
             return Err(out_of_reach("they lie in the collection's record"));
         }
         if self.has_stage() {
@@ -45,14 +49,16 @@ impl Collection {
                         "the store keeps them in {medium}, not in memory that it shares"
                     )));
                 }
-                Shown::Later => {
-                    let mut byte = 0_u8;
-                    // SAFETY: `run` returns when the operation has completed, and `byte` lives longer.
-                    let memory = unsafe { Memory::writable(&mut byte, 1) };
-                    run(self.session(), Op::Read { c: self.clone(), chunks: vec![(offset, memory)] })?;
-                }
+                Shown::Later => self.read_byte(offset)?,
             }
         }
         Err(out_of_reach("the daemon does not grant access to them now"))
+    }
+
+    fn read_byte(&self, offset: u64) -> Result<()> {
+        let mut byte = 0_u8;
+        // SAFETY: `run` returns when the operation has completed, and `byte` lives longer.
+        let memory = unsafe { Memory::writable(&mut byte, 1) };
+        run(self.session(), Op::Read { c: self.clone(), chunks: vec![(offset, memory)] }).map(drop)
     }
 }

@@ -157,12 +157,14 @@ impl Direct {
     /// A grant for all of a range that holds just now.
     fn held(&self, object: ObjectId, epoch: u64, range: Range, write: bool) -> Option<Arc<Grant>> {
         let entries = lock(&self.entries);
+        let entry = entries.get(&object)?;
         // What is kept by checksums is compared, or lent in parts.
         let fits = |grant: &&Arc<Grant>| {
-            let may = (grant.access == Access::Write || !write) && epoch <= grant.epoch && !grant.kept;
-            may && grant.is_enough(range, write) && grant.slot.holds()
+            let writes = grant.access == Access::Write;
+            let may = if write { writes } else { !(writes && entry.shown) };
+            may && epoch <= grant.epoch && !grant.kept && grant.is_enough(range, write) && grant.slot.holds()
         };
-        let grant = entries.get(&object)?.grants.iter().find(fits)?;
+        let grant = entry.grants.iter().find(fits)?;
         grant.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(grant.clone())
     }

@@ -1,6 +1,6 @@
 //! Length and times of the bytes: from the record, or from the target while somebody may be writing (C1, C7).
 
-use iov_types::{Clause, Error, Evidence, Kind, Outcome, Result, State, Uuid};
+use iov_types::{Capability, Clause, Error, Evidence, Kind, Outcome, Result, State, Uuid};
 
 use super::{Exec, records::missing};
 use crate::{
@@ -37,18 +37,61 @@ impl Live {
 
 /// Refuses to take a collection for empty whose object is gone: that is made with the first bytes, and stays as long as the
 /// collection.
-pub(crate) fn check_there(recorded: u64, found: &Evidence) -> Result<()> {
-    if recorded > 0 && found.size == 0 && found.mtime_ns == 0 {
-        let why =
-            format!("the collection has {recorded} bytes, and its file is gone: restore it from a copy of the store");
-        return Err(Error::corrupt(why).with_clause(Clause::P2));
+pub(crate) fn check_there(core: &Core, recorded: &Recorded, found: &Evidence) -> Result<()> {
+    if found.size != 0 || found.mtime_ns != 0 {
+        return Ok(());
     }
-    Ok(())
+    let (targets, size) = (&core.capability().targets, recorded.size);
+    let in_memory = targets.medium == Capability::SHARED_MEMORY;
+    // Nobody could write down how long it was.
+    let unknown = in_memory
+        && core.has_crashed(recorded.opened_in)
+        && u64::try_from(recorded.ctime_ns).is_ok_and(|ctime| ctime < targets.incarnation);
+    if size == 0 && !unknown {
+        return Ok(());
+    }
+    Err(match in_memory {
+        true => Error::lost(format!(
+            "the collection had {} in shared memory, which has gone since, with the machine's restart or with iov down: \
+             delete it, and make it again",
+            if size > 0 { format!("{size} bytes") } else { "bytes".to_owned() }
+        ))
+        .with_clause(Clause::P1),
+        false => Error::corrupt(format!(
+            "the collection has {size} bytes, and its file is gone: restore it from a copy of the store"
+        ))
+        .with_clause(Clause::P2),
+    })
+}
+
+/// What a record tells of an object that should be there.
+pub(crate) struct Recorded {
+    pub(crate) size: u64,
+    pub(crate) ctime_ns: i64,
+    pub(crate) opened_in: u64,
+}
+
+impl From<&Facts> for Recorded {
+    fn from(facts: &Facts) -> Recorded {
+        Recorded { size: facts.size, ctime_ns: facts.ctime_ns, opened_in: facts.opened_in }
+    }
+}
+
+impl From<&Record> for Recorded {
+    fn from(record: &Record) -> Recorded {
+        Recorded { size: record.size, ctime_ns: record.ctime_ns, opened_in: record.opened_in }
+    }
 }
 
 /// The same, of a collection that nobody keeps from being removed meanwhile.
-pub(crate) fn check_still_there(core: &Core, ws: Uuid, uuid: Uuid, recorded: u64, found: &Evidence) -> Result<()> {
-    let Err(lost) = check_there(recorded, found) else { return Ok(()) };
+pub(crate) fn check_still_there(
+    core: &Core,
+    ws: Uuid,
+    uuid: Uuid,
+    recorded: &Recorded,
+    found: &Evidence,
+) -> Result<()> {
+    let Err(lost) = check_there(core, recorded, found) else { return Ok(()) };
     // Records go before objects do.
     match core.store().get(&[&keys::record(ws, uuid)])?.pop().flatten() {
         Some(record) if !Facts::parse(&record.value)?.deleted => Err(lost),
@@ -95,14 +138,14 @@ impl Exec<'_> {
             return Ok(recorded);
         }
         let found = self.target_stat(uuid)?;
-        check_still_there(self.core, ws, uuid, recorded.size, &found)?;
+        check_still_there(self.core, ws, uuid, &facts.into(), &found)?;
         Ok(recorded.with(&found, facts.mtime(found.mtime_ns)))
     }
 
     /// Records what a target says. Beyond the quota that fails, and is recorded all the same: the bytes are there. Of bytes
     /// that are lost the record goes on to tell.
     pub(crate) fn record_bytes_of(&mut self, at: usize, record: &mut Record, found: &Evidence) -> Result<()> {
-        check_there(record.size, found)?;
+        check_there(self.core, &(&*record).into(), found)?;
         let size = found.size.min(i64::MAX as u64);
         let grown = size as i64 - record.size as i64;
         record.size = size;

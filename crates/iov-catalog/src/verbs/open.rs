@@ -1,7 +1,7 @@
 //! Open: a handle on a collection, group or root, and the exclusive hold that may go with it (X1, X2).
 
 use iov_types::{
-    Clause, Concurrency, Controls, EntryKind, Error, Layout, ObjectVerb, Persistence, Right, State, Uuid, Which,
+    Clause, Concurrency, Controls, EntryKind, Error, Kind, Layout, ObjectVerb, Persistence, Right, State, Uuid, Which,
     catalog::{CatalogReply, Opened},
 };
 
@@ -80,13 +80,16 @@ pub(crate) fn open(
         changed = true;
     }
     if writer || (crashed && grant.raised.is_some()) {
+        let mut lost = false;
         if crashed {
             // What was written when the catalog crashed is not in the record yet. The quota has its say at a publish.
             let found = x.stat_bytes(uuid, &record)?;
-            let _ = x.record_bytes_of(at, &mut record, &found);
+            let recorded = x.record_bytes_of(at, &mut record, &found);
+            lost = recorded.is_err_and(|e| e.kind() == Kind::Lost);
         }
         let incarnation = x.core.incarnation_to_record();
-        if record.opened_in != incarnation {
+        // That its bytes are lost is known by nothing else, where nobody knew how many there were.
+        if record.opened_in != incarnation && !lost {
             record.opened_in = incarnation;
             changed = true;
         }

@@ -85,6 +85,7 @@ fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry
         return Ok(());
     }
     let mut changed = false;
+    let mut lost = false;
     if record.kind == EntryKind::Collection && x.core.has_crashed(record.opened_in) {
         if record.inline && record.epoch <= FIRST_EPOCH {
             // What a move that the crash cut off may have left; if it stays, it takes space.
@@ -92,12 +93,14 @@ fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry
         }
         let found = x.stat_bytes(p.uuid, &record)?;
         // The quota has its say at a publish.
-        let _ = x.record_bytes_of(at, &mut record, &found);
+        lost = x.record_bytes_of(at, &mut record, &found).is_err_and(|e| e.kind() == Kind::Lost);
         changed = true;
     }
-    let incarnation = x.core.incarnation_to_record();
-    changed |= record.opened_in != incarnation;
-    record.opened_in = incarnation;
+    if !lost {
+        let incarnation = x.core.incarnation_to_record();
+        changed |= record.opened_in != incarnation;
+        record.opened_in = incarnation;
+    }
     if p.writers > 0 && !record.deleted {
         changed |= record.abandoned_ns != 0;
         x.not_abandoned(p.uuid, &mut record);

@@ -44,9 +44,9 @@ pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
 /// the target right behind what the batch publishes there.
 pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, epoch: u64) -> Result<()> {
     let ws = x.workspaces[at].uuid;
-    if record.size > 0 && !record.inline {
+    if !record.inline && (record.size > 0 || x.core.has_crashed(record.opened_in)) {
         // Sealing makes an empty object where there is none.
-        check_there(record.size, &x.target_stat(uuid)?)?;
+        check_there(x.core, &(&record).into(), &x.target_stat(uuid)?)?;
     }
     let found = match x.mode {
         // Bytes beside the record are sealed with it.

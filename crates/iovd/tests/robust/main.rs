@@ -13,5 +13,6 @@ mod kit;
 mod limits;
 mod peers;
 mod restart;
+mod shared;
 mod stages;
 mod users;

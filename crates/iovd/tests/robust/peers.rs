@@ -28,6 +28,7 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
     ("has few descriptors", crate::limits::with_few_descriptors),
     ("limits itself and starts the daemon", crate::limits::starts_a_daemon),
     ("has no memory", crate::limits::without_memory),
+    ("stops inside its copy", crate::shared::stops_inside_its_copy),
     ("owns a store", crate::users::owns),
     ("intrudes", crate::users::intrudes),
 ];
