@@ -14,7 +14,9 @@ out=$target/c-tests
 mkdir -p "$out/cpp"
 
 # A debug build: its overflow checks and assertions are tests too.
-CARGO_TARGET_DIR=$target cargo build --quiet -p iov-capi
+CARGO_TARGET_DIR=$target cargo build --quiet -p iov-capi -p iovd
+IOVERBS_IOVD=${IOVERBS_IOVD:-$(cd "$target" && pwd)/debug/iovd}
+export IOVERBS_IOVD
 scripts/link-shared.sh "$target/debug/libioverbs_capi.a" "$out" "$version"
 
 # The library exports what the map lists, under its version, and nothing else.

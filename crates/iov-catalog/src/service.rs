@@ -15,7 +15,10 @@ use iov_types::{
 use crate::{
     batch::{self, Redo},
     core::{Core, Options, ServiceStats, count},
-    exec::{After, Exec, Mode, facts::{Recorded, check_still_there}},
+    exec::{
+        After, Exec, Mode,
+        facts::{Recorded, check_still_there},
+    },
     keys, recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},

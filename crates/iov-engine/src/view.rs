@@ -9,7 +9,7 @@ use crate::{Collection, Op, run};
 const ATTEMPTS: u32 = 4;
 
 fn out_of_reach(why: &str) -> Error {
-    Error::unsupported(format!("these bytes cannot be shown in place, as {why}; use iov_read"))
+    Error::unsupported(format!("these bytes cannot be shown in place, as {why}; read them instead (iov_read)"))
 }
 
 impl Collection {

@@ -343,7 +343,20 @@ impl Shared {
 
     /// Where the bytes of a range lie, as far as they do, in at most `most` stretches.
     pub(crate) fn window(&self, range: Range, most: usize) -> Window {
-        let stretches = parts(&self.map(), range).take(most).map(|(at, s)| (at, s.piece)).collect();
+        let mut stretches: Vec<(u64, Piece)> = Vec::new();
+        for (at, Stretch { piece, .. }) in parts(&self.map(), range) {
+            let count = stretches.len();
+            match stretches.last_mut() {
+                // Taken one behind the other: for whoever looks, they are one.
+                Some((from, last))
+                    if *from + last.len == at && last.segment == piece.segment && last.end() == piece.at =>
+                {
+                    last.len += piece.len;
+                }
+                _ if count == most => break,
+                _ => stretches.push((at, piece)),
+            }
+        }
         Window { head: self.head.piece, stretches }
     }
 

@@ -31,6 +31,9 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
     ("stops inside its copy", crate::shared::stops_inside_its_copy),
     ("owns a store", crate::users::owns),
     ("intrudes", crate::users::intrudes),
+    ("keeps a canary", crate::users::keeps_a_canary),
+    ("searches for the canary", crate::users::searches),
+    ("searches in memory of his own", crate::users::searches_his_own),
 ];
 
 fn workspace(url: &str) -> ioverbs::Workspace {
