@@ -146,7 +146,12 @@ fn prepare(
         let exists = x.get(&keys::record(s.workspace, s.collection))?.is_some();
         if exists { publish.push(s.clone()) } else { dropped.push(s.clone()) }
     }
-    let freeze = publish.iter().map(|s| op(s.collection, ObjectVerb::Freeze { stage: batch }, s.epoch)).collect();
+    let freeze = |s: &Staged| {
+        let mut freeze = op(s.collection, ObjectVerb::Freeze { stage: batch }, s.epoch);
+        freeze.demand.domain = Some(s.workspace);
+        freeze
+    };
+    let freeze = publish.iter().map(freeze).collect();
     let mut frozen = Vec::with_capacity(publish.len());
     for evidence in x.core.targets().run(x.cx, freeze) {
         frozen.push(evidence?);

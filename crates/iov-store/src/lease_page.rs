@@ -21,11 +21,13 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering, fence},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use iov_types::{Error, ObjectId, Result, Uuid};
+
+use crate::words::{self, RELOCATED, REVOKED};
 
 #[cfg(test)]
 mod tests;
@@ -45,10 +47,9 @@ const SLOT_BYTES: usize = 64;
 /// Length of the file, and of the mapping.
 pub const LEASE_PAGE_BYTES: usize = HEADER_BYTES + LEASE_SLOTS as usize * SLOT_BYTES;
 
-/// What the low bits of a state word say; the others hold the generation. The word 0 is a free slot.
+/// What the low bits of a state word say, besides [`REVOKED`] and [`RELOCATED`]; the others hold the generation. The word 0
+/// is a free slot.
 const GRANTED: u64 = 0;
-const REVOKED: u64 = 1;
-const RELOCATED: u64 = 2;
 
 fn word(generation: u64, what: u64) -> u64 {
     (generation << 2) | what
@@ -250,17 +251,17 @@ impl LeasePage {
 
     /// Takes a grant back: no write begins from now on, and no read that ends from now on is valid.
     pub fn revoke(&self, index: u32, generation: u64) {
-        self.0.slot(index).state.store(word(generation, REVOKED), Ordering::SeqCst);
+        words::declare(&self.0.slot(index).state, word(generation, REVOKED));
     }
 
     /// Whether no write is under way.
     pub fn drained(&self, index: u32) -> bool {
-        self.0.slot(index).busy.load(Ordering::SeqCst) == 0
+        words::is_drained(&self.0.slot(index).busy)
     }
 
     /// Declares void what is still under way, before the bytes are moved out of its reach (G2).
     pub fn relocate(&self, index: u32, generation: u64) {
-        self.0.slot(index).state.store(word(generation, RELOCATED), Ordering::SeqCst);
+        words::declare(&self.0.slot(index).state, word(generation, RELOCATED));
     }
 
     /// Frees a slot in which nothing is under way.
@@ -326,9 +327,9 @@ impl ClientSlot {
             return None;
         }
         let slot = self.slot();
-        slot.busy.fetch_add(1, Ordering::SeqCst);
+        let holds = words::announce(&slot.busy, &slot.state, self.granted);
         let guard = WriteGuard(self);
-        (slot.state.load(Ordering::SeqCst) == self.granted).then_some(guard)
+        holds.then_some(guard)
     }
 
     /// Keeps what the grant shows where it is, until [`ClientSlot::unpin`]: the server gives its space to nobody else before
@@ -345,15 +346,13 @@ impl ClientSlot {
 
     /// Whether the grant holds. To be asked before a read and, by [`ClientSlot::read_is_valid`], after it.
     pub fn holds(&self) -> bool {
-        self.slot().state.load(Ordering::SeqCst) == self.granted
+        words::holds(&self.slot().state, self.granted)
     }
 
     /// Whether what was read since [`ClientSlot::holds`] may be used; else it must be read again, through the server or
     /// a new grant (G3).
     pub fn read_is_valid(&self) -> bool {
-        // The bytes must have been read before the word is.
-        fence(Ordering::SeqCst);
-        self.holds()
+        words::is_valid(&self.slot().state, self.granted)
     }
 }
 
@@ -365,12 +364,12 @@ impl WriteGuard<'_> {
     /// Ends the write. False: the bytes were moved away meanwhile; it may or may not have been among them, so ask the
     /// server to write it again.
     pub fn finish(self) -> bool {
-        self.0.slot().state.load(Ordering::SeqCst) & !REVOKED == self.0.granted
+        words::counts(&self.0.slot().state, self.0.granted)
     }
 }
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        self.0.slot().busy.fetch_sub(1, Ordering::SeqCst);
+        words::retire(&self.0.slot().busy);
     }
 }

@@ -18,6 +18,7 @@ mod metadata_memory;
 mod owned;
 pub mod seam;
 mod segment;
+mod words;
 
 pub use backend::{AtOnce, Backend, Now, Shown, Sink, Submitted, Viewed, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};

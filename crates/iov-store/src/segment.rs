@@ -12,7 +12,7 @@ use std::{
 
 use iov_types::{Error, Result};
 
-use crate::seam;
+use crate::{seam, words};
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Head>() as u64 == HEAD_BYTES);
 impl Head {
     /// Length of the object: what lies before it has been written, or is a hole (T18).
     pub fn size(&self) -> u64 {
-        self.size.load(Ordering::Acquire).min(i64::MAX as u64)
+        words::length(&self.size).min(i64::MAX as u64)
     }
 
     /// Time of the last change, in nanoseconds since 1970.
@@ -50,10 +50,7 @@ impl Head {
     /// Notes bytes that were written up to `end`. To be called when all of them are there.
     pub fn written(&self, end: u64) {
         self.mtime_ns.store(seam::coarse_now_ns(), Ordering::Relaxed);
-        // Most writes are overwrites: those must not take the line from all others.
-        if self.size.load(Ordering::Relaxed) < end {
-            self.size.fetch_max(end, Ordering::AcqRel);
-        }
+        words::note_end(&self.size, end);
     }
 
     /// Sets the length. The server's, while no client writes.

@@ -54,6 +54,15 @@ unsafe extern "C" {
     fn iov_cursor_close(cur: Handle) -> i32;
     fn iov_write(b: Handle, c: Handle, offset: u64, buf: *const c_void, len: usize) -> i32;
     fn iov_read(b: Handle, c: Handle, offset: u64, buf: *mut c_void, len: usize, got: *mut usize) -> i32;
+    fn iov_view(
+        c: Handle,
+        offset: u64,
+        len: usize,
+        out: *mut *const c_void,
+        got: *mut usize,
+        lease: *mut Handle,
+    ) -> i32;
+    fn iov_view_release(lease: Handle);
     fn iov_batch_create(s: Handle, attr: *const c_void, out: *mut Handle) -> i32;
     fn iov_batch_start(b: Handle, out: *mut Handle) -> i32;
     fn iov_batch_reset(b: Handle) -> i32;
@@ -261,6 +270,23 @@ impl Collection {
         // SAFETY: blocking; the slice outlives the call.
         check(unsafe { iov_read(null_mut(), self.0, offset, data.as_mut_ptr().cast(), data.len(), &mut got) })?;
         Ok(got)
+    }
+
+    /// Shows bytes in place, looks at the first and the last of them, and lets them go.
+    pub(crate) fn view(self, offset: u64, len: usize, expected: u8) -> Result<()> {
+        let (mut shown, mut got, mut lease) = (null(), 0, null_mut());
+        // SAFETY: the view is looked at before its lease ends.
+        let ends = unsafe {
+            check(iov_view(self.0, offset, len, &mut shown, &mut got, &mut lease))?;
+            let shown = shown.cast::<u8>();
+            let ends = (got == len).then(|| (*shown, *shown.add(len - 1)));
+            iov_view_release(lease);
+            ends
+        };
+        if ends != Some((expected, expected)) {
+            bail!("a view of {got} bytes showed others than were written");
+        }
+        Ok(())
     }
 }
 

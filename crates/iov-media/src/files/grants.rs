@@ -205,19 +205,26 @@ impl Files {
     fn reclaim_tails(&self) {
         for object in self.known() {
             let Some(mut state) = object.try_write() else { continue };
-            let has_tail = |state: &State| {
-                let body = state.data(&self.disk, object.id).ok();
-                state.exists && body.is_some_and(|body| body.shared().is_some_and(|shared| shared.has_tail()))
-            };
-            // Behind the recall it may lie elsewhere.
-            if has_tail(&state)
-                && self.recall(&object, &mut state, Which::Writers, None).is_ok()
-                && let Ok(body) = state.data(&self.disk, object.id)
-                && let Some(shared) = body.shared()
-            {
-                // What fails is tried again when space is lacking again.
-                let _ = shared.trim(self.leases.waits(object.id));
-            }
+            self.trim_tail(&object, &mut state);
+        }
+    }
+
+    /// Gives back what lies behind an object's end, which writers were lent and readers know of. What fails is tried again
+    /// with the next grant, or when space is lacking.
+    pub(super) fn trim_tail(&self, object: &Object, state: &mut State) {
+        let has_tail = |state: &State| {
+            let body = state.data(&self.disk, object.id).ok();
+            body.is_some_and(|body| body.shared().is_some_and(|shared| shared.has_tail()))
+        };
+        // Readers, too: by what they were told, they would find there what others write.
+        if state.exists
+            && self.disk.segments().is_some()
+            && has_tail(state)
+            && self.recall(object, state, Which::All, None).is_ok()
+            && let Ok(body) = state.data(&self.disk, object.id)
+            && let Some(shared) = body.shared()
+        {
+            let _ = shared.trim(self.leases.waits(object.id));
         }
     }
 
@@ -280,15 +287,9 @@ impl Files {
         for id in objects {
             // Whoever uses it now, or changes it, leaves it behind in order as well.
             let object = self.object(*id);
-            let Some(state) = object.try_write() else { continue };
-            if state.exists
-                && !self.leases.has_writers(*id)
-                && let Ok(body) = state.data(&self.disk, *id)
-                && let Some(shared) = body.shared()
-                && shared.has_tail()
-            {
-                // What fails is tried again with the next grant.
-                let _ = shared.trim(self.leases.waits(*id));
+            let Some(mut state) = object.try_write() else { continue };
+            if !self.leases.has_writers(*id) {
+                self.trim_tail(&object, &mut state);
             }
         }
         if segments.holds_any() {

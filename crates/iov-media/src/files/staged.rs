@@ -125,6 +125,7 @@ impl Files {
         state.trim(&self.disk, object.id)?;
         let (version, frozen) = (state.facts.version, state.frozen == Some(stage));
         let base = Base { exists: state.exists, size, version, appends: state.appends.as_ref(), frozen, admitted };
+        staged.note_domain(object.domain());
         staged.prepare(&self.disk, &base)?;
         if !admitted && let Some(plan) = staged.plan.clone().filter(|plan| state.kept.is_kept() && !plan.rename) {
             // Now it can still be refused to mix new bytes with damaged ones.

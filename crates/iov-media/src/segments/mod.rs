@@ -344,6 +344,7 @@ impl Segments {
             .collect();
         for (number, len, other) in wholes {
             let Some(pool) = inner.pools.get_mut(&other) else { continue };
+            pool.free_blocks_of_heads(number);
             let whole = Piece { segment: number, at: 0, len };
             let free = pool.clean.covered(whole) + pool.dirty.covered(whole);
             if free < len {
@@ -441,6 +442,21 @@ impl Segments {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::openat(&self.folder, name(number, domain), flags, Mode::empty())
+    }
+}
+
+impl Pool {
+    /// Blocks of a segment that hold heads which nobody has are free space again.
+    fn free_blocks_of_heads(&mut self, segment: u32) {
+        let mut count: HashMap<u64, u64> = HashMap::new();
+        for head in self.heads.iter().filter(|head| head.segment == segment) {
+            *count.entry(head.at / SEGMENT_BLOCK).or_default() += 1;
+        }
+        count.retain(|_, free| *free == SEGMENT_BLOCK / HEAD_BYTES);
+        self.heads.retain(|head| head.segment != segment || !count.contains_key(&(head.at / SEGMENT_BLOCK)));
+        for block in count.into_keys() {
+            self.dirty.add(Piece { segment, at: block * SEGMENT_BLOCK, len: SEGMENT_BLOCK });
+        }
     }
 }
 

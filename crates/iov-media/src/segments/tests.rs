@@ -145,6 +145,17 @@ fn g5_a_free_segment_is_not_handed_to_another_domain() {
 }
 
 #[test]
+fn heads_that_nobody_has_keep_no_segment() {
+    let place = Place::new();
+    let segments = place.open_with(4 * MIB);
+    let objects = [0, 1, 2].map(|i| Shared::create(&segments, place.file(&i.to_string()), A).expect("an object"));
+    segments.take(B, MIB).expect("the other segment");
+    assert!(segments.take(B, 2 * MIB).is_err(), "heads are in use");
+    objects.iter().for_each(|object| object.release(None, Vec::new()));
+    segments.take(B, 2 * MIB).expect("the segment of a workspace that has nothing any more");
+}
+
+#[test]
 fn g2_space_rests_until_the_last_has_let_go() {
     let place = Place::new();
     let segments = place.open();

@@ -289,6 +289,36 @@ fn a_full_store_says_so_and_goes_on_when_something_is_deleted() {
     assert!(read(&c) == vec![9; 3 * MIB]);
 }
 
+/// What a writer was lent ahead goes to others when it closes: a reader that knew of it must not go on by that.
+#[test]
+fn t21_a_reader_never_sees_what_space_that_was_given_back_holds_now() {
+    let shared = Shared::new("32MiB");
+    let ws = shared.store.in_workspace();
+    let grows = create(&ws, "grows", "");
+    let reader = lookup(&shared.store.again(), "grows");
+    let mut expected = Vec::new();
+    for round in 0..12_u8 {
+        let writer = lookup(&ws, "grows");
+        let piece = vec![round + 1; 300_000];
+        for _ in 0..2 {
+            ioverbs::write_at(&writer, expected.len() as u64, &piece).unwrap();
+            expected.extend(&piece);
+        }
+        // By then the reader knows of what lies behind the end.
+        assert!(read(&reader) == expected, "round {round}");
+        ioverbs::close(&writer).unwrap();
+        // Others take what is free.
+        let fill = create(&ws, &format!("fill{round}"), "");
+        ioverbs::write_at(&fill, 0, &vec![0xee; 5 * MIB / 4]).unwrap();
+        ioverbs::close(&fill).unwrap();
+        assert!(read(&reader) == expected, "round {round}");
+        if round % 3 == 2 {
+            delete(&ws, &format!("fill{round}"));
+        }
+    }
+    ioverbs::close(&grows).unwrap();
+}
+
 #[test]
 fn views_show_what_is_there_and_keep_it() {
     let shared = Shared::new("32MiB");

@@ -24,13 +24,17 @@ pub(crate) const DURABLE_CASES: [(&str, &str, &str); 2] =
     [("file.write.durable.1MiB", "durable", "pwrite and fdatasync"), ("file.read.durable.1MiB", "read", "pread")];
 
 /// The same in shared memory; nothing of it goes through a file.
-pub(crate) const SHARED_CASES: [(&str, &str, &str); 5] = [
+pub(crate) const SHARED_CASES: [(&str, &str, &str); 6] = [
     ("shm.write.first.1MiB", "first", "memcpy to shared memory"),
     ("shm.write.1MiB", "over", "memcpy to shared memory"),
     ("shm.write.4KiB", "over-4KiB", "memcpy to shared memory"),
     ("shm.read.1MiB", "read", "memcpy from shared memory"),
     ("shm.read.4KiB", "read-4KiB", "memcpy from shared memory"),
+    ("shm.view", VIEW, ""),
 ];
+
+/// Views of 4 KiB at distinct offsets, one after the other; what is told is how long one takes.
+const VIEW: &str = "view";
 
 /// Runs cases, `runs` rounds each, in the store at `store`, whose workspace `bench` exists. `plain` is a directory in the
 /// same file system.
@@ -42,12 +46,12 @@ pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, ru
     let args = ["data".to_owned(), url, "bench".to_owned(), data, text(plain)];
     let mut writer = [Worker::start(&args)?];
     let mut reader = [Worker::start(&args)?];
-    let new = |(name, _, ceiling): &(&str, &str, &str)| Case {
+    let new = |(name, what, ceiling): &(&str, &str, &str)| Case {
         name: (*name).to_owned(),
-        unit: "GB/s",
-        higher_is_better: true,
+        unit: if *what == VIEW { "ns" } else { "GB/s" },
+        higher_is_better: *what != VIEW,
         values: Vec::new(),
-        ceiling: Some(Ceiling { name: (*ceiling).to_owned(), values: Vec::new() }),
+        ceiling: (*what != VIEW).then(|| Ceiling { name: (*ceiling).to_owned(), values: Vec::new() }),
         counters: Vec::new(),
     };
     let mut cases: Vec<Case> = kinds.iter().map(new).collect();
@@ -55,7 +59,8 @@ pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, ru
     for round in 0..=runs {
         let file = format!("run-{round}");
         for (case, (_, what, _)) in cases.iter_mut().zip(kinds) {
-            let worker = if what.starts_with("read") { &mut reader } else { &mut writer };
+            let reads = what.starts_with("read") || *what == VIEW;
+            let worker = if reads { &mut reader } else { &mut writer };
             let (_, said) = step(worker, &format!("{what} {file} {round}"))?;
             if round == 0 {
                 continue;
@@ -64,7 +69,10 @@ pub(crate) fn cases(kinds: &[(&str, &str, &str)], store: &Path, plain: &Path, ru
                 let seconds = said[0][side].as_f64().with_context(|| format!("a worker gave no time of {side}"))?;
                 Ok(SCHEDULE.footprint as f64 / seconds / 1e9)
             };
-            case.values.push(rate("ours")?);
+            match said[0]["views"].as_f64() {
+                Some(views) => case.values.push(said[0]["ours"].as_f64().unwrap_or(f64::NAN) / views * 1e9),
+                None => case.values.push(rate("ours")?),
+            }
             if let Some(ceiling) = &mut case.ceiling {
                 ceiling.values.push(rate("bare")?);
             }

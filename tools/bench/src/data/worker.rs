@@ -179,6 +179,19 @@ impl Pair {
         }
     }
 
+    /// Shows all of it, 4 KiB at a time.
+    fn views(&mut self, name: &str) -> Result<Value> {
+        let collection = self.collection("view", name)?;
+        let offsets = || SMALL.turns(0, 0).flat_map(|turn| SMALL.requests(turn.ours));
+        let mut views = 0;
+        let from = workers::clock();
+        for at in offsets() {
+            collection.view(at, SMALL.request as usize, FILL)?;
+            views += 1;
+        }
+        Ok(json!({"ours": workers::clock() - from, "views": views}))
+    }
+
     /// One round of one case, in turns.
     fn round(&mut self, buffer: &mut [u8], what: &str, name: &str, round: u64) -> Result<Value> {
         let (what, schedule) = match what.strip_suffix("-4KiB") {
@@ -259,6 +272,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
         match step.split(' ').collect::<Vec<_>>()[..] {
             ["close"] => pair.close()?,
             ["drop", name] => pair.drop(name)?,
+            ["view", name, _] => return pair.views(name),
             [what, name, round] => return pair.round(buffer, what, name, round.parse()?),
             _ => bail!("no step {step:?}"),
         }

@@ -95,6 +95,13 @@ impl Stage {
         Stage { domain, ..self }
     }
 
+    /// Says it of one that was found by a daemon that did not know it.
+    pub(super) fn note_domain(&mut self, domain: Uuid) {
+        if self.domain.is_nil() {
+            self.domain = domain;
+        }
+    }
+
     pub(super) fn log(&self) -> FileName {
         FileName::Log(self.id, self.object)
     }
