@@ -63,6 +63,19 @@ say "5. What controls lead to: a dataset that is sealed, and a checkpoint that m
 run iov explain shorelines -c profile=dataset
 run iov explain shorelines -c profile=checkpoint,request_size=47008
 
+say "6. The same files in a store in shared memory, copied by each program itself; and gone again"
+fast=$target/demo-fast
+run iov up --dir "$fast" --storage shmem:64MiB
+(
+    export IOVERBS_URL=file:$fast
+    trap 'run iov down' EXIT
+    iov ws show scratch >/dev/null 2>&1 || iov ws create scratch
+    run iov put "$data"/binned_*_i.nc scratch --if-exists replace
+    for file in "$data"/binned_*_i.nc; do iov cat "scratch/$(basename "$file")" | cmp - "$file"; done
+    echo 'What was read back is what was put in.'
+    run iov df
+)
+
 say "What to try next"
 cat <<EOF
   export PATH=$bin:\$PATH IOVERBS_URL=$IOVERBS_URL

@@ -10,9 +10,11 @@ use iov_store::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
 use iov_types::{Error, Range, Result};
 use iov_wire::messages;
 
-/// The segments that came over a connection.
+type ByNumber = HashMap<(u64, bool), Arc<Segment>>;
+
+/// The segments that came over a connection, by number, and whether for writing.
 #[derive(Default)]
-pub(crate) struct Maps(Mutex<HashMap<u64, Arc<Segment>>>);
+pub(crate) struct Maps(Mutex<ByNumber>);
 
 /// A stretch of an object, in the memory of this process.
 struct Stretch {
@@ -32,7 +34,7 @@ fn wrong(what: &str) -> Error {
 }
 
 impl Maps {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Segment>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ByNumber> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,10 +52,10 @@ impl Maps {
     pub(crate) fn window(&self, lent: &messages::Window, descriptors: Vec<OwnedFd>, write: bool) -> Result<Window> {
         let mut maps = self.lock();
         for (number, fd) in lent.passed.iter().zip(descriptors) {
-            maps.insert(*number, Arc::new(Segment::map(&fd)?));
+            maps.insert((*number, write), Arc::new(Segment::map(&fd)?));
         }
         let find = |number: u64, at: u64, len: u64| {
-            let map = maps.get(&number).ok_or_else(|| Error::unsupported("a segment is not mapped here any more"))?;
+            let map = maps.get(&(number, write)).ok_or_else(|| Error::unsupported("a segment is not mapped here any more"))?;
             if at.checked_add(len).is_none_or(|end| end > map.len()) || (write && !map.is_writable()) {
                 return Err(wrong("a place outside of its segment, or one for reading only"));
             }

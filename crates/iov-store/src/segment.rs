@@ -118,7 +118,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps a segment, for writing if the descriptor allows it.
+    /// Maps a segment, for writing if the descriptor allows it; then children do not inherit the mapping.
     pub fn map(file: impl AsFd) -> Result<Segment> {
         let file = file.as_fd();
         // SAFETY: a live descriptor; the call takes no pointer.
@@ -129,8 +129,14 @@ impl Segment {
         if unsafe { libc::fstat(file.as_raw_fd(), &mut stat) } != 0 {
             return Err(os("mapping a segment"));
         }
-        let segment = Segment::map_with(file, stat.st_size as usize, flags & libc::O_ACCMODE == libc::O_RDWR)?;
+        let writable = flags & libc::O_ACCMODE == libc::O_RDWR;
+        let segment = Segment::map_with(file, stat.st_size as usize, writable)?;
         segment.populate(false);
+        if writable {
+            // A child must not write through it (rule 7 of the header).
+            // SAFETY: the mapping is ours.
+            unsafe { libc::madvise(segment.ptr.as_ptr().cast(), segment.len, libc::MADV_DONTFORK) };
+        }
         Ok(segment)
     }
 

@@ -82,10 +82,8 @@ fn pass(
     if request.anew {
         known.clear();
     }
-    let has = |known: &BTreeSet<_>, number: u64| match request.access {
-        Access::Write => known.contains(&(number, true)),
-        Access::Read => known.contains(&(number, true)) || known.contains(&(number, false)),
-    };
+    // What is read is mapped for reading, whatever else is mapped: a stray pointer cannot reach it, and a child inherits it.
+    let has = |known: &BTreeSet<_>, number: u64| known.contains(&(number, request.access == Access::Write));
     let mut new = BTreeSet::new();
     let mut covered = None;
     let mut count = 0;

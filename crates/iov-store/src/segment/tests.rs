@@ -1,4 +1,4 @@
-use std::os::fd::OwnedFd;
+use std::{fs::File, os::fd::OwnedFd};
 
 use super::*;
 
@@ -61,4 +61,20 @@ fn t18_a_size_only_grows_by_writing() {
     assert!(head.mtime_ns() > 0);
     head.set_size(3);
     assert_eq!(segment.head(128).size(), 3);
+}
+
+#[test]
+fn t23_a_child_does_not_inherit_what_is_mapped_for_writing() {
+    let path = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
+    drop(Segment::make(path.as_file(), 1 << 20).expect("a segment"));
+    let writable = File::options().read(true).write(true).open(path.path()).expect("the file");
+    let maps = [Segment::map(writable), Segment::map(File::open(path.path()).expect("the file"))];
+    let flags = maps.map(|map| {
+        let map = map.expect("a mapping");
+        let address = format!("{:x}-", map.address(0, 1) as usize);
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("the mappings");
+        let own = all.split_once(&address).expect("the mapping").1;
+        own.lines().find_map(|line| line.strip_prefix("VmFlags:")).expect("its flags").contains(" dc")
+    });
+    assert_eq!(flags, [true, false], "dc: do not copy the mapping to a child");
 }

@@ -3,5 +3,6 @@
 
 mod daemon;
 mod dying;
+mod shared;
 mod sharing;
 mod store;
