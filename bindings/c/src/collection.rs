@@ -60,10 +60,17 @@ impl CollectionObject {
     /// The same for operations on bytes, which groups have none of.
     #[inline]
     pub(crate) fn data(&self) -> Result<Collection> {
+        self.bytes().cloned()
+    }
+
+    /// The same, on loan.
+    #[inline]
+    pub(crate) fn bytes(&self) -> Result<&Collection> {
         if self.collection.is_group() {
             return Err(Error::invalid("a group holds names but no bytes").with_clause(ioverbs::Clause::O3));
         }
-        self.usable()
+        self.collection.check()?;
+        Ok(&self.collection)
     }
 
     pub(crate) fn asked_for_lock(&self) {

@@ -2,16 +2,17 @@
 
 use std::ffi::c_int;
 
-use ioverbs::{Error, Op, Range, Result};
+use ioverbs::{Error, Memory, Op, Range, Result};
 
 use crate::{
     abi::{self, flag},
     arg::{Array, Bytes, BytesMut, flags},
+    collection::CollectionObject,
     guard::guard,
     object::{BatchHandle, CollectionHandle},
     out::Out,
     pending::Pending,
-    submit::{Lent, Submission, submit},
+    submit::{Lent, Submission, log_end, submit},
 };
 
 /// Writes a buffer.
@@ -20,6 +21,9 @@ pub extern "C" fn iov_write(b: BatchHandle, c: CollectionHandle, offset: u64, bu
     guard(|| {
         let c = c.get()?;
         Range::new(offset, len as u64)?;
+        if b.is_null() {
+            return move_now(&c, offset, (buf.lend(len)?, buf.address()), true).map(drop);
+        }
         let op = Op::Write { c: c.data()?, chunks: vec![(offset, buf.lend(len)?)] };
         submit(b, Submission { lent: &[(buf.address(), len)], ..Submission::new(&c.cx, op) })
     })
@@ -37,11 +41,25 @@ pub extern "C" fn iov_read(
 ) -> c_int {
     guard(|| {
         let c = c.get()?;
-        let out = Pending::Bytes(got.optional("got")?);
+        let got = got.optional("got")?;
         Range::new(offset, len as u64)?;
+        if b.is_null() {
+            let bytes = move_now(&c, offset, (buf.lend(len)?, buf.address()), false)?;
+            got.write(bytes as usize);
+            return Ok(());
+        }
+        let out = Pending::Bytes(got);
         let op = Op::Read { c: c.data()?, chunks: vec![(offset, buf.lend(len)?)] };
         submit(b, Submission { lent: &[(buf.address(), len)], ..Submission::with(&c.cx, op, out) })
     })
+}
+
+/// Moves bytes in this call, with as little about it as possible.
+#[inline]
+fn move_now(c: &CollectionObject, offset: u64, (memory, address): (Memory, usize), write: bool) -> Result<u64> {
+    let _uses = c.cx.buffers.uses(&[(address, memory.len())]);
+    let moved = ioverbs::run_bytes(c.bytes()?, offset, memory, write);
+    moved.map(|status| status.bytes).inspect_err(|e| log_end(if write { "write" } else { "read" }, e))
 }
 
 /// What the chunks lend, and a check of each.

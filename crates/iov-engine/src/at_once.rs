@@ -25,8 +25,8 @@ const LONG: Short = Short::No { perhaps: false };
 /// Tries to carry out an operation at once.
 pub(crate) fn attempt(session: &Session, op: &mut Op) -> Short {
     match op {
-        Op::Write { c, chunks } => one(session, c, chunks, true),
-        Op::Read { c, chunks } => one(session, c, chunks, false),
+        Op::Write { c, chunks } => only(session, c, chunks, true),
+        Op::Read { c, chunks } => only(session, c, chunks, false),
         _ => LONG,
     }
 }
@@ -52,8 +52,15 @@ fn is_plain(session: &Session, c: &Collection, ready: &Ready, write: bool) -> bo
     plain && if write { changes() } else { effective.spatiality == Spatiality::Any }
 }
 
-fn one(session: &Session, c: &Collection, chunks: &mut [Chunk], write: bool) -> Short {
-    let [(offset, memory)] = chunks else { return LONG };
+fn only(session: &Session, c: &Collection, chunks: &mut [Chunk], write: bool) -> Short {
+    match chunks {
+        [(offset, memory)] => one(session, c, *offset, memory, write),
+        _ => LONG,
+    }
+}
+
+/// Tries to write bytes, or to read them, at once.
+pub(crate) fn one(session: &Session, c: &Collection, offset: u64, memory: &mut Memory, write: bool) -> Short {
     // The long way says what is wrong.
     if c.check().is_err() || !std::sync::Arc::ptr_eq(&c.session().0, &session.0) {
         return LONG;
@@ -71,7 +78,7 @@ fn one(session: &Session, c: &Collection, chunks: &mut [Chunk], write: bool) -> 
         c.mark_used();
     }
     let bytes = if write { Now::Write(memory.bytes()) } else { Now::Read(Memory::bytes_mut(memory)) };
-    let moved = session.0.sides.backend.at_once(object, ready.opened.epoch, *offset, bytes);
+    let moved = session.0.sides.backend.at_once(object, ready.opened.epoch, offset, bytes);
     if write && !matches!(moved, AtOnce::No) {
         // Behind the bytes: a commit that comes in between publishes without them, and the next one has to.
         c.mark_changed();

@@ -1,9 +1,10 @@
 //! A batch: operations that start and complete together (O7).
 
+use iov_store::Memory;
 use iov_types::{Clause, Controls, Error, OnError, Result, Uuid, limits};
 
 use crate::{
-    Op, OpState, Request, Session, Status,
+    Collection, Op, OpState, Request, Session, Status,
     at_once::{self, Short},
     exec::{Exec, Start},
     request::Mode,
@@ -233,10 +234,27 @@ impl Drop for Batch {
 /// Runs one operation now, in this thread, until it is done or the deadline has passed.
 pub fn run(session: &Session, mut op: Op) -> Result<Status> {
     session.0.check_fork()?;
-    let perhaps = match at_once::attempt(session, &mut op) {
-        Short::Done(status) => return status.result().map(|()| status),
-        Short::No { perhaps } => perhaps,
-    };
+    match at_once::attempt(session, &mut op) {
+        Short::Done(status) => status.result().map(|()| status),
+        Short::No { perhaps } => run_as_batch(session, op, perhaps),
+    }
+}
+
+/// As [`run`], one write of `memory` at `offset`, or one read into it: what can be done at once makes no operation.
+pub fn run_bytes(c: &Collection, offset: u64, mut memory: Memory, write: bool) -> Result<Status> {
+    let session = c.session();
+    session.0.check_fork()?;
+    match at_once::one(session, c, offset, &mut memory, write) {
+        Short::Done(status) => status.result().map(|()| status),
+        Short::No { perhaps } => {
+            let (c, chunks) = (c.clone(), vec![(offset, memory)]);
+            run_as_batch(session, if write { Op::Write { c, chunks } } else { Op::Read { c, chunks } }, perhaps)
+        }
+    }
+}
+
+/// `perhaps`: bytes of it may have been written already.
+fn run_as_batch(session: &Session, op: Op, perhaps: bool) -> Result<Status> {
     let mut batch = Batch::of(session, BatchAttr { drive: Drive::Caller, ..BatchAttr::default() });
     batch.push(op)?;
     iov_types::Counters::add(&session.counters().operations, 1);

@@ -17,7 +17,7 @@ mod session;
 mod view;
 mod workspace;
 
-pub use batch::{Batch, BatchAttr, Drive, run};
+pub use batch::{Batch, BatchAttr, Drive, run, run_bytes};
 pub use collection::Collection;
 pub use cursor::Cursor;
 pub use op::{Chunk, Op, OpState, Output, Parent, Status};

@@ -2,11 +2,12 @@
 //! as long as the grant's slot in the session's lease page says so. Everything else goes over the socket.
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -77,15 +78,30 @@ impl Entry {
 
 /// What there is of direct access to a `file:` target on the same host.
 pub(crate) struct Direct {
+    number: u64,
     pub(crate) link: Arc<Link>,
     pub(crate) socket: RemoteBackend,
     pub(crate) kept: SumCache,
     entries: Mutex<HashMap<ObjectId, Entry>>,
     page: Mutex<Option<(Weak<Up>, Arc<ClientPage>)>>,
     clock: AtomicU64,
+    /// Bytes of some object are shown in place.
+    shows: AtomicBool,
     /// Most grants held.
     room: usize,
     direct: bool,
+}
+
+/// By the number of a target in this process, an object, and whether to write.
+type Last = Option<((u64, ObjectId, bool), Weak<Grant>)>;
+
+/// How many targets this process has had.
+static TARGETS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The grant that this thread has used last. It keeps none alive; one that does not fit or hold any more is looked for
+    /// in the table.
+    static LAST: RefCell<Last> = const { RefCell::new(None) };
 }
 
 /// How an operation may go.
@@ -154,8 +170,31 @@ impl Direct {
         if seam::monotonic_ns() < entry.not_before_ns || small { Way::Socket } else { Way::Ask }
     }
 
-    /// A grant for all of a range that holds just now.
+    /// A grant for all of a range that holds just now: most often the one that this thread has used last.
     fn held(&self, object: ObjectId, epoch: u64, range: Range, write: bool) -> Option<Arc<Grant>> {
+        let fits = |grant: &Grant| {
+            let writes = grant.access == Access::Write;
+            // Where bytes are shown in place, the table says which grants are for reading them.
+            let may = if write { writes } else { !(writes && self.shows.load(Ordering::Relaxed)) };
+            may && epoch <= grant.epoch && !grant.kept && grant.is_enough(range, write) && grant.slot.holds()
+        };
+        let key = (self.number, object, write);
+        // A thread that is ending has none.
+        let last = LAST.try_with(|last| match &*last.borrow() {
+            Some((of, grant)) if *of == key => grant.upgrade(),
+            _ => None,
+        });
+        if let Some(grant) = last.unwrap_or_default().filter(|grant| fits(grant)) {
+            // Roughly now: whatever is used so often is not the oldest.
+            grant.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            return Some(grant);
+        }
+        let found = self.find(object, epoch, range, write)?;
+        let _ = LAST.try_with(|last| last.replace(Some((key, Arc::downgrade(&found)))));
+        Some(found)
+    }
+
+    fn find(&self, object: ObjectId, epoch: u64, range: Range, write: bool) -> Option<Arc<Grant>> {
         let entries = lock(&self.entries);
         let entry = entries.get(&object)?;
         // What is kept by checksums is compared, or lent in parts.
@@ -174,6 +213,7 @@ impl Direct {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(object).or_default();
         entry.shown = true;
+        self.shows.store(true, Ordering::Relaxed);
         // The next read is not taken for the only one.
         entry.uses = entry.uses.max(1);
         let start = Range { len: range.len.min(1), ..range };
@@ -337,12 +377,14 @@ impl DirectBackend {
     /// The target behind a link; without `direct`, all bytes go over the socket.
     pub fn new(link: Arc<Link>, direct: bool) -> DirectBackend {
         DirectBackend(Arc::new(Direct {
+            number: TARGETS.fetch_add(1, Ordering::Relaxed),
             socket: RemoteBackend(link.clone()),
             link,
             kept: SumCache::default(),
             entries: Mutex::default(),
             page: Mutex::default(),
             clock: AtomicU64::new(0),
+            shows: AtomicBool::new(false),
             room: room(),
             direct,
         }))

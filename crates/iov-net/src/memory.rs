@@ -55,7 +55,9 @@ impl Maps {
             maps.insert((*number, write), Arc::new(Segment::map(&fd)?));
         }
         let find = |number: u64, at: u64, len: u64| {
-            let map = maps.get(&(number, write)).ok_or_else(|| Error::unsupported("a segment is not mapped here any more"))?;
+            let map = maps
+                .get(&(number, write))
+                .ok_or_else(|| Error::unsupported("a segment is not mapped here any more"))?;
             if at.checked_add(len).is_none_or(|end| end > map.len()) || (write && !map.is_writable()) {
                 return Err(wrong("a place outside of its segment, or one for reading only"));
             }

@@ -1,6 +1,6 @@
 //! The common operations as plain blocking calls.
 
-use iov_engine::{Collection, Cursor, Op, Output, Parent, Status, Workspace, run};
+use iov_engine::{Collection, Cursor, Op, Output, Parent, Status, Workspace, run, run_bytes};
 use iov_store::Memory;
 use iov_types::{Controls, EntryKind, Error, Metadata, Name, Result, Stat, Which, catalog::SearchSpec};
 
@@ -49,14 +49,14 @@ pub fn lookup(ws: &Workspace, parent: Parent, name: &str, controls: Controls) ->
 pub fn write_at(c: &Collection, offset: u64, data: &[u8]) -> Result<()> {
     // SAFETY: `data` is borrowed until `run` has returned, and `run` returns after the operation has completed.
     let memory = unsafe { Memory::readable(data.as_ptr(), data.len()) };
-    run(c.session(), Op::Write { c: c.clone(), chunks: vec![(offset, memory)] }).map(drop)
+    run_bytes(c, offset, memory, true).map(drop)
 }
 
 /// Reads into `buf`; short only at the end.
 pub fn read_at(c: &Collection, offset: u64, buf: &mut [u8]) -> Result<usize> {
     // SAFETY: as in `write_at`, with a unique borrow.
     let memory = unsafe { Memory::writable(buf.as_mut_ptr(), buf.len()) };
-    let status: Status = run(c.session(), Op::Read { c: c.clone(), chunks: vec![(offset, memory)] })?;
+    let status: Status = run_bytes(c, offset, memory, false)?;
     Ok(status.bytes as usize)
 }
 

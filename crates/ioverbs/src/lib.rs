@@ -36,7 +36,7 @@ pub use file::{
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{
     Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr,
-    Status, Workspace, run,
+    Status, Workspace, run, run_bytes,
 };
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, Viewed, seam};
