@@ -71,6 +71,8 @@ endif
 
 test-rust: need-rust
 	cargo test --workspace
+	@# The litmus tests once more, of stores in shared memory.
+	IOV_LITMUS_MEDIUM=shmem cargo test -p iov-litmus --test litmus
 
 # The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:
