@@ -116,6 +116,8 @@ pub(crate) struct Segments {
     done: Condvar,
 }
 
+type Guard<'a> = MutexGuard<'a, Inner>;
+
 /// Least and most bytes of a segment, where the capacity is not tiny.
 const LENGTHS: (u64, u64) = (64 << 20, 1 << 30);
 /// So many segments, at least, share a small capacity: each workspace needs one of its own.
@@ -249,9 +251,14 @@ impl Segments {
             let pool = inner.pools.entry(domain).or_default();
             let mut found =
                 pool.clean.take(want).map(|p| (p, false)).or_else(|| pool.dirty.take(want).map(|p| (p, true)));
+            let mut why = None;
             if found.is_none() {
-                if self.extend(&mut inner, domain)? {
-                    continue;
+                let (guard, extended) = self.extend(inner, domain);
+                inner = guard;
+                match extended {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(e) => why = Some(e),
                 }
                 let pool = inner.pools.entry(domain).or_default();
                 found = pool.clean.take_longest(want).map(|p| (p, false));
@@ -266,7 +273,7 @@ impl Segments {
                     let pool = inner.pools.entry(domain).or_default();
                     if dirty { pool.dirty.add(stretch.piece) } else { pool.clean.add(stretch.piece) }
                 }
-                return Err(self.full(&inner, len));
+                return Err(why.unwrap_or_else(|| self.full(&inner, len)));
             };
             let map = inner.known[&piece.segment].map.clone();
             got.push((Stretch { piece, map }, dirty));
@@ -292,37 +299,44 @@ impl Segments {
         ))
     }
 
-    /// Gives a domain one more segment, if there may be one more.
-    fn extend(&self, inner: &mut MutexGuard<'_, Inner>, domain: Uuid) -> Result<bool> {
+    /// Gives a domain one more segment, if there may be one more. While it is made, which may take long where the kernel looks for
+    /// large pages, nothing is locked.
+    fn extend<'a>(&'a self, mut inner: Guard<'a>, domain: Uuid) -> (Guard<'a>, Result<bool>) {
         let number = match inner.spare.pop() {
             Some(spare) => spare,
             None => {
-                if !self.has_room(inner) && !self.reclaim(inner, domain) {
-                    return Ok(false);
+                if !self.has_room(&inner) && !self.reclaim(&mut inner, domain) {
+                    return (inner, Ok(false));
                 }
-                match self.make(inner.next) {
+                let number = inner.next;
+                inner.next += 1;
+                inner.making += 1;
+                drop(inner);
+                let made = self.make(number);
+                inner = self.lock();
+                inner.making -= 1;
+                self.done.notify_all();
+                match made {
                     Ok(map) => {
-                        let number = inner.next;
-                        inner.next += 1;
                         inner.known.insert(number, Known { map, domain: None });
                         number
                     }
                     // The machine has less than the store may take.
-                    Err(e) if e.kind() == Kind::Exhausted => return Ok(false),
-                    Err(e) => return Err(e),
+                    Err(e) if e.kind() == Kind::Exhausted => return (inner, Ok(false)),
+                    Err(e) => return (inner, Err(e)),
                 }
             }
         };
         let renamed = rustix::fs::renameat(&self.folder, name(number, None), &self.folder, name(number, Some(domain)));
         if let Err(e) = renamed {
             inner.spare.push(number);
-            return Err(os("giving a segment to a workspace")(e));
+            return (inner, Err(os("giving a segment to a workspace")(e)));
         }
-        let Some(known) = inner.known.get_mut(&number) else { return Ok(false) };
+        let Some(known) = inner.known.get_mut(&number) else { return (inner, Ok(false)) };
         known.domain = Some(domain);
         let len = known.map.len();
         inner.pools.entry(domain).or_default().clean.add(Piece { segment: number, at: 0, len });
-        Ok(true)
+        (inner, Ok(true))
     }
 
     fn made(inner: &Inner) -> u64 {
