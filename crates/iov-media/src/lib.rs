@@ -5,5 +5,5 @@ pub mod fail;
 mod files;
 mod segments;
 
-pub use files::{Files, Granted, Lent, OpenSums, Options, Peer, Which};
+pub use files::{Files, Granted, Lent, OpenSums, Options, Peer, Which, void_grants};
 pub use segments::{Piece, SpaceUse, Window};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
-use iov_store::{AtOnce, ClientSlot, OpCx, Viewed};
+use iov_store::{AtOnce, ClientSlot, OpCx, Viewed, seam};
 use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
@@ -89,7 +89,7 @@ impl Grant {
         if !self.slot.pin() {
             return None;
         }
-        let pinned = Pinned(self.clone());
+        let pinned = Pinned { grant: self.clone(), generation: seam::fork_generation() };
         let (map, at, len) = window.show(offset, len)?;
         // The grant keeps the mapping.
         Some(Viewed::new(map.address(at, len), len as usize, Box::new(pinned)))
@@ -223,11 +223,18 @@ impl Grant {
 }
 
 /// Keeps bytes where they lie.
-struct Pinned(Arc<Grant>);
+struct Pinned {
+    grant: Arc<Grant>,
+    /// Of which process it is.
+    generation: u64,
+}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.0.slot.unpin();
+        // What a child has inherited is its parent's: the lease page is one for both.
+        if seam::fork_generation() == self.generation {
+            self.grant.slot.unpin();
+        }
     }
 }
 

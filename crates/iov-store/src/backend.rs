@@ -108,7 +108,7 @@ pub trait Backend: Send + Sync {
         Shown::Never
     }
 
-    /// The last handle of this process on an object was closed: what is held of it ahead of need can go.
+    /// A handle that has changed an object is being closed: what is held of it ahead of need can go.
     fn closed(&self, _object: ObjectId) {}
 
     /// Whether operations may wait for another process; `submit` itself never does.

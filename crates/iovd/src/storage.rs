@@ -5,7 +5,10 @@ use std::{
     io::{Read, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            fs::MetadataExt,
+        },
     },
     path::{Path, PathBuf},
 };
@@ -124,7 +127,6 @@ impl Storage {
                          shared memory",
                     ));
                 }
-                remove_orphans(base);
                 check_room(base, capacity, false)?;
                 let mut name = [0; 8];
                 seam::random_bytes(&mut name);
@@ -179,6 +181,11 @@ impl Storage {
         for entry in std::fs::read_dir(place.join("segments")).into_iter().flatten().flatten() {
             bytes += entry.metadata().map_or(0, |m| m.len());
         }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if let Ok(target) = rustix::fs::open(place, flags, Mode::empty()) {
+            // Programs that have some of it mapped must not go on to take for stored what they write there.
+            iov_media::void_grants(&target)?;
+        }
         match std::fs::remove_dir_all(place) {
             Ok(()) => Ok(bytes),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
@@ -187,7 +194,7 @@ impl Storage {
     }
 }
 
-/// Says in the shared memory whose it is, so that it does not stay behind where the store's directory is removed.
+/// Says in the shared memory whose it is, for whoever finds it where the store's directory was removed.
 fn note_owner(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).map_err(Error::from)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -196,33 +203,43 @@ fn note_owner(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
     std::fs::File::from(file).write_all(path.as_os_str().as_bytes()).map_err(Error::from)
 }
 
-/// Removes shared memory of this user whose store is gone. What cannot be looked at stays.
-fn remove_orphans(base: &Path) {
-    let ours = format!("iov-{}-", rustix::process::geteuid().as_raw());
+/// Shared memory of this user whose store is not where it was: removed, or moved. Only its owner can tell, so that it is named
+/// and stays.
+fn orphans(base: &Path) -> Vec<String> {
+    let me = rustix::process::geteuid().as_raw();
+    let ours = format!("iov-{me}-");
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(&ours) {
+        let place = entry.path();
+        // Everybody may make anything there, under any name.
+        let is_ours = std::fs::symlink_metadata(&place)
+            .is_ok_and(|facts| facts.is_dir() && facts.uid() == me && facts.mode() & 0o077 == 0);
+        if !is_ours || !entry.file_name().to_string_lossy().starts_with(&ours) {
             continue;
         }
-        let place = entry.path();
-        let Ok(owner) = std::fs::read(place.join(OWNER)) else { continue };
-        let owner = Path::new(std::ffi::OsStr::from_bytes(&owner));
-        let names_it =
-            std::fs::read_to_string(owner.join(FILE)).is_ok_and(|text| text.contains(&*place.to_string_lossy()));
-        let is_free = std::fs::File::open(place.join(FILES_FORMAT)).is_ok_and(|format| {
-            rustix::fs::flock(&format, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
-        });
-        if !names_it && is_free {
-            let _ = std::fs::remove_dir_all(&place);
+        let Some(owner) = owner_of(&place) else { continue };
+        if std::fs::symlink_metadata(&owner).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+            found.push(format!("{} is of a store that was in {}", place.display(), owner.display()));
         }
     }
+    found
+}
+
+/// The store that shared memory says it belongs to.
+fn owner_of(place: &Path) -> Option<PathBuf> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = std::fs::File::from(rustix::fs::open(place.join(OWNER), flags, Mode::empty()).ok()?);
+    let mut path = Vec::new();
+    file.take(4096).read_to_end(&mut path).ok()?;
+    (!path.is_empty()).then(|| std::ffi::OsString::from_vec(path).into())
 }
 
 /// Whether the machine has so much shared memory; `taken`: some of it is the store's already.
 fn check_room(base: &Path, capacity: u64, taken: bool) -> Result<()> {
-    let base = std::fs::File::open(base).map_err(|e| {
+    let folder = std::fs::File::open(base).map_err(|e| {
         Error::from(e).context(format!("{}: a store in shared memory needs it; mount a tmpfs there", base.display()))
     })?;
-    let facts = rustix::fs::fstatvfs(base.as_fd()).map_err(os("asking how much shared memory there is"))?;
+    let facts = rustix::fs::fstatvfs(folder.as_fd()).map_err(os("asking how much shared memory there is"))?;
     let (all, free) = (facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize);
     if capacity > all {
         return Err(Error::exhausted(format!(
@@ -231,9 +248,11 @@ fn check_room(base: &Path, capacity: u64, taken: bool) -> Result<()> {
         )));
     }
     if !taken && capacity > free {
+        let orphans: String =
+            orphans(base).iter().map(|orphan| format!("; {orphan}: remove it if that is gone")).collect();
         return Err(Error::exhausted(format!(
             "/dev/shm has {free} bytes free, fewer than the {capacity} asked for: ask for less, or free some (ls -l \
-             /dev/shm shows whose they are)"
+             /dev/shm shows whose they are){orphans}"
         )));
     }
     Ok(())

@@ -99,7 +99,7 @@ impl Files {
             }
             ObjectVerb::Punch(range) => state.data(&self.disk, object.id)?.punch(*range, self.leases.waits(object.id)),
             ObjectVerb::Allocate { range, keep_size } => {
-                state.trim(&self.disk, object.id)?;
+                state.trim(self, object.id)?;
                 let end = if *keep_size { before } else { before.max(range.end()) };
                 state
                     .data(&self.disk, object.id)?
@@ -252,7 +252,7 @@ impl Files {
         let end = offset + data.len() as u64;
         let grows = end > state.size(self, object.id)?;
         if grows {
-            state.trim(&self.disk, object.id)?;
+            state.trim(self, object.id)?;
         }
         let body = state.data(&self.disk, object.id)?;
         if demand.unit == 0 {
@@ -307,7 +307,7 @@ impl Files {
             self.recall(object, state, Which::All, None)?;
             self.commit_end(object, state, size)?;
         }
-        state.trim(&self.disk, object.id)?;
+        state.trim(self, object.id)?;
         let body = state.data(&self.disk, object.id)?;
         if demand.unit > 0 {
             self.journaled(object, UnitChange::Truncate { size }, demand, &body)?;

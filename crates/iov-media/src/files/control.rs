@@ -57,7 +57,7 @@ impl Files {
             self.recall(&object, &mut state, Which::Writers, None)?;
             fail::point("seal.1.revoked")?;
             self.trim_tail(&object, &mut state);
-            state.trim(&self.disk, object.id)?;
+            state.trim(self, object.id)?;
             let body = state.data(&self.disk, object.id)?;
             // The mode is the seal: it is changed in one step, lies with the bytes, and nobody opens them for writing.
             object.mode_unsynced.store(true, Ordering::SeqCst);

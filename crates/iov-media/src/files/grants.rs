@@ -225,6 +225,10 @@ impl Files {
             && let Some(shared) = body.shared()
         {
             let _ = shared.trim(self.leases.waits(object.id));
+            if shared.is_wasteful() {
+                // Nobody is granted anything now: an index is written anew by moving nothing.
+                let _ = self.relocate_shared(object, state, shared, &[]);
+            }
         }
     }
 
@@ -326,19 +330,18 @@ impl Files {
         below: Option<u64>,
         patience: u64,
     ) -> Result<()> {
-        if !self.leases.any(object.id) {
-            return Ok(());
+        if self.leases.any(object.id) {
+            state.unmoved.extend(self.leases.recall(object.id, which, below, patience));
         }
-        let stuck = self.leases.recall(object.id, which, below, patience);
-        if stuck.is_empty() {
+        if state.unmoved.is_empty() {
             return Ok(());
         }
         if self.disk.segments().is_some() {
             // All others know where the bytes lie now.
-            let rest = self.leases.recall(object.id, Which::All, None, patience);
-            return self.relocate(object, state, &[stuck, rest].concat());
+            state.unmoved.extend(self.leases.recall(object.id, Which::All, None, patience));
         }
-        self.relocate(object, state, &stuck)
+        let ranges = std::mem::take(&mut state.unmoved);
+        self.relocate(object, state, &ranges).inspect_err(|_| state.unmoved = ranges)
     }
 
     /// Moves an object's bytes to a fresh file of the same name, or `ranges` of it to fresh space of its segments. What is
@@ -373,10 +376,11 @@ impl Files {
         let file = self.disk.sparing(|| self.disk.tree.create_file(fresh))?;
         let moved = fail::point("relocate.1.half_copied").and_then(|()| {
             let new = old.moved(file, ranges)?;
-            fail::point("relocate.2.copied")?;
-            if state.sealed {
-                new.with_index(|file| rustix::fs::fchmod(file, SEALED_MODE)).map_err(io::os("sealing a file"))?;
-            }
+            let ready = fail::point("relocate.2.copied").and_then(|()| match state.sealed {
+                true => new.with_index(|file| rustix::fs::fchmod(file, SEALED_MODE)).map_err(io::os("sealing a file")),
+                false => Ok(()),
+            });
+            ready.inspect_err(|_| new.release(Some(old), Vec::new()))?;
             self.disk.replace(FileName::Data(object.id), fresh, new, self.leases.waits(object.id))?;
             fail::point("relocate.3.renamed")
         });

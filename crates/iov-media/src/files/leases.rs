@@ -147,6 +147,17 @@ impl Book {
     }
 }
 
+/// Voids every grant on the target in a directory that is about to be removed: whoever holds one asks the daemon again, and
+/// what is being written does not count. No daemon may serve it.
+pub fn void_grants(directory: &OwnedFd) -> Result<()> {
+    tree::pages(directory, |file| {
+        // What is no page any more grants nothing.
+        if let Ok((page, _)) = LeasePage::open(&file) {
+            page.found().into_iter().for_each(|lease| page.relocate(lease.index, lease.generation));
+        }
+    })
+}
+
 impl Leases {
     pub(super) fn new(recall_ns: u64) -> Leases {
         Leases { book: Mutex::default(), earlier: Mutex::default(), recall_ns }
@@ -477,7 +488,10 @@ impl Leases {
             let book = self.lock();
             waiting.retain(|object| {
                 let places = book.by_object.get(object);
-                let busy = |(session, index): &Place| book.sessions.get(session).is_some_and(|s| !s.is_drained(*index));
+                // Nobody waits for those who only look: their space rests.
+                let busy = |(session, index): &Place| {
+                    book.sessions.get(session).is_some_and(|s| !s.is_readers(*index) && !s.is_drained(*index))
+                };
                 places.is_some_and(|places| places.iter().any(busy))
             });
             drop(book);

@@ -40,6 +40,7 @@ use std::{
 };
 
 pub use grants::{Granted, Lent, Peer, Which};
+pub use leases::void_grants;
 pub use options::Options;
 pub use sums::OpenSums;
 

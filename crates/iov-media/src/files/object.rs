@@ -43,6 +43,9 @@ pub(super) struct State {
     pub(super) frozen: Option<Uuid>,
     /// Its checksums, from the first durable sync on.
     pub(super) kept: Kept,
+    /// Ranges that a process may still write to, since moving them out of its reach has failed: nothing goes on before it is
+    /// done (G2).
+    pub(super) unmoved: Vec<Range>,
     /// Staged changes, or why they cannot be used.
     pub(super) stages: HashMap<Uuid, Result<Mutex<Stage>>>,
 }
@@ -176,7 +179,7 @@ impl Object {
     pub(super) fn write_now(&self, files: &Files) -> Result<RwLockWriteGuard<'_, State>> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if !state.loaded {
-            let loaded = State::load(files, self)?;
+            let loaded = State { unmoved: std::mem::take(&mut state.unmoved), ..State::load(files, self)? };
             if loaded.frozen.is_some() {
                 self.set_frozen(true);
             }
@@ -209,7 +212,7 @@ impl Object {
 
     /// Forgets what is in memory; the next use reads it from disk. For errors after which memory and disk may differ.
     pub(super) fn reload(&self, state: &mut State) {
-        *state = State::default();
+        *state = State { unmoved: std::mem::take(&mut state.unmoved), ..State::default() };
         self.set_frozen(false);
     }
 
@@ -217,7 +220,7 @@ impl Object {
     pub(super) fn is_idle(&self) -> bool {
         self.state.try_read().is_ok_and(|s| {
             let rests = s.frozen.is_none() && s.stages.is_empty() && !s.kept.has_open();
-            rests && s.torn.is_none() && !self.sync_failed.load(Ordering::SeqCst)
+            rests && s.unmoved.is_empty() && s.torn.is_none() && !self.sync_failed.load(Ordering::SeqCst)
         })
     }
 }
@@ -304,12 +307,11 @@ impl State {
     }
 
     /// Cuts off what a torn append has left behind the end, before something else grows the file over it.
-    pub(super) fn trim(&self, disk: &Disk, id: ObjectId) -> Result<()> {
+    pub(super) fn trim(&self, files: &Files, id: ObjectId) -> Result<()> {
         if let (true, Some(appends)) = (self.exists, &self.appends) {
-            let body = self.data(disk, id)?;
+            let body = self.data(&files.disk, id)?;
             if body.length()? > appends.end() {
-                // Readers were never told of it.
-                body.keeping_time(|| body.truncate(appends.end(), Vec::new()))?;
+                body.keeping_time(|| body.truncate(appends.end(), files.leases.waits(id)))?;
             }
         }
         Ok(())

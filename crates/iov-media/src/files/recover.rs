@@ -80,7 +80,7 @@ impl Files {
     /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;
     /// all others are served.
     fn recover(&mut self) -> Result<()> {
-        let mut troubles = self.claim_space()?;
+        let (tails, mut troubles) = self.claim_space()?;
         let decided = self.find_stages()?;
         let stuck = self.leases.recover(&self.disk)?;
         if let Some(segments) = self.disk.segments() {
@@ -90,6 +90,13 @@ impl Files {
         for id in stuck {
             if let Err(e) = self.recover_from_writer(id) {
                 troubles.push(e.context(format!("moving {id:?} out of the reach of a stuck client")));
+            }
+        }
+        for id in tails {
+            let object = self.object(id);
+            // One that cannot be read keeps what it has.
+            if let Ok(mut state) = object.write_now(self) {
+                self.trim_tail(&object, &mut state);
             }
         }
         for n in 0..FILES {
@@ -107,10 +114,11 @@ impl Files {
         Ok(())
     }
 
-    /// Tells the segments what is in use. What cannot be read is a trouble of its object.
-    fn claim_space(&self) -> Result<Vec<Error>> {
-        let Some(segments) = self.disk.segments() else { return Ok(Vec::new()) };
-        let (mut names, mut troubles) = (Vec::new(), Vec::new());
+    /// Tells the segments what is in use. What cannot be read is a trouble of its object. The objects that have space behind
+    /// their end, which writers were lent.
+    fn claim_space(&self) -> Result<(Vec<ObjectId>, Vec<Error>)> {
+        let Some(segments) = self.disk.segments() else { return Ok(Default::default()) };
+        let (mut names, mut tails, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
         self.disk.tree.objects(|id| names.push(FileName::Data(id)))?;
         self.disk.tree.list("stage", |name| {
             let image = name.strip_suffix(".image").and_then(|n| log_of(&format!("{n}.log")));
@@ -119,13 +127,14 @@ impl Files {
         })?;
         for name in names {
             let Some(file) = self.disk.sparing(|| self.disk.tree.open_file(name, false))? else { continue };
-            match Shared::named(file) {
-                Ok(Some((head, pieces))) => segments.claim(pieces, head),
-                Ok(None) => {}
-                Err(e) => troubles.push(e.context(format!("looking for the space of {}", name.path()))),
+            match (Shared::claim(segments, file), name) {
+                (Ok(true), FileName::Data(id)) => tails.push(id),
+                (Ok(_), _) => {}
+                (Err(e), _) => troubles.push(e.context(format!("looking for the space of {}", name.path()))),
             }
         }
-        Ok(troubles)
+        segments.claimed();
+        Ok((tails, troubles))
     }
 
     /// What could not be brought to its end when the target was opened.

@@ -122,21 +122,21 @@ impl Files {
     fn prepare(&self, object: &Object, state: &State, stage: Uuid, admitted: bool) -> Result<()> {
         let size = state.size(self, object.id)?;
         let Some(mut staged) = state.stage(Some(stage))?.filter(|s| !s.is_empty()) else { return Ok(()) };
-        state.trim(&self.disk, object.id)?;
+        state.trim(self, object.id)?;
         let (version, frozen) = (state.facts.version, state.frozen == Some(stage));
         let base = Base { exists: state.exists, size, version, appends: state.appends.as_ref(), frozen, admitted };
         staged.note_domain(object.domain());
-        staged.prepare(&self.disk, &base)?;
+        staged.prepare(&self.disk, &base, &self.leases.waits(object.id))?;
         if !admitted && let Some(plan) = staged.plan.clone().filter(|plan| state.kept.is_kept() && !plan.rename) {
             // Now it can still be refused to mix new bytes with damaged ones.
             let checked = staged.touched(&self.disk, &plan).and_then(|touched| {
                 touched.into_iter().try_for_each(|(range, _)| self.check_edges(object.id, state, range, size))
             });
-            checked.or_else(|e| staged.cancel_plan(&self.disk).and(Err(e)))?;
+            checked.or_else(|e| staged.cancel_plan(&self.disk, self.leases.waits(object.id)).and(Err(e)))?;
         }
         let keyed = staged.plan.as_ref().map_or(0, |plan| plan.keyed);
         let room = self.make_room_for_facts(object, state, keyed);
-        room.or_else(|e| staged.cancel_plan(&self.disk).and(Err(e)))
+        room.or_else(|e| staged.cancel_plan(&self.disk, self.leases.waits(object.id)).and(Err(e)))
     }
 
     /// Makes sure that the sidecar can take the new version and the places of appends.
@@ -279,6 +279,14 @@ impl Files {
 
     /// Removes a stage of an object, unless its publication has begun.
     pub(super) fn drop_stage(&self, object: &Object, state: &mut State, stage: Uuid) -> Result<()> {
+        let planned = |staged: &Result<Mutex<Stage>>| {
+            let staged = staged.as_ref().map(|s| s.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+            staged.is_ok_and(|s| s.plan.is_some() && !s.decided)
+        };
+        if state.stages.get(&stage).is_some_and(planned) {
+            // Since the plan was made, others may have been granted what it gives back.
+            self.recall(object, state, Which::All, None)?;
+        }
         match state.stages.get(&stage) {
             Some(Ok(staged)) => {
                 let staged = staged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -287,7 +295,7 @@ impl Files {
                         .with_clause(Clause::B3));
                 }
                 if let Some(plan) = &staged.plan {
-                    staged.give_room_back(&self.disk, plan)?;
+                    staged.give_room_back(&self.disk, plan, self.leases.waits(object.id))?;
                 }
                 staged.remove(&self.disk)?;
             }

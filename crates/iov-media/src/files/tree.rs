@@ -117,6 +117,20 @@ pub(super) fn page_of(name: &str) -> Option<Uuid> {
     uuid_of(name)
 }
 
+/// Calls `found` with each lease page of a target.
+pub(super) fn pages(root: &OwnedFd, mut found: impl FnMut(OwnedFd)) -> Result<()> {
+    Tree::list_in(root, "leases", |name| {
+        let Some(page) = page_of(name) else { return Ok(()) };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::openat(root, FileName::Lease(page).path(), flags, Mode::empty()) {
+            Ok(file) => found(file),
+            Err(Errno::NOENT) => {}
+            Err(e) => return Err(io::os("opening a lease page")(e)),
+        }
+        Ok(())
+    })
+}
+
 /// The directory, open and locked.
 pub(super) struct Tree {
     pub(super) root: OwnedFd,

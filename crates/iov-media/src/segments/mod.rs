@@ -19,7 +19,7 @@ mod work;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     os::fd::OwnedFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
@@ -80,6 +80,8 @@ struct Inner {
     spare: Vec<u32>,
     pools: HashMap<Uuid, Pool>,
     held: Vec<Held>,
+    /// Heads in use, by block, while a target is opened.
+    claimed: HashMap<(u32, u64), HashSet<u64>>,
     next: u32,
     /// Segments that are being made without the lock.
     making: u32,
@@ -211,15 +213,19 @@ impl Segments {
                 inner.pools.entry(domain).or_default().dirty.carve(piece);
             }
         }
-        let Some(domain) = inner.known.get(&head.segment).and_then(|k| k.domain) else { return };
-        let pool = inner.pools.entry(domain).or_default();
-        let block = Piece { at: head.at / SEGMENT_BLOCK * SEGMENT_BLOCK, len: SEGMENT_BLOCK, ..head };
-        let before = pool.dirty.total();
-        pool.dirty.carve(block);
-        if pool.dirty.total() < before {
-            pool.heads.extend(heads_of(block));
+        inner.claimed.entry((head.segment, head.at / SEGMENT_BLOCK * SEGMENT_BLOCK)).or_default().insert(head.at);
+    }
+
+    /// Everything in use was claimed: the other places in blocks of heads are free.
+    pub(crate) fn claimed(&self) {
+        let mut inner = self.lock();
+        for ((segment, at), used) in std::mem::take(&mut inner.claimed) {
+            let Some(domain) = inner.known.get(&segment).and_then(|k| k.domain) else { continue };
+            let pool = inner.pools.entry(domain).or_default();
+            let block = Piece { segment, at, len: SEGMENT_BLOCK };
+            pool.dirty.carve(block);
+            pool.heads.extend(heads_of(block).filter(|head| !used.contains(&head.at)));
         }
-        pool.heads.retain(|free| *free != head);
     }
 
     /// While a target is opened: nothing that is free may be used before these have let go of it. What was held from them when the
@@ -267,6 +273,9 @@ impl Segments {
             let Some((piece, dirty)) = found else {
                 if inner.making + inner.scrubbing > 0 {
                     inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                if inner.pools.entry(domain).or_default().free_blocks_of_heads(|_| true) {
                     continue;
                 }
                 for (stretch, dirty) in got {
@@ -358,7 +367,7 @@ impl Segments {
             .collect();
         for (number, len, other) in wholes {
             let Some(pool) = inner.pools.get_mut(&other) else { continue };
-            pool.free_blocks_of_heads(number);
+            pool.free_blocks_of_heads(|segment| segment == number);
             let whole = Piece { segment: number, at: 0, len };
             let free = pool.clean.covered(whole) + pool.dirty.covered(whole);
             if free < len {
@@ -460,17 +469,19 @@ impl Segments {
 }
 
 impl Pool {
-    /// Blocks of a segment that hold heads which nobody has are free space again.
-    fn free_blocks_of_heads(&mut self, segment: u32) {
-        let mut count: HashMap<u64, u64> = HashMap::new();
-        for head in self.heads.iter().filter(|head| head.segment == segment) {
-            *count.entry(head.at / SEGMENT_BLOCK).or_default() += 1;
+    /// Blocks of some segments that hold heads which nobody has are free space again; whether there were any.
+    fn free_blocks_of_heads(&mut self, of: impl Fn(u32) -> bool) -> bool {
+        let mut count: HashMap<(u32, u64), u64> = HashMap::new();
+        for head in self.heads.iter().filter(|head| of(head.segment)) {
+            *count.entry((head.segment, head.at / SEGMENT_BLOCK)).or_default() += 1;
         }
         count.retain(|_, free| *free == SEGMENT_BLOCK / HEAD_BYTES);
-        self.heads.retain(|head| head.segment != segment || !count.contains_key(&(head.at / SEGMENT_BLOCK)));
-        for block in count.into_keys() {
+        self.heads.retain(|head| !count.contains_key(&(head.segment, head.at / SEGMENT_BLOCK)));
+        let any = !count.is_empty();
+        for (segment, block) in count.into_keys() {
             self.dirty.add(Piece { segment, at: block * SEGMENT_BLOCK, len: SEGMENT_BLOCK });
         }
+        any
     }
 }
 

@@ -3,11 +3,14 @@
 use std::{
     collections::BTreeMap,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use iov_store::{Head, SEGMENT_BLOCK, seam};
-use iov_types::{Error, Extent, ExtentKind, Range, Result, Uuid};
+use iov_types::{Error, Extent, ExtentKind, Outcome, Range, Result, Uuid};
 
 use super::{
     Piece, Segments, Stretch, Wait,
@@ -33,6 +36,8 @@ pub(crate) struct Shared {
     head: Stretch,
     index: Mutex<Index>,
     stretches: RwLock<BTreeMap<u64, Stretch>>,
+    /// Bytes of all of them.
+    allocated: AtomicU64,
 }
 
 fn down(n: u64) -> u64 {
@@ -60,6 +65,19 @@ fn parts(map: &Stretches, range: Range) -> impl Iterator<Item = (u64, Stretch)> 
     })
 }
 
+/// Adds a stretch; one that goes on where another ends, in the object and in the segment, is one with it.
+fn insert(map: &mut Stretches, at: u64, stretch: Stretch) {
+    if let Some((before, last)) = map.range_mut(..at).next_back()
+        && before + last.piece.len == at
+        && last.piece.segment == stretch.piece.segment
+        && last.piece.end() == stretch.piece.at
+    {
+        last.piece.len += stretch.piece.len;
+        return;
+    }
+    map.insert(at, stretch);
+}
+
 /// The parts of a range that lie nowhere.
 fn gaps(map: &Stretches, range: Range) -> Vec<Range> {
     let (mut out, mut at) = (Vec::new(), range.offset);
@@ -81,10 +99,21 @@ impl Shared {
         let head = segments.take_head(domain)?;
         let give_back = |_: &_| segments.give(domain, Vec::new(), Some(head.piece), Vec::new());
         let index = Index::create(file, head.piece, &Map::new()).inspect_err(give_back)?;
-        let shared =
-            Shared { segments: segments.clone(), domain, head, index: Mutex::new(index), stretches: RwLock::default() };
+        let shared = Shared::with(segments, domain, head, index, Stretches::new());
         shared.touch();
         Ok(shared)
+    }
+
+    fn with(segments: &Arc<Segments>, domain: Uuid, head: Stretch, index: Index, stretches: Stretches) -> Shared {
+        let allocated = stretches.values().map(|s| s.piece.len).sum();
+        Shared {
+            segments: segments.clone(),
+            domain,
+            head,
+            index: Mutex::new(index),
+            stretches: RwLock::new(stretches),
+            allocated: AtomicU64::new(allocated),
+        }
     }
 
     /// The bytes of an object with this index.
@@ -95,23 +124,29 @@ impl Shared {
             Err(file) => return Shared::create(segments, file, Uuid::NIL),
         };
         let (head, domain) = segments.find(head)?;
-        let stretches = map.into_iter().map(|(at, piece)| Ok((at, segments.find(piece)?.0)));
-        let stretches = stretches.collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Shared {
-            segments: segments.clone(),
-            domain,
-            head,
-            index: Mutex::new(index),
-            stretches: RwLock::new(stretches),
-        })
+        let mut stretches = Stretches::new();
+        for (at, piece) in map {
+            insert(&mut stretches, at, segments.find(piece)?.0);
+        }
+        Ok(Shared::with(segments, domain, head, index, stretches))
     }
 
-    /// What an index names, while a target is opened; `None`: it was never finished.
-    pub(crate) fn named(file: OwnedFd) -> Result<Option<(Piece, Vec<Piece>)>> {
-        match Index::open(file) {
-            Ok(opened) => opened.map(|(_, head, map)| Some((head, map.into_values().collect()))),
-            Err(_) => Ok(None),
+    /// Tells the segments, while a target is opened, what an index names, and zeroes what lies behind the object's end in its
+    /// last block: nobody had acknowledged it. Whether whole blocks lie behind the end, which are to be trimmed.
+    pub(crate) fn claim(segments: &Segments, file: OwnedFd) -> Result<bool> {
+        // One that was never finished names nothing.
+        let Ok(opened) = Index::open(file) else { return Ok(false) };
+        let (_, head, map) = opened?;
+        segments.claim(map.values().copied(), head);
+        let size = segments.find(head)?.0.map.head(head.at).size();
+        if let Some((at, piece)) = map.range(..size).next_back()
+            && size < at + piece.len
+        {
+            let (skip, len) = (size - at, up(size) - size);
+            let last = segments.find(piece.part(skip, len))?.0;
+            last.map.zero(last.piece.at, last.piece.len);
         }
+        Ok(map.last_key_value().is_some_and(|(at, piece)| at + piece.len > up(size)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
@@ -137,7 +172,7 @@ impl Shared {
 
     /// Bytes that it takes.
     pub(crate) fn allocated(&self) -> u64 {
-        self.map().values().map(|s| s.piece.len).sum()
+        self.allocated.load(Ordering::Relaxed)
     }
 
     /// Calls `each` with the mode of its index, which is the object's seal.
@@ -167,7 +202,11 @@ impl Shared {
             }
         }
         index.add(new.iter().map(|(at, s)| Change::Mapped(*at, s.piece))).inspect_err(|_| give_back(&new))?;
-        self.stretches.write().unwrap_or_else(PoisonError::into_inner).extend(new);
+        let mut map = self.stretches.write().unwrap_or_else(PoisonError::into_inner);
+        for (at, stretch) in new {
+            self.allocated.fetch_add(stretch.piece.len, Ordering::Relaxed);
+            insert(&mut map, at, stretch);
+        }
         Ok(())
     }
 
@@ -241,7 +280,11 @@ impl Shared {
         self.head().set_size(size.min(before));
         // What a writer that was killed has left behind the end goes as well.
         let cut = size.min(before);
-        self.cut(Range { offset: cut, len: MOST - cut }, waits)?;
+        self.cut(Range { offset: cut, len: MOST - cut }, waits).map_err(|e| {
+            // A part of a block may be zero by now.
+            self.head().set_size(before);
+            e.with_outcome(Outcome::Unknown)
+        })?;
         self.head().set_size(size);
         self.touch();
         Ok(())
@@ -252,7 +295,8 @@ impl Shared {
         let Some(range) = range.intersect(&Range { offset: 0, len: self.length() }) else { return Ok(()) };
         // What lies behind the end holds nothing that anybody wrote.
         let end = if range.end() == self.length() { up(range.end()) } else { range.end() };
-        self.cut(Range { offset: range.offset, len: end - range.offset }, waits)?;
+        let cut = self.cut(Range { offset: range.offset, len: end - range.offset }, waits);
+        cut.map_err(|e| e.with_outcome(Outcome::Unknown))?;
         self.touch();
         Ok(())
     }
@@ -279,6 +323,7 @@ impl Shared {
         let mut pieces: Map = map.iter().map(|(at, s)| (*at, s.piece)).collect();
         let freed = apply(&mut pieces, Change::Cut(from, to));
         let maps: BTreeMap<u32, _> = map.values().map(|s| (s.piece.segment, s.map.clone())).collect();
+        self.allocated.fetch_sub(freed.iter().map(|piece| piece.len).sum(), Ordering::Relaxed);
         *map = pieces
             .into_iter()
             .filter_map(|(at, piece)| Some((at, Stretch { piece, map: maps.get(&piece.segment)?.clone() })))
@@ -379,6 +424,8 @@ impl Shared {
     /// The same bytes under a new head, with fresh space for some ranges: what is written to the old one from now on is
     /// read by nobody (G2). `file` becomes its index.
     pub(crate) fn moved(&self, file: OwnedFd, ranges: &[Range]) -> Result<Shared> {
+        // Before the bytes are copied: what is longer by then has them.
+        let (length, mtime_ns) = (self.length(), self.head().mtime_ns());
         let head = self.segments.take_head(self.domain)?;
         let mut fresh: Vec<Piece> = Vec::new();
         let mut stretches = Stretches::new();
@@ -404,15 +451,9 @@ impl Shared {
         let index = copied.and_then(|()| Index::create(file, head.piece, &map));
         let index =
             index.inspect_err(|_| self.segments.give(self.domain, fresh.clone(), Some(head.piece), Vec::new()))?;
-        let new = Shared {
-            segments: self.segments.clone(),
-            domain: self.domain,
-            head,
-            index: Mutex::new(index),
-            stretches: RwLock::new(stretches),
-        };
-        new.head().set_size(self.length());
-        new.head().set_mtime_ns(self.head().mtime_ns());
+        let new = Shared::with(&self.segments, self.domain, head, index, stretches);
+        new.head().set_size(length);
+        new.head().set_mtime_ns(mtime_ns);
         Ok(new)
     }
 
@@ -421,6 +462,7 @@ impl Shared {
         let mut map = self.stretches.write().unwrap_or_else(PoisonError::into_inner);
         let mut room = super::room::Room::default();
         std::mem::take(&mut *map).into_values().for_each(|s| room.add(s.piece));
+        self.allocated.store(0, Ordering::Relaxed);
         drop(map);
         if let Some(kept) = kept {
             kept.map().values().for_each(|s| room.carve(s.piece));

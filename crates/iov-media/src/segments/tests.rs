@@ -70,8 +70,8 @@ fn what_is_written_is_read_across_stretches_and_starts() {
     drop(shared);
     drop(segments);
     let segments = place.open();
-    let (head, pieces) = Shared::named(place.file("a")).expect("an index").expect("a whole one");
-    segments.claim(pieces, head);
+    assert!(!Shared::claim(&segments, place.file("a")).expect("an index"), "nothing lies behind its end");
+    segments.claimed();
     let used = segments.space().used;
     let shared = Shared::open(&segments, place.file("a")).expect("the object");
     assert!(all(&shared) == expected, "it survives the daemon (P2)");

@@ -71,10 +71,15 @@ impl Segments {
         true
     }
 
+    /// Whether the machine has little memory left: what is made ahead then would be what others need.
+    fn is_short(&self) -> bool {
+        rustix::fs::fstatvfs(&self.folder).is_ok_and(|f| f.f_bavail.saturating_mul(f.f_frsize) < 2 * self.len)
+    }
+
     /// Makes a segment, if there are few ahead.
     fn prepare(&self) -> bool {
         let mut inner = self.lock();
-        if inner.spare.len() >= self.ahead() || !self.has_room(&inner) {
+        if inner.spare.len() >= self.ahead() || !self.has_room(&inner) || self.is_short() {
             return false;
         }
         let number = inner.next;

@@ -437,17 +437,171 @@ impl Drop for Small {
 }
 
 #[test]
-fn memory_of_a_store_that_is_gone_does_not_stay() {
-    let mut first = Shared::new("16MiB");
-    let place = first.place();
-    first.store.in_workspace();
+fn memory_of_a_store_that_is_gone_is_named_and_not_removed() {
+    let Some(small) = Small::mount("24m") else { return };
+    let base = small.0.path().to_str().unwrap().to_owned();
+    let start = |store: &Store| {
+        std::fs::create_dir_all(store.dir()).unwrap();
+        let out = std::process::Command::new(crate::kit::IOVD)
+            .args(["--dir", store.dir().to_str().unwrap(), "--detach", "--storage", "shmem:20MiB"])
+            .env("IOVD_SHM", &base)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    let first = Store::new();
+    start(&first);
+    ioverbs::write_at(&create(&first.in_workspace(), "c", ""), 0, &vec![1; 8 * MIB]).unwrap();
     first.kill();
-    assert!(place.exists());
-    // Its owner removes the directory, and forgets iov down.
-    std::fs::remove_dir_all(first.store.dir()).unwrap();
-    let second = Shared::new("16MiB");
-    assert!(!place.exists(), "whoever comes next finds it free");
-    assert!(second.place().exists());
+    let text = std::fs::read_to_string(first.dir().join("storage")).unwrap();
+    // Its owner has moved it; or has removed it: who could tell?
+    let moved = first.dir().with_file_name("moved");
+    std::fs::rename(first.dir(), &moved).unwrap();
+    let second = Store::new();
+    let words = start(&second);
+    assert!(words.contains("is of a store that was in ") && words.contains("remove it if that is gone"), "{words}");
+    // It was moved.
+    std::fs::rename(&moved, first.dir()).unwrap();
+    assert!(read(&lookup(&first.again(), "c")) == vec![1; 8 * MIB], "nothing is lost");
+    assert!(text.starts_with("shmem "));
+    first.shut_down();
+}
+
+/// Programs that are still there when the memory goes must not take for stored what nobody will find.
+#[test]
+fn p1_nothing_is_acknowledged_that_goes_to_memory_which_was_given_back() {
+    let mut shared = Shared::new("64MiB");
+    let ws = shared.store.in_workspace();
+    let c = create(&ws, "c", "");
+    for _ in 0..2 {
+        ioverbs::write_at(&c, 0, &vec![1; MIB]).unwrap();
+    }
+    assert!(shared.release() > 0);
+    shared.restart(&[]);
+    let e = ioverbs::write_at(&c, 0, &vec![2; MIB]).unwrap_err();
+    assert_eq!(e.kind(), Kind::Lost, "{e}");
+    let mut buf = vec![0; MIB];
+    let e = ioverbs::read_at(&c, 0, &mut buf).unwrap_err();
+    assert_eq!(e.kind(), Kind::Lost, "{e}");
+}
+
+/// A daemon that finds no room to move bytes out of a stuck writer's reach does not go on as if it had (G2).
+#[test]
+fn g2_a_seal_that_cannot_move_bytes_away_fails_until_it_can() {
+    let shared = Shared::new("16MiB");
+    let ws = shared.store.in_workspace();
+    let c = create(&ws, "c", "mutability=immutable");
+    let mut writer = Peer::start("stops inside its copy", &shared.store);
+    assert_eq!(writer.hear(), "1 grants");
+    wait_until("the writer stops", || is_stopped(writer.pid()));
+    for i in 0.. {
+        let filler = create(&ws, &format!("filler{i}"), "");
+        if ioverbs::write_at(&filler, 0, &vec![0xee; MIB]).is_err() {
+            break;
+        }
+    }
+    let seal = || ioverbs::run(ws.session(), ioverbs::Op::Seal { c: c.clone() });
+    let e = seal().expect_err("there is no room for the bytes");
+    assert_eq!(e.kind(), Kind::Exhausted, "{e}");
+    for i in 0..6 {
+        delete(&ws, &format!("filler{i}"));
+    }
+    seal().unwrap();
+    let sealed = read(&c);
+    signal(writer.pid(), "CONT");
+    assert!(!writer.hear().starts_with("written"));
+    drop(writer);
+    assert!(read(&c) == sealed, "nothing of the writer appears behind the seal");
+}
+
+/// A child that lets go of a view which it has inherited does not let go for its parent.
+#[test]
+fn t23_a_child_does_not_end_its_parents_views() {
+    let shared = Shared::new("16MiB");
+    let ws = shared.store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![7; MIB]).unwrap();
+    let view = c.view(0, 1000).unwrap();
+    // SAFETY: the child does nothing but drop the view and end.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(view);
+            // SAFETY: takes no pointer; nothing of the parent's is run at its end.
+            unsafe { libc::_exit(0) }
+        }
+        // SAFETY: waits for that child.
+        child => assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child),
+    }
+    ioverbs::close(&c).unwrap();
+    delete(&ws, "c");
+    for i in 0.. {
+        let filler = create(&ws, &format!("filler{i}"), "");
+        if ioverbs::write_at(&filler, 0, &vec![0xee; MIB]).is_err() {
+            break;
+        }
+    }
+    // SAFETY: the view pins them.
+    let shown = unsafe { std::slice::from_raw_parts(view.as_ptr(), view.len()) };
+    assert!(shown.iter().all(|b| *b == 7));
+}
+
+/// The same for what is appended and cut again (T21).
+#[test]
+fn t21_a_view_of_appended_records_outlives_their_truncation() {
+    let shared = Shared::new("16MiB");
+    let ws = shared.store.in_workspace();
+    let c = create(&ws, "c", "");
+    for _ in 0..8 {
+        ioverbs::append(&c, &vec![7; 100_000]).unwrap();
+    }
+    let view = c.view(200_000, 500_000).unwrap();
+    ioverbs::run(ws.session(), ioverbs::Op::Truncate { c: c.clone(), size: 10 }).unwrap();
+    for i in 0.. {
+        let filler = create(&ws, &format!("filler{i}"), "");
+        if ioverbs::write_at(&filler, 0, &vec![0xee; MIB]).is_err() {
+            break;
+        }
+    }
+    // SAFETY: the view pins them.
+    let shown = unsafe { std::slice::from_raw_parts(view.as_ptr(), view.len()) };
+    assert!(!shown.is_empty() && shown.iter().all(|b| *b != 0xee), "never foreign bytes");
+}
+
+/// A daemon that starts while somebody looks at bytes in place does not take him for a stuck writer.
+#[test]
+fn p2_a_view_does_not_cost_a_restart_anything() {
+    let mut shared = Shared::new("32MiB");
+    let ws = shared.store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![7; 20 * MIB]).unwrap();
+    let view = c.view(0, 1000).unwrap();
+    shared.kill();
+    shared.restart(&[]);
+    assert_eq!(read(&c).len(), 16 * MIB);
+    ioverbs::write_at(&c, 0, &vec![8; MIB]).unwrap();
+    assert_eq!(read(&c)[..MIB], vec![8; MIB]);
+    // What nobody used is lent again only when the view has gone, but what the daemon takes anew is there.
+    let other = create(&ws, "other", "");
+    ioverbs::write_at(&other, 0, &vec![9; MIB]).unwrap();
+    drop(view);
+}
+
+/// What a writer had been lent when the daemon died is free again behind the next start.
+#[test]
+fn space_that_was_lent_ahead_does_not_leak_over_a_restart() {
+    let mut shared = Shared::new("64MiB");
+    let ws = shared.store.in_workspace();
+    for i in 0..4 {
+        let c = create(&ws, &format!("c{i}"), "");
+        for at in 0..5 {
+            ioverbs::write_at(&c, at * 300_000, &vec![i + 1; 300_000]).unwrap();
+        }
+        std::mem::forget(c); // as if its program had died
+    }
+    shared.kill();
+    shared.restart(&[]);
+    let used = shared.store.status("shm_used_bytes").unwrap();
+    assert!(used < 4 * 1_600_000, "{used} bytes for 6,000,000");
 }
 
 #[test]

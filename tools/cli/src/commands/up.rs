@@ -8,7 +8,7 @@ use crate::{ctx::Ctx, failure::Done, quantity};
 /// Make a store on this machine, or bring it up again
 ///
 /// Its bytes lie in files of its directory, or in shared memory: then they are as fast as memory, and gone when the machine
-/// ends or with `iov down`. The daemon runs until `iov down`.
+/// ends or with `iov down`. A daemon that this starts runs until `iov down`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Where a new store keeps its bytes: shmem:SIZE, as in shmem:2GiB, or files. Of a store in shared memory, its new size

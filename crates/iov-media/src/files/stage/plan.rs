@@ -79,7 +79,8 @@ pub(in crate::files) struct Base<'a> {
 
 impl Stage {
     /// Checks that the base can take everything, makes room, and writes down what will be done (B3).
-    pub(in crate::files) fn prepare(&mut self, disk: &Disk, base: &Base<'_>) -> Result<()> {
+    /// `waits`: who may still look at what the base has.
+    pub(in crate::files) fn prepare(&mut self, disk: &Disk, base: &Base<'_>, waits: &[Wait]) -> Result<()> {
         if self.failed {
             return Err(Error::corrupt("a sync of these staged changes has failed; drop the batch and repeat it")
                 .with_clause(Clause::P8));
@@ -134,33 +135,33 @@ impl Stage {
                 Ok(())
             }
             Err(e) => {
-                self.give_room_back(disk, &plan)?;
+                self.give_room_back(disk, &plan, waits.to_vec())?;
                 Err(e)
             }
         }
     }
 
     /// Forgets the plan: something else was lacking.
-    pub(in crate::files) fn cancel_plan(&mut self, disk: &Disk) -> Result<()> {
+    pub(in crate::files) fn cancel_plan(&mut self, disk: &Disk, waits: Vec<Wait>) -> Result<()> {
         match self.plan.take() {
-            Some(plan) => self.give_room_back(disk, &plan),
+            Some(plan) => self.give_room_back(disk, &plan, waits),
             None => Ok(()),
         }
     }
 
     /// Undoes what `make_room` has done, when the stage is dropped.
-    pub(in crate::files) fn give_room_back(&self, disk: &Disk, plan: &Plan) -> Result<()> {
+    /// Nobody may have leave to move bytes of the base.
+    pub(in crate::files) fn give_room_back(&self, disk: &Disk, plan: &Plan, waits: Vec<Wait>) -> Result<()> {
         if plan.rename {
             return Ok(()); // it goes with the image
         }
         let Some(data) = disk.body(FileName::Data(self.object), true)? else { return Ok(()) };
         data.keeping_time(|| {
-            // Nobody was ever shown any of it.
             for hole in &plan.holes {
-                data.punch(*hole, Vec::new())?;
+                data.punch(*hole, waits.clone())?;
             }
             // Space behind the end.
-            data.truncate(data.length()?, Vec::new())
+            data.truncate(data.length()?, waits)
         })
     }
 

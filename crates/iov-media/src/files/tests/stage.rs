@@ -133,7 +133,7 @@ fn b3_a_plan_can_be_carried_out_again_and_again() {
     let (directory, disk) = disk();
     let mut stage = filled(&disk);
     let base = Base { exists: false, size: 0, version: 4, appends: None, frozen: false, admitted: false };
-    stage.prepare(&disk, &base).expect("a plan");
+    stage.prepare(&disk, &base, &[]).expect("a plan");
     let plan = Stage::load(&disk, STAGE, id(1), BASE).expect("the stage").plan.expect("the plan");
     assert_eq!(Some(&plan), stage.plan.as_ref());
     assert_eq!((plan.base, plan.size, plan.version, plan.rename), (0, 41_500, 5, true));
@@ -152,7 +152,7 @@ fn i1_bytes_that_rot_before_they_are_published_are_noticed() {
     let (directory, disk) = disk();
     let mut stage = filled(&disk);
     let base = Base { exists: false, size: 0, version: 0, appends: None, frozen: false, admitted: false };
-    stage.prepare(&disk, &base).expect("a plan");
+    stage.prepare(&disk, &base, &[]).expect("a plan");
     stage.decide(&disk, false).expect("the point of no return");
     // A byte of the first write, which is in the log.
     open(&path(&directory, stage.log())).write_all_at(b"?", 150).expect("a rotten byte");
@@ -168,7 +168,7 @@ fn b3_bytes_of_a_write_that_failed_do_not_show() {
     // A write into the image that was cut short: its bytes are there, its record is not.
     open(&path(&directory, stage.image())).write_all_at(&[0xbb; 700], 200).expect("some bytes");
     let base = Base { exists: false, size: 0, version: 0, appends: None, frozen: false, admitted: false };
-    stage.prepare(&disk, &base).expect("a plan");
+    stage.prepare(&disk, &base, &[]).expect("a plan");
     let plan = stage.plan.clone().expect("the plan");
     stage.decide(&disk, false).expect("the point of no return");
     stage.apply(&disk, &plan, Vec::new()).expect("a publication");
