@@ -14,7 +14,10 @@ use super::{
     process::Process,
     tree::{self, FileName},
 };
-use crate::segments::Wait;
+
+mod over;
+
+pub use over::void_grants;
 
 /// Whom a recall concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,17 +148,6 @@ impl Book {
             self.free(place);
         }
     }
-}
-
-/// Voids every grant on the target in a directory that is about to be removed: whoever holds one asks the daemon again, and
-/// what is being written does not count. No daemon may serve it.
-pub fn void_grants(directory: &OwnedFd) -> Result<()> {
-    tree::pages(directory, |file| {
-        // What is no page any more grants nothing.
-        if let Ok((page, _)) = LeasePage::open(&file) {
-            page.found().into_iter().for_each(|lease| page.relocate(lease.index, lease.generation));
-        }
-    })
 }
 
 impl Leases {
@@ -302,43 +294,6 @@ impl Leases {
             }
         }
         ranges
-    }
-
-    /// Who may still look at or write to what an object has had.
-    pub(super) fn waits(&self, object: ObjectId) -> Vec<Wait> {
-        self.undrained(|held| held.object == object)
-    }
-
-    /// Who may still look at or write to anything.
-    pub(super) fn all_waits(&self) -> Vec<Wait> {
-        self.undrained(|_| true)
-    }
-
-    fn undrained(&self, concerns: impl Fn(&Held) -> bool) -> Vec<Wait> {
-        let book = self.lock();
-        let mut out = Vec::new();
-        for (page, session) in &book.sessions {
-            let busy = session.held.iter().filter(|(slot, held)| concerns(held) && !session.is_drained(**slot));
-            out.extend(busy.map(|(slot, held)| Wait { page: *page, slot: *slot, generation: held.generation }));
-        }
-        out
-    }
-
-    /// Whether what was waited for is over.
-    pub(super) fn is_over(&self, wait: &Wait) -> bool {
-        let book = self.lock();
-        let Some(session) = book.sessions.get(&wait.page) else { return true };
-        session
-            .held
-            .get(&wait.slot)
-            .is_none_or(|held| held.generation != wait.generation || session.is_drained(wait.slot))
-    }
-
-    /// Whether anybody may write to an object.
-    pub(super) fn has_writers(&self, object: ObjectId) -> bool {
-        let book = self.lock();
-        let mut places = book.by_object.get(&object).into_iter().flatten();
-        places.any(|(page, slot)| book.sessions.get(page).is_some_and(|s| !s.is_readers(*slot)))
     }
 
     /// Takes grants back that a client does not need any more.
