@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use iov_media::{Files, fail};
-use iov_types::{Clause, Demand, Kind, ObjectVerb, Persistence, Result};
+use iov_media::{Files, Lent, Peer as Client, fail};
+use iov_store::{ClientPage, LeaseAccess, Segment};
+use iov_types::{Clause, Demand, Kind, ObjectVerb, Persistence, Range, Result};
 
-use crate::kit::{Peer, all, bytes, call, directory, object, open, send, staged, try_all, uuid, write};
+use crate::kit::{Peer, all, bytes, call, cx, directory, object, open, segments, send, staged, try_all, uuid, write};
 
 fn durable(demand: Demand) -> Demand {
     Demand { durability: Some(Persistence::Durable), ..demand }
@@ -169,4 +170,42 @@ fn b3_a_publication_that_is_done_does_not_wait_for_another_batch() {
     call(&*files, object(1), ObjectVerb::Publish { stage: uuid(1) }).expect("it is done");
     files.drop_stages(&[]).expect("the other goes");
     assert_eq!(all(&*files, object(1)), b"one!");
+}
+
+/// A batch had frozen an object when its daemon died; its session goes on with something else, and ends. What it gives back then
+/// must not be what others were granted meanwhile.
+#[test]
+fn g1_a_stage_that_is_dropped_takes_nothing_from_those_who_write_meanwhile() {
+    let directory = segments();
+    let stage = uuid(9);
+    {
+        let files = open(directory.path());
+        write(&*files, object(1), 0, &bytes(1, 100_000)).expect("a write");
+        send(&*files, object(1), ObjectVerb::Write { offset: 10 }, staged(stage), &bytes(2, 50_000)).expect("a stage");
+        call(&*files, object(1), ObjectVerb::Freeze { stage }).expect("a freeze");
+    }
+    let files = open(directory.path());
+    files.thaw_stages(&[]).expect("everybody may go on");
+    let pid = std::process::id();
+    let page = files.open_session(uuid(1), Client { pid, uid: rustix::process::geteuid().as_raw() }).expect("a page");
+    let wanted = Range { offset: 100_000, len: 300_000 };
+    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, wanted, 0).expect("a grant");
+    let Lent::Memory(window) = &granted.lent else { panic!("a grant of a file") };
+    let slot = ClientPage::map(&page).expect("a page").slot(granted.slot, granted.generation).expect("a slot");
+    files.abandon_stage(stage).expect("the stage goes");
+    // Others take what is free.
+    while write(&*files, object(2), call(&*files, object(2), ObjectVerb::Stat).map_or(0, |s| s.size), &[0xee; 1 << 20])
+        .is_ok()
+    {}
+    if let Some(guard) = slot.begin_write() {
+        // It still has leave: so what it writes is there, and nowhere else.
+        let map = |number| Segment::map(files.segment(number, true).expect("a segment")).expect("a mapping");
+        let (at, piece) = window.stretches.iter().find(|(at, p)| at + p.len > 100_000).expect("a place");
+        map(piece.segment).copy_in(piece.at + (100_000 - at), &[7; 4000]);
+        map(window.head.segment).head(window.head.at).written(104_000);
+        assert!(guard.finish());
+        assert!(all(&*files, object(1))[100_000..] == [7; 4000], "its bytes are there");
+    }
+    assert!(all(&*files, object(2)).iter().all(|b| *b == 0xee), "and nobody else's are damaged");
+    assert!(all(&*files, object(1))[..100_000] == bytes(1, 100_000));
 }
