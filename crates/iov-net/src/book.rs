@@ -74,7 +74,7 @@ impl Entry {
 
 /// Whether an operation leaves something in its stage.
 fn stages(op: &ObjectOp) -> Option<Uuid> {
-    op.demand.stage.filter(|_| op.verb.changes())
+    op.demand.stage.filter(|_| op.verb.changes_bytes())
 }
 
 /// Whether a batch may not have been decided, so that its stage is still the session's.

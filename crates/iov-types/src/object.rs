@@ -153,19 +153,6 @@ pub enum VerbKind {
 }
 
 impl ObjectVerb {
-    /// Whether it changes bytes or length.
-    pub fn changes(&self) -> bool {
-        matches!(
-            self,
-            ObjectVerb::Write { .. }
-                | ObjectVerb::Append
-                | ObjectVerb::Truncate { .. }
-                | ObjectVerb::Punch(_)
-                | ObjectVerb::Allocate { .. }
-                | ObjectVerb::Copy { .. }
-        )
-    }
-
     /// The kind.
     pub fn kind(&self) -> VerbKind {
         match self {

@@ -127,6 +127,10 @@ impl Storage {
                          shared memory",
                     ));
                 }
+                // It is written down, and read by daemons that begin elsewhere.
+                let base = base.to_str().filter(|text| text.starts_with('/')).map(Path::new).ok_or_else(|| {
+                    Error::invalid(format!("{}: the whole path of shared memory is needed, in UTF-8", base.display()))
+                })?;
                 check_room(base, capacity, false)?;
                 let mut name = [0; 8];
                 seam::random_bytes(&mut name);
@@ -147,7 +151,10 @@ impl Storage {
             .map_err(os("writing down where the store keeps its bytes"))?;
         let mut file = std::fs::File::from(file);
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::from)?;
-        rustix::fs::renameat(dir, FRESH, dir, FILE).map_err(os("writing down where the store keeps its bytes"))
+        // Without it the store would be taken for one in files, whose bytes are not there (P1).
+        rustix::fs::renameat(dir, FRESH, dir, FILE)
+            .and_then(|()| rustix::fs::fsync(dir))
+            .map_err(os("writing down where the store keeps its bytes"))
     }
 
     /// The directory of the target.

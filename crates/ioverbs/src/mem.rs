@@ -48,8 +48,8 @@ fn stores() -> &'static Stores {
     }
 }
 
-fn make() -> Result<Sides> {
-    let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
+/// A catalog whose bytes are in a heap, and nothing in it yet.
+pub(crate) fn catalog(heap: &Arc<Heap>) -> Result<Arc<Service>> {
     let options = Options {
         single_user: true,
         lease_ns: i64::MAX,
@@ -57,8 +57,12 @@ fn make() -> Result<Sides> {
         store_uuid: seam::new_uuid(),
         uid: identity::caller().uid,
     };
-    let service = Service::open(Arc::new(MemoryStore::new()), heap.clone(), options)?;
-    Ok(Sides { catalog: Arc::new(service), backend: heap })
+    Service::open(Arc::new(MemoryStore::new()), heap.clone(), options).map(Arc::new)
+}
+
+fn make() -> Result<Sides> {
+    let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
+    Ok(Sides { catalog: catalog(&heap)?, backend: heap })
 }
 
 pub(crate) fn open(url: &str, name: &str, attr: SessionAttr) -> Result<Session> {

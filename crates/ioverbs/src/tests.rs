@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use iov_catalog::{Options, Service};
 use iov_engine::{Session, Sides};
-use iov_store::{AtOnce, Backend, Bytes, Heap, MemoryStore, Now, OpCx, Sink, Submitted, run_all, seam};
+use iov_store::{AtOnce, Backend, Bytes, Heap, Now, OpCx, Sink, Submitted, run_all};
 use iov_types::{Capability, Demand, Name, ObjectId, ObjectOp, ObjectVerb};
 
 /// A target in this process that moves bytes at once, and lets somebody in just before.
@@ -38,14 +37,7 @@ impl Backend for Meanwhile {
 #[test]
 fn c2_a_write_that_a_commit_meets_half_way_is_published_by_the_next() {
     let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
-    let options = Options {
-        single_user: true,
-        lease_ns: i64::MAX,
-        inline_bytes: 0,
-        store_uuid: seam::new_uuid(),
-        uid: crate::identity::caller().uid,
-    };
-    let catalog = Arc::new(Service::open(Arc::new(MemoryStore::new()), heap.clone(), options).unwrap());
+    let catalog = crate::mem::catalog(&heap).unwrap();
     let backend = Arc::new(Meanwhile { heap, before: Mutex::default() });
     let sides = Sides { catalog, backend: backend.clone() };
     let session = Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default());

@@ -126,7 +126,9 @@ pub extern "C" fn iov_buffer_unregister(s: SessionHandle, p: Address) -> c_int {
 }
 
 /// What a view lease keeps: pinned bytes.
-pub struct ViewObject(#[allow(dead_code)] Viewed); // it is kept, and that is all
+pub struct ViewObject {
+    _pinned: Viewed,
+}
 
 /// Shows stored bytes in place.
 #[unsafe(no_mangle)]
@@ -145,7 +147,7 @@ pub extern "C" fn iov_view(
         let lease = lease.required("lease")?;
         let viewed = c.data()?.view(offset, len as u64)?;
         let (address, shown) = (viewed.as_ptr(), viewed.len());
-        let handle = register(ViewObject(viewed))?;
+        let handle = register(ViewObject { _pinned: viewed })?;
         out.write(address as CMemory);
         got.write(shown);
         lease.write(handle);

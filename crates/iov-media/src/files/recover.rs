@@ -128,7 +128,9 @@ impl Files {
         for name in names {
             let Some(file) = self.disk.sparing(|| self.disk.tree.open_file(name, false))? else { continue };
             match (Shared::claim(segments, file), name) {
-                (Ok(true), FileName::Data(id)) => tails.push(id),
+                (Ok(Some(true)), FileName::Data(id)) => tails.push(id),
+                // Its daemon was killed while it made it, and said nothing to anybody. It is made again, in the right domain.
+                (Ok(None), _) => drop(self.disk.tree.remove(name)?),
                 (Ok(_), _) => {}
                 (Err(e), _) => troubles.push(e.context(format!("looking for the space of {}", name.path()))),
             }

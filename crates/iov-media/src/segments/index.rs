@@ -46,7 +46,8 @@ pub(super) struct Index {
     records: usize,
 }
 
-fn damaged() -> Error {
+/// Where the bytes of an object lie cannot be read.
+pub(super) fn damaged() -> Error {
     Error::corrupt(
         "the index of an object is damaged: where its bytes lie is not known; restore the object from a copy of the store, \
          or remove it",
@@ -158,22 +159,20 @@ impl Index {
     pub(super) fn create(file: OwnedFd, head: Piece, map: &Map) -> Result<Index> {
         let mut bytes = header(head).to_vec();
         bytes.extend(map.iter().flat_map(|(offset, piece)| record(Change::Mapped(*offset, *piece))));
-        // The header comes last: without it the file is one that was never finished.
+        // The header comes last: without it and without records the file is one that was never finished.
         write_all(&file, &bytes[HEADER..], HEADER as u64)?;
         write_all(&file, &bytes[..HEADER], 0)?;
         Ok(Index { file, records: map.len() })
     }
 
     /// Reads an index: where the head is, and all else; `None`: it was never finished.
-    pub(super) fn open(file: OwnedFd) -> std::result::Result<Result<(Index, Piece, Map)>, OwnedFd> {
+    pub(super) fn open(file: OwnedFd) -> Result<Option<(Index, Piece, Map)>> {
         let mut bytes = Vec::new();
-        if let Err(e) = read(&file, &mut bytes) {
-            return Ok(Err(e));
+        read(&file, &mut bytes)?;
+        if bytes.len() < HEADER || (bytes.len() == HEADER && bytes.iter().all(|b| *b == 0)) {
+            return Ok(None);
         }
-        if bytes.len() < HEADER || bytes[..HEADER].iter().all(|b| *b == 0) {
-            return Err(file);
-        }
-        Ok(Index::parse(file, &bytes))
+        Index::parse(file, &bytes).map(Some)
     }
 
     fn parse(file: OwnedFd, bytes: &[u8]) -> Result<(Index, Piece, Map)> {

@@ -14,7 +14,7 @@ use iov_types::{Error, Extent, ExtentKind, Outcome, Range, Result, Uuid};
 
 use super::{
     Piece, Segments, Stretch, Wait,
-    index::{Change, Index, Map, apply},
+    index::{Change, Index, Map, apply, damaged},
 };
 
 /// The largest length of an object.
@@ -118,11 +118,7 @@ impl Shared {
 
     /// The bytes of an object with this index.
     pub(crate) fn open(segments: &Arc<Segments>, file: OwnedFd) -> Result<Shared> {
-        let (index, head, map) = match Index::open(file) {
-            Ok(opened) => opened?,
-            // Cut short when it was made: an empty object, of no domain yet.
-            Err(file) => return Shared::create(segments, file, Uuid::NIL),
-        };
+        let (index, head, map) = Index::open(file)?.ok_or_else(damaged)?;
         let (head, domain) = segments.find(head)?;
         let mut stretches = Stretches::new();
         for (at, piece) in map {
@@ -132,11 +128,10 @@ impl Shared {
     }
 
     /// Tells the segments, while a target is opened, what an index names, and zeroes what lies behind the object's end in its
-    /// last block: nobody had acknowledged it. Whether whole blocks lie behind the end, which are to be trimmed.
-    pub(crate) fn claim(segments: &Segments, file: OwnedFd) -> Result<bool> {
-        // One that was never finished names nothing.
-        let Ok(opened) = Index::open(file) else { return Ok(false) };
-        let (_, head, map) = opened?;
+    /// last block: nobody had acknowledged it. Whether whole blocks lie behind the end, which are to be trimmed; `None`: it
+    /// was never finished, and names nothing.
+    pub(crate) fn claim(segments: &Segments, file: OwnedFd) -> Result<Option<bool>> {
+        let Some((_, head, map)) = Index::open(file)? else { return Ok(None) };
         segments.claim(map.values().copied(), head);
         let size = segments.find(head)?.0.map.head(head.at).size();
         if let Some((at, piece)) = map.range(..size).next_back()
@@ -146,7 +141,7 @@ impl Shared {
             let last = segments.find(piece.part(skip, len))?.0;
             last.map.zero(last.piece.at, last.piece.len);
         }
-        Ok(map.last_key_value().is_some_and(|(at, piece)| at + piece.len > up(size)))
+        Ok(Some(map.last_key_value().is_some_and(|(at, piece)| at + piece.len > up(size))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {

@@ -70,7 +70,8 @@ fn what_is_written_is_read_across_stretches_and_starts() {
     drop(shared);
     drop(segments);
     let segments = place.open();
-    assert!(!Shared::claim(&segments, place.file("a")).expect("an index"), "nothing lies behind its end");
+    let claimed = Shared::claim(&segments, place.file("a")).expect("an index");
+    assert_eq!(claimed, Some(false), "nothing lies behind its end");
     segments.claimed();
     let used = segments.space().used;
     let shared = Shared::open(&segments, place.file("a")).expect("the object");
@@ -275,10 +276,11 @@ fn an_index_that_cannot_be_right_is_refused() {
     let elsewhere = Place::new().open();
     let file = place.file("a");
     assert_eq!(Shared::open(&elsewhere, file).err().map(|e| e.kind()), Some(Kind::Corrupt));
-    // Never finished: an empty object.
+    // Never finished: it is told so when the target is opened, and is no object behind that.
     let file = File::from(place.file("new"));
     file.write_all_at(&[0; 64], 0).expect("zeros");
-    assert_eq!(Shared::open(&segments, file.into()).expect("an object").length(), 0);
+    assert_eq!(Shared::claim(&segments, place.file("new")).expect("a look"), None);
+    assert_eq!(Shared::open(&segments, file.into()).err().map(|e| e.kind()), Some(Kind::Corrupt));
 }
 
 #[test]

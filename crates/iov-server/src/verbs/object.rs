@@ -85,10 +85,10 @@ fn at_target<'a>(server: &Server, cx: &OpCx, mut op: (ObjectOp, Bytes<'a>)) -> R
         }
         _ => server.catalog.at_target(cx, op.0.object.collection)?,
     }
-    if op.0.verb.changes() {
+    if op.0.verb.changes_bytes() {
         check_there(server, cx, op.0.object, op.0.demand.stage)?;
+        op.0.demand.domain = server.catalog.domain(op.0.object.collection);
     }
-    op.0.demand.domain = server.catalog.domain(op.0.object.collection);
     Ok(op)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ioverbs::{Clause, Kind};
+use ioverbs::{Clause, Kind, Name};
 
 use super::{MIB, Shared, delete};
 use crate::kit::{Store, create, lookup, read};
@@ -25,6 +25,26 @@ impl Small {
                 None
             }
         }
+    }
+}
+
+impl Small {
+    /// Others take what is left; the file that they take it with.
+    fn fill(&self) -> std::path::PathBuf {
+        let path = self.0.path().join("ballast");
+        let ballast = std::fs::File::create(&path).unwrap();
+        // The daemon may be making a segment ahead just now.
+        let taken = (0..100).any(|_| {
+            let free = rustix::fs::statvfs(self.0.path()).unwrap();
+            let len = (free.f_bavail * free.f_frsize).saturating_sub(64 << 10);
+            let taken = rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, len).is_ok();
+            taken || {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                false
+            }
+        });
+        assert!(taken, "there is something left");
+        path
     }
 }
 
@@ -114,6 +134,8 @@ fn g6_too_little_memory_is_told_before_anything_begins() {
     assert!(code == Some(2) && words.contains("at least 4MiB"), "{words}");
     let (code, words) = start(Path::new("/dev/shm"), "tape:1MiB");
     assert!(code == Some(2) && words.contains("shmem:SIZE"), "{words}");
+    let (code, words) = start(Path::new("dev/shm"), "shmem:8MiB");
+    assert!(code == Some(64) && words.contains("whole path"), "{words}");
     let (code, words) = start(&store.dir().join("nowhere"), "shmem:8MiB");
     assert!(code != Some(0) && words.contains("mount a tmpfs"), "{words}");
     assert!(!store.dir().join("storage").exists(), "nothing was begun");
@@ -129,17 +151,37 @@ fn g6_memory_that_others_have_taken_is_an_error_and_not_a_signal() {
     let ws = store.in_workspace();
     let c = create(&ws, "c", "");
     ioverbs::write_at(&c, 0, &vec![1; MIB]).unwrap();
-    let free = rustix::fs::statvfs(small.0.path()).unwrap();
-    let ballast = std::fs::File::create(small.0.path().join("ballast")).unwrap();
-    let len = (free.f_bavail * free.f_frsize).saturating_sub(64 << 10);
-    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, len).unwrap();
+    let ballast = small.fill();
     let e = (1..16).find_map(|at| ioverbs::write_at(&c, (at * MIB) as u64, &vec![2; MIB]).err());
     let e = e.expect("it cannot all have room");
     assert_eq!(e.kind(), Kind::Exhausted, "{e}");
+    assert!(e.detail().contains("of this machine is full"), "the store itself may take more: {e}");
     assert!(read(&c)[..MIB].iter().all(|b| *b == 1), "what was there is there");
-    drop(ballast);
-    std::fs::remove_file(small.0.path().join("ballast")).unwrap();
+    std::fs::remove_file(ballast).unwrap();
     ioverbs::write_at(&c, 8 << 20, &vec![3; MIB]).expect("and now there is room");
+    drop((c, ws));
+    store.shut_down();
+    drop(daemon);
+}
+
+#[test]
+fn g5_memory_that_a_workspace_does_not_need_any_more_is_there_for_another() {
+    let Some(small) = Small::mount("24m") else { return };
+    let store = Store::new();
+    let base = small.0.path().to_str().unwrap().to_owned();
+    let daemon = store.daemon(&["--storage", "shmem:20MiB"], &[("IOVD_SHM", &base)]);
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![1; 10 * MIB]).unwrap();
+    ioverbs::close(&c).unwrap();
+    delete(&ws, "c");
+    drop((c, ws));
+    small.fill();
+    let other = Name::new("other").unwrap();
+    let ws = store.session().create_workspace(other, Default::default()).unwrap();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![2; 10 * MIB]).expect("the store may take it, and the machine has no more");
+    assert!(read(&c) == vec![2; 10 * MIB]);
     drop((c, ws));
     store.shut_down();
     drop(daemon);
