@@ -390,8 +390,8 @@ fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, Catalog
     let capability = CatalogCapability {
         targets: {
             let targets = welcome.capability.targets;
-            let in_memory = targets.medium == Capability::SHARED_MEMORY;
-            targets.named(if in_memory { Capability::SHARED_MEMORY } else { "files" })
+            let medium = Capability::medium_named(&targets.medium);
+            targets.named(medium)
         },
         max_ops: welcome.capability.max_ops as usize,
         single_user: welcome.capability.single_user,

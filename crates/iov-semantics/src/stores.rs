@@ -9,7 +9,7 @@ pub const FILE_STAGE_BYTES: u64 = 1 << 40;
 /// `mem:`: the heap of this process. It has no slower tier and no cache below it, so it can do `once` and `bursty`.
 pub fn mem(incarnation: u64) -> Capability {
     Capability {
-        medium: "heap",
+        medium: Capability::HEAP,
         durability: Persistence::Volatile,
         max_unit: limits::MAX_UNIT,
         staging: true,
@@ -19,6 +19,16 @@ pub fn mem(incarnation: u64) -> Capability {
         targets: 1,
         incarnation,
     }
+}
+
+/// A store whose bytes lie in the memory of its daemon: as `mem:`, for more than one process.
+pub fn heap(incarnation: u64) -> Capability {
+    mem(incarnation)
+}
+
+/// A store that keeps no bytes, to see what all the rest costs.
+pub fn null(incarnation: u64) -> Capability {
+    Capability { medium: Capability::NULL, ..mem(incarnation) }
 }
 
 /// A store whose bytes lie in shared memory: it outlives every process, and no reboot. There is no cache above or below it.
@@ -34,7 +44,7 @@ pub fn shmem(incarnation: u64) -> Capability {
 /// `file:DIR`: files of one directory.
 pub fn file(incarnation: u64) -> Capability {
     Capability {
-        medium: "files",
+        medium: Capability::FILES,
         durability: Persistence::Durable,
         max_unit: limits::MAX_UNIT,
         staging: true,

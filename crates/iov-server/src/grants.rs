@@ -1,11 +1,14 @@
-//! What the server needs of a target that can pass descriptors and hold stages, besides what it does for everybody.
+//! What the server needs of a target besides what it does for everybody: direct access, and an account of its stages.
+
+mod files;
+mod objects;
 
 use std::os::fd::OwnedFd;
 
-use iov_media::{Files, Lent, Peer, SpaceUse};
-use iov_store::{LeaseAccess, OpCx, block_sums::BlockSum};
-use iov_types::{Error, Kind, ObjectId, Range, Result, Uuid};
-use iov_wire::messages::{Access, Stretch, Window};
+use iov_media::SpaceUse;
+use iov_store::{OpCx, block_sums::BlockSum};
+use iov_types::{Error, ObjectId, Range, Result, Uuid};
+use iov_wire::messages::{Access, Window};
 
 /// A grant to be sent.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ pub trait GrantBook: Send + Sync {
     /// Opens a segment that a grant has named.
     fn segment(&self, number: u64, access: Access) -> Result<OwnedFd>;
 
-    /// How much shared memory there is and is taken; `None`: bytes lie in files.
+    /// How much memory there is and is taken; `None`: the medium has no bounds of its own.
     fn space(&self) -> Option<SpaceUse>;
 
     /// What is known of the blocks of an object that is kept by checksums.
@@ -53,6 +56,10 @@ pub trait GrantBook: Send + Sync {
     /// Removes what ended processes have left; called now and then.
     fn sweep(&self);
 
+    /// Ends what was staged for batches that never reached their point P, but for those to keep, unless who has staged it may
+    /// come back. Called once, before anybody is served; what could not be done.
+    fn settle(&self, keep: &[Uuid]) -> Vec<Error>;
+
     /// Whether a process that an earlier daemon served lives and has not come back.
     fn awaits_clients(&self) -> bool;
 
@@ -63,106 +70,11 @@ pub trait GrantBook: Send + Sync {
     fn stages(&self) -> Vec<Uuid>;
 
     /// Whether there is anything for an object, also in a stage.
-    fn has_object(&self, object: ObjectId, stage: Option<Uuid>) -> Result<bool>;
+    fn has_object(&self, cx: &OpCx, object: ObjectId, stage: Option<Uuid>) -> Result<bool>;
 
     /// Whether a stage holds anything.
     fn has_stage(&self, stage: Uuid) -> bool;
 
     /// Drops a stage whose session is gone, unless its batch is being committed.
     fn abandon_stage(&self, stage: Uuid);
-}
-
-impl GrantBook for Files {
-    fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<Option<OwnedFd>> {
-        match Files::open_session(self, session, Peer { pid, uid }) {
-            // Who cannot get in cannot make room either.
-            Err(e) if e.kind() == Kind::Exhausted => Ok(None),
-            opened => opened.map(Some),
-        }
-    }
-
-    fn grant(&self, cx: &OpCx, object: ObjectId, access: Access, range: Range, epoch: u64) -> Result<Granted> {
-        let access = match access {
-            Access::Read => LeaseAccess::Read,
-            Access::Write => LeaseAccess::Write,
-        };
-        let granted = Files::grant(self, cx, cx.caller.session, object, access, range, epoch)?;
-        let number = iov_net::grant_number(granted.slot, granted.generation)
-            .ok_or_else(|| Error::unsupported("the lease page's slots are worn out: use the socket"))?;
-        let lent = match granted.lent {
-            Lent::File(file) => Ok(file),
-            Lent::Memory(window) => Err(to_wire(&window)),
-        };
-        Ok(Granted { lent, number, range: granted.range, epoch: granted.epoch, kept: granted.kept })
-    }
-
-    fn place(&self, object: ObjectId, domain: Uuid) {
-        Files::place(self, object, domain);
-    }
-
-    fn segment(&self, number: u64, access: Access) -> Result<OwnedFd> {
-        let number = u32::try_from(number).map_err(|_| Error::internal("the number of a segment"))?;
-        Files::segment(self, number, access == Access::Write)
-    }
-
-    fn space(&self) -> Option<SpaceUse> {
-        Files::space(self)
-    }
-
-    fn sums(&self, cx: &OpCx, object: ObjectId, first: u64, runs: u64) -> Result<Vec<BlockSum>> {
-        self.block_sums(cx, object, first, runs)
-    }
-
-    fn give_back(&self, session: Uuid, number: u64) {
-        Files::give_back(self, session, &[iov_net::slot_of(number)]);
-    }
-
-    fn end_session(&self, session: Uuid) {
-        // The page of a session that cannot be ended now goes with the next sweep.
-        let _ = Files::end_session(self, session);
-    }
-
-    fn sweep(&self) {
-        let _ = self.sweep_sessions();
-    }
-
-    fn awaits_clients(&self) -> bool {
-        Files::awaits_clients(self)
-    }
-
-    fn came_back(&self, session: Uuid) {
-        Files::came_back(self, session);
-    }
-
-    fn stages(&self) -> Vec<Uuid> {
-        Files::stages(self).into_iter().map(|(stage, _)| stage).collect()
-    }
-
-    fn has_object(&self, object: ObjectId, stage: Option<Uuid>) -> Result<bool> {
-        Files::has_object(self, object, stage)
-    }
-
-    fn has_stage(&self, stage: Uuid) -> bool {
-        Files::has_stage(self, stage)
-    }
-
-    fn abandon_stage(&self, stage: Uuid) {
-        // What cannot be dropped now goes at the next start.
-        let _ = Files::abandon_stage(self, stage);
-    }
-}
-
-fn to_wire(window: &iov_media::Window) -> Window {
-    let stretch = |(offset, piece): &(u64, iov_media::Piece)| Stretch {
-        offset: *offset,
-        len: piece.len,
-        segment: piece.segment.into(),
-        at: piece.at,
-    };
-    Window {
-        head_segment: window.head.segment.into(),
-        head_at: window.head.at,
-        stretches: window.stretches.iter().map(stretch).collect(),
-        passed: Vec::new(),
-    }
 }

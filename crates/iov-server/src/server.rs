@@ -28,6 +28,8 @@ pub struct Options {
     pub idle_ns: i64,
     /// Most connections at a time.
     pub connections: usize,
+    /// Whether bytes may be moved past this process, where the medium allows it.
+    pub direct: bool,
 }
 
 /// A served store.

@@ -21,6 +21,12 @@ impl OpCx {
         OpCx { caller, deadline_ns: seam::monotonic_ns().saturating_add(timeout_ns), batch: Uuid::NIL }
     }
 
+    /// A context for what a store does by itself.
+    pub fn own(timeout_ns: i64) -> OpCx {
+        let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), session: Uuid::NIL, holder: Uuid::NIL };
+        OpCx::new(caller, timeout_ns)
+    }
+
     /// Nanoseconds left; 0 when time is up.
     pub fn left_ns(&self) -> i64 {
         self.deadline_ns.saturating_sub(seam::monotonic_ns()).max(0)

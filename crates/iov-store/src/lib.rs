@@ -15,6 +15,8 @@ mod lease_page;
 mod memory;
 mod metadata;
 mod metadata_memory;
+mod null;
+pub mod objects;
 mod owned;
 pub mod seam;
 mod segment;
@@ -32,6 +34,7 @@ pub use lease_page::{
 pub use memory::Memory;
 pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapshot, Txn};
 pub use metadata_memory::MemoryStore;
+pub use null::Null;
 pub use owned::{Bytes, run_all};
 pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
 

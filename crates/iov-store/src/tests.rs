@@ -1,4 +1,5 @@
 mod journal;
+mod null;
 
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +11,9 @@ use iov_types::{
 
 use super::*;
 
-/// A heap as `mem:` has it, with stages small enough to be filled.
-pub(crate) fn heap() -> Arc<dyn Backend> {
-    Arc::new(Heap::new(Capability {
+/// What `mem:` can do, with stages small enough to be filled.
+fn capability() -> Capability {
+    Capability {
         medium: "heap",
         durability: Persistence::Volatile,
         max_unit: MAX_UNIT,
@@ -22,7 +23,11 @@ pub(crate) fn heap() -> Arc<dyn Backend> {
         bursty: true,
         targets: 1,
         incarnation: 1,
-    }))
+    }
+}
+
+pub(crate) fn heap() -> Arc<dyn Backend> {
+    Arc::new(Heap::new(capability()))
 }
 
 fn cx(timeout_ns: i64) -> OpCx {

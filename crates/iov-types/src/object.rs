@@ -253,4 +253,24 @@ pub struct Capability {
 impl Capability {
     /// The medium of a target whose bytes lie in segments of shared memory, by which clients know that they may map them.
     pub const SHARED_MEMORY: &'static str = "shared memory";
+    /// Files of a directory.
+    pub const FILES: &'static str = "files";
+    /// The memory of one process, with which it goes.
+    pub const HEAP: &'static str = "heap";
+    /// None: lengths are kept, bytes are not.
+    pub const NULL: &'static str = "null";
+    /// What a shared object that was loaded at run time makes of it.
+    pub const RUN_TIME: &'static str = "run-time backend";
+
+    /// The name of a medium, as another process has told it.
+    pub fn medium_named(name: &str) -> &'static str {
+        let known = [Self::SHARED_MEMORY, Self::HEAP, Self::NULL, Self::RUN_TIME];
+        known.into_iter().find(|known| *known == name).unwrap_or(Self::FILES)
+    }
+
+    /// Whether bytes go with something that ends by itself, as a process or a machine: then nobody is to blame for those that
+    /// are gone (P1).
+    pub fn is_memory(&self) -> bool {
+        [Self::SHARED_MEMORY, Self::HEAP, Self::NULL].contains(&self.medium)
+    }
 }

@@ -11,10 +11,9 @@ use std::{
 };
 
 use iov_catalog::Service;
-use iov_media::{Files, OpenSums};
 use iov_meta_local::LocalStore;
 use iov_server::Server;
-use iov_store::{Backend, MetadataStore, seam};
+use iov_store::seam;
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
 
@@ -22,7 +21,7 @@ use crate::{
     Args, detach,
     hold::{Hold, Taken},
     limits, log,
-    storage::Storage,
+    storage::{Opened, Storage},
 };
 
 fn open_dir(path: &Path) -> Result<OwnedFd> {
@@ -47,23 +46,8 @@ fn open_dir(path: &Path) -> Result<OwnedFd> {
 }
 
 /// The path of something in the directory: short, whatever the directory's own path is.
-fn inside(dir: &OwnedFd, name: &str) -> PathBuf {
+pub(crate) fn inside(dir: &OwnedFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
-}
-
-/// Memory of the engine that keeps checksums: 1 KiB of them stand for 1 MiB of bytes.
-const SUMS: iov_meta_local::Options =
-    iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20 };
-
-/// Where the target keeps its checksums.
-fn sums_in(dir: OwnedFd) -> OpenSums {
-    Box::new(move |make| {
-        let path = inside(&dir, "sums");
-        // One whose making was cut short, as by a full disk, holds nothing: a start does not depend on it.
-        let engine = if make { LocalStore::open(&path, SUMS).map(Some) } else { LocalStore::open_made(&path, SUMS) };
-        let engine = engine.map_err(|e| e.context("the checksums of the store, in sums/"))?;
-        Ok(engine.map(|engine| Arc::new(engine) as Arc<dyn MetadataStore>))
-    })
 }
 
 /// Serves until it is told to end or has been idle for long enough; the code is 0 also where another daemon serves.
@@ -94,34 +78,28 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let incarnation = seam::now_ns() as u64;
     let storage = Storage::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
-    let (sums, shared) = match &storage {
-        Storage::Files => (Some(sums_in(dir.try_clone().map_err(Error::from)?)), None),
-        // What survives no reboot has no use for checksums on a medium.
-        Storage::Shared { capacity, .. } => (None, Some(*capacity)),
-    };
-    let media = iov_media::Options { shared, ..iov_media::Options::default() };
-    let files = Arc::new(Files::open_with(storage.open(&dir)?, media, sums)?);
-    let target: Arc<dyn Backend> = files.clone();
+    let Opened { target, grants, stays, all_at_target } = storage.open(&dir, incarnation)?;
     let options = iov_catalog::Options {
         single_user: true,
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
-        inline_bytes: args.inline_bytes,
+        inline_bytes: if all_at_target { 0 } else { args.inline_bytes },
         store_uuid: seam::new_uuid(),
         uid: rustix::process::geteuid().as_raw(),
     };
     // Clients of an earlier daemon that live come back with what they hold.
-    let grace_ns = if files.awaits_clients() { options.lease_ns } else { 0 };
+    let grace_ns = if grants.awaits_clients() { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
-    troubles.extend(settle_stages(&files, &catalog));
+    troubles.extend(grants.settle(&catalog.unfinished()).iter().map(|e| format!("recovery: {e}")));
     let options = iov_server::Options {
         store: catalog.store_uuid(),
         incarnation,
         owner: rustix::process::geteuid().as_raw(),
-        idle_ns: args.idle().as_nanos().min(i64::MAX as u128) as i64,
+        idle_ns: if stays { i64::MAX } else { args.idle().as_nanos().min(i64::MAX as u128) as i64 },
         connections,
+        direct: true,
     };
     let listener = iov_server::listen(dir.as_fd())?;
-    let server = Server::new(options, catalog.clone(), target, files);
+    let server = Server::new(options, catalog.clone(), target, grants);
     ready(args);
     if args.ready {
         log::to_file(dir.as_fd())?;
@@ -155,14 +133,6 @@ pub(crate) fn release(args: &Args) -> Result<u8> {
     println!("{bytes}");
     hold.release()?;
     Ok(0)
-}
-
-/// What was staged for batches that never reached their point P: dropped, unless whoever staged it may go on.
-/// The sentences are for the log.
-fn settle_stages(files: &Files, catalog: &Service) -> Vec<String> {
-    let keep = catalog.unfinished();
-    let settled = if files.awaits_clients() { files.thaw_stages(&keep) } else { files.drop_stages(&keep) };
-    files.troubles().iter().chain(settled.err().iter()).map(|e| format!("recovery: {e}")).collect()
 }
 
 fn ready(args: &Args) {

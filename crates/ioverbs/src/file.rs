@@ -91,7 +91,13 @@ pub fn daemon_status_within(url: &str, timeout_ns: i64) -> Result<Option<Vec<(St
     Ok(Some(out))
 }
 
-/// Ends a store's daemon and waits until it has ended; `false`: none runs. Nothing is lost: the next session starts it again.
+/// Where a store's bytes lie, in a word or two: `files`, `shared memory`, `heap`, …; `None`: no daemon runs.
+pub fn daemon_medium_within(url: &str, timeout_ns: i64) -> Result<Option<&'static str>> {
+    Ok(running(url, timeout_ns)?.map(|(link, _)| link.targets().medium))
+}
+
+/// Ends a store's daemon and waits until it has ended; `false`: none runs. The next session starts it again. Nothing is lost,
+/// unless the medium is the daemon's own memory.
 pub fn daemon_shutdown(url: &str) -> Result<bool> {
     daemon_shutdown_within(url, limits::DEFAULT_DEADLINE_NS)
 }
@@ -105,8 +111,8 @@ pub fn daemon_shutdown_within(url: &str, timeout_ns: i64) -> Result<bool> {
 /// How a store is brought up.
 #[derive(Clone, Debug, Default)]
 pub struct StoreSetup {
-    /// Where a new store keeps its bytes: `shmem:SIZE` or `files`; of a store in shared memory, its new size. `None`: as it
-    /// is, and for a new one files.
+    /// Where a new store keeps its bytes: `files`, `files:DIR`, `shmem:SIZE`, `heap:SIZE` or `null`; of a store in memory, its
+    /// new size. `None`: as it is, and for a new one files.
     pub storage: Option<String>,
     /// End the daemon after so many seconds without a connection; 0 = never, `None` = as usual.
     pub idle_s: Option<u64>,

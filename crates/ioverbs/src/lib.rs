@@ -30,8 +30,8 @@ mod search;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
 pub use file::{
-    StoreSetup, daemon_shutdown, daemon_shutdown_within, daemon_start, daemon_status, daemon_status_within,
-    store_release,
+    StoreSetup, daemon_medium_within, daemon_shutdown, daemon_shutdown_within, daemon_start, daemon_status,
+    daemon_status_within, store_release,
 };
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{

@@ -42,7 +42,7 @@ pub(crate) fn check_there(core: &Core, recorded: &Recorded, found: &Evidence) ->
         return Ok(());
     }
     let (targets, size) = (&core.capability().targets, recorded.size);
-    let in_memory = targets.medium == Capability::SHARED_MEMORY;
+    let in_memory = targets.is_memory();
     // Nobody could write down how long it was.
     let unknown = in_memory
         && core.has_crashed(recorded.opened_in)
@@ -50,18 +50,20 @@ pub(crate) fn check_there(core: &Core, recorded: &Recorded, found: &Evidence) ->
     if size == 0 && !unknown {
         return Ok(());
     }
-    Err(match in_memory {
-        true => Error::lost(format!(
-            "the collection had {} in shared memory, which has gone since, with the machine's restart or with iov down: \
-             delete it, and make it again",
-            if size > 0 { format!("{size} bytes") } else { "bytes".to_owned() }
-        ))
-        .with_clause(Clause::P1),
-        false => Error::corrupt(format!(
-            "the collection has {size} bytes, and its file is gone: restore it from a copy of the store"
-        ))
-        .with_clause(Clause::P2),
-    })
+    let what = if size > 0 { format!("{size} bytes") } else { "bytes".to_owned() };
+    let went = match targets.medium {
+        Capability::SHARED_MEMORY => {
+            "in shared memory, which has gone since, with the machine's restart or with iov down"
+        }
+        Capability::HEAP => "in the memory of the store's daemon, which has ended since",
+        Capability::NULL => "in a store that keeps none, and whose daemon has ended since",
+        medium => {
+            let why =
+                format!("the collection has {what} on medium {medium}, and they are gone: restore them from a copy");
+            return Err(Error::corrupt(why).with_clause(Clause::P2));
+        }
+    };
+    Err(Error::lost(format!("the collection had {what} {went}: delete it, and make it again")).with_clause(Clause::P1))
 }
 
 /// What a record tells of an object that should be there.

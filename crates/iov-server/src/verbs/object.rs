@@ -41,7 +41,11 @@ fn looks_at(op: &ObjectOp) -> Option<Uuid> {
 
 /// Fails for what would change bytes that are gone: in place of their file there must be no new one.
 pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId, stage: Option<Uuid>) -> Result<()> {
-    if server.grants.has_object(object, stage)? { Ok(()) } else { server.catalog.check_there(cx, object.collection) }
+    if server.grants.has_object(cx, object, stage)? {
+        Ok(())
+    } else {
+        server.catalog.check_there(cx, object.collection)
+    }
 }
 
 fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Result<(ObjectOp, Bytes<'a>)> {

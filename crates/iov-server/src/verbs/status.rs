@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
 use iov_store::seam;
-use iov_types::Result;
+use iov_types::{Capability, Result};
 use iov_wire::messages::{Counter, StatusAnswer, StatusRequest};
 
 use crate::{
@@ -21,9 +21,10 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     ];
     counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
     if let Some(space) = server.grants.space() {
-        let names = ["shm_capacity_bytes", "shm_made_bytes", "shm_used_bytes", "shm_held_bytes"];
+        let of = if server.target.capability().medium == Capability::SHARED_MEMORY { "shm" } else { "heap" };
+        let names = ["capacity", "made", "used", "held"].map(|what| format!("{of}_{what}_bytes"));
         let values = [space.capacity, space.made, space.used, space.held];
-        counters.extend(names.into_iter().map(str::to_owned).zip(values));
+        counters.extend(names.into_iter().zip(values));
     }
     let answer = StatusAnswer {
         daemon: env!("CARGO_PKG_VERSION").into(),

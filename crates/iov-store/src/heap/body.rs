@@ -1,19 +1,20 @@
 //! The bytes of one object on the heap: pages that grow as they fill.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use iov_types::{Error, Extent, Range, Result};
+use iov_types::{Error, Extent, Range, Result, Uuid};
 
-use super::shape::Shape;
+use super::Room;
+use crate::objects::{Body, Call, Shape};
 
 /// Bytes of a page. Large, so that a transfer touches few; a page's vector is only as long as it was filled.
 pub(super) const PAGE: u64 = 1 << 20;
 
-/// Sparse bytes. What was never written reads as zeros (O6).
-#[derive(Default)]
-pub(super) struct Body {
+/// Sparse bytes.
+pub struct HeapBody {
+    room: Arc<Room>,
     pages: BTreeMap<u64, Vec<u8>>,
-    /// Sum of the capacities of the pages.
+    /// Sum of the capacities of the pages: what is taken of the room.
     held: u64,
     shape: Shape,
 }
@@ -31,35 +32,86 @@ fn pieces(range: Range) -> impl Iterator<Item = (u64, usize, usize)> {
     })
 }
 
+/// How large to make a page that has `had` bytes and needs `end`: twice as large while it is small, if there is room, so that a
+/// stream of small appends does not copy it each time.
+fn capacity(had: usize, end: usize, double: bool) -> usize {
+    if double { end.max((had * 2).min(PAGE as usize)) } else { end }
+}
+
 fn no_memory(_: std::collections::TryReserveError) -> Error {
     Error::exhausted("no memory for more bytes in a heap store; remove collections, or use a file: store")
 }
 
-impl Body {
-    pub(super) fn size(&self) -> u64 {
+impl HeapBody {
+    pub(super) fn new(room: Arc<Room>) -> HeapBody {
+        HeapBody { room, pages: BTreeMap::new(), held: 0, shape: Shape::default() }
+    }
+
+    fn give(&mut self, bytes: u64) {
+        self.held -= bytes;
+        self.room.give(bytes);
+    }
+
+    /// Bytes that a write to a range would take.
+    fn missing(&self, range: Range, double: bool) -> u64 {
+        let of = |(page, within, len): (u64, usize, usize)| {
+            let (had, end) = (self.pages.get(&page).map_or(0, Vec::capacity), within + len);
+            if end > had { (capacity(had, end, double) - had) as u64 } else { 0 }
+        };
+        pieces(range).map(of).sum()
+    }
+}
+
+impl Drop for HeapBody {
+    fn drop(&mut self) {
+        self.room.give(self.held);
+    }
+}
+
+impl Body for HeapBody {
+    fn size(&self) -> u64 {
         self.shape.size
     }
 
-    pub(super) fn shape(&self) -> &Shape {
-        &self.shape
+    fn allocated(&self) -> u64 {
+        self.held
     }
 
-    /// Makes room, so that a write to the range cannot fail half-way. Changes nothing that a reader sees.
-    pub(super) fn reserve(&mut self, range: Range) -> Result<()> {
-        for (page, within, len) in pieces(range) {
+    fn shape(&self) -> Shape {
+        self.shape.clone()
+    }
+
+    fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
+        self.shape.extents(range, max)
+    }
+
+    fn reserve(&mut self, range: Range) -> Result<()> {
+        // All of it or nothing: what cannot have room must not take that of others.
+        let generous = self.missing(range, true);
+        let (taken, double) = match self.room.take(generous) {
+            Ok(()) => (generous, true),
+            Err(_) => {
+                let least = self.missing(range, false);
+                self.room.take(least)?;
+                (least, false)
+            }
+        };
+        let before = self.held;
+        let made = pieces(range).try_for_each(|(page, within, len)| {
             let bytes = self.pages.entry(page).or_default();
             let (had, end) = (bytes.capacity(), within + len);
             if end > had {
-                // Double a small page, so that a stream of small appends does not copy it each time.
-                let want = end.max((had * 2).min(PAGE as usize));
-                bytes.try_reserve_exact(want - bytes.len()).map_err(no_memory)?;
+                bytes.try_reserve_exact(capacity(had, end, double) - bytes.len()).map_err(no_memory)?;
                 self.held += (bytes.capacity() - had) as u64;
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        // An allocator may give a little more than it was asked for.
+        self.room.correct(taken, self.held - before);
+        made
     }
 
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+    fn write(&mut self, _: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
         let range = Range::new(offset, data.len() as u64)?;
         self.reserve(range)?;
         let mut rest = data;
@@ -80,9 +132,8 @@ impl Body {
         Ok(())
     }
 
-    /// Fills `out` from `offset` on and tells how much; short at the end.
-    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> usize {
-        let len = (self.size().saturating_sub(offset)).min(out.len() as u64);
+    fn read(&self, _: Call<'_>, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let len = (self.shape.size.saturating_sub(offset)).min(out.len() as u64);
         let mut at = 0;
         for (page, within, len) in pieces(Range { offset, len }) {
             let to = &mut out[at..at + len];
@@ -92,29 +143,32 @@ impl Body {
             to[..have].copy_from_slice(&bytes[within.min(bytes.len())..][..have]);
             to[have..].fill(0);
         }
-        len as usize
+        Ok(len as usize)
     }
 
-    pub(super) fn truncate(&mut self, size: u64) -> Result<()> {
+    fn truncate(&mut self, _: Call<'_>, size: u64) -> Result<()> {
         Range::new(size, 0)?;
-        if size < self.size() {
+        if size < self.shape.size {
             let dropped = self.pages.split_off(&size.div_ceil(PAGE));
-            self.held -= dropped.values().map(|p| p.capacity() as u64).sum::<u64>();
+            let freed = dropped.values().map(|p| p.capacity() as u64).sum::<u64>();
+            self.give(freed);
             if let Some(last) = self.pages.get_mut(&(size / PAGE)) {
                 let had = last.capacity();
                 last.truncate((size % PAGE) as usize);
                 last.shrink_to_fit();
-                self.held -= (had - last.capacity()) as u64;
+                let freed = (had - last.capacity()) as u64;
+                self.give(freed);
             }
         }
         self.shape.truncate(size);
         Ok(())
     }
 
-    pub(super) fn punch(&mut self, range: Range) {
+    fn punch(&mut self, _: Call<'_>, range: Range) -> Result<()> {
         let whole = range.offset.div_ceil(PAGE)..(range.end() / PAGE).max(range.offset.div_ceil(PAGE));
         while let Some((&page, _)) = self.pages.range(whole.clone()).next() {
-            self.held -= self.pages.remove(&page).map_or(0, |p| p.capacity() as u64);
+            let freed = self.pages.remove(&page).map_or(0, |p| p.capacity() as u64);
+            self.give(freed);
         }
         for (page, bytes) in self.pages.range_mut(range.offset / PAGE..range.end().div_ceil(PAGE)) {
             let start = page * PAGE;
@@ -123,29 +177,36 @@ impl Body {
             bytes[from..to.max(from)].fill(0);
         }
         self.shape.punch(range);
+        Ok(())
     }
 
-    /// Makes room for a whole range at the caller's wish.
-    pub(super) fn reserve_space(&mut self, range: Range) -> Result<()> {
+    fn reserve_space(&mut self, range: Range) -> Result<()> {
         // Ask for all of it at once first: what this machine can never hold is refused before any page is made.
         let len = usize::try_from(range.len).unwrap_or(usize::MAX);
         Vec::<u8>::new().try_reserve_exact(len).map_err(no_memory)?;
         self.reserve(range)
     }
 
-    pub(super) fn allocate(&mut self, range: Range, keep_size: bool) -> Result<()> {
+    fn allocate(&mut self, _: Call<'_>, range: Range, keep_size: bool) -> Result<()> {
         self.reserve_space(range)?;
         self.shape.allocate(range, keep_size);
         Ok(())
     }
 
-    /// Memory that the pages take.
-    pub(super) fn allocated(&self) -> u64 {
-        self.held
+    fn unprepare(&mut self, _: Call<'_>, _: Uuid) -> Result<()> {
+        // Space that was reserved by name stays.
+        if !self.shape.has_reserved() {
+            self.pages.retain(|_, page| !page.is_empty());
+            self.pages.values_mut().for_each(Vec::shrink_to_fit);
+            let left = self.pages.values().map(|p| p.capacity() as u64).sum();
+            self.room.correct(self.held, left);
+            self.held = left;
+        }
+        Ok(())
     }
 
-    /// See [`Shape::extents`].
-    pub(super) fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
-        self.shape.extents(range, max)
+    fn remove(&mut self, _: Call<'_>) -> Result<()> {
+        *self = HeapBody::new(self.room.clone());
+        Ok(())
     }
 }

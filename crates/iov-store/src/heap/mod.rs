@@ -1,215 +1,81 @@
-//! A target on the heap of this process: `mem:`. Volatile, gone with the process; every promise but survival holds.
+//! A target on the heap of this process: volatile, gone with the process; every promise but survival holds.
 
 mod body;
-mod budget;
-mod intervals;
-mod object;
-mod shape;
-mod stage;
 
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use budget::Budget;
-use iov_types::{
-    Capability, Clause, Demand, Error, Evidence, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence,
-    Range, Result,
-};
-use object::Object;
+use iov_types::{Capability, Error, ObjectId, Persistence, Result};
 
-use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
-
-/// Most bytes that one `Copy` holds at a time, unless it is staged or its units are larger.
-const COPY_PIECE: u64 = 1 << 20;
-static ZERO: u8 = 0;
+use crate::objects::{Medium, Objects, Space};
+use body::HeapBody;
 
 /// Objects on the heap.
-pub struct Heap {
-    capability: Capability,
-    objects: RwLock<BTreeMap<ObjectId, Arc<Object>>>,
-    budget: Budget,
-}
+pub type Heap = Objects<HeapMedium>;
 
 impl Heap {
-    /// An empty heap that claims this capability; the levels of survival beyond `volatile` are refused all the same.
+    /// An empty heap that claims this capability, as large as memory is; the levels of survival beyond `volatile` are refused
+    /// all the same.
     pub fn new(capability: Capability) -> Heap {
-        let budget = Budget::new(capability.stage_bytes);
-        Heap { capability, objects: RwLock::default(), budget }
+        Heap::limited(capability, u64::MAX)
     }
 
-    fn find(&self, id: ObjectId) -> Option<Arc<Object>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
-    }
-
-    fn find_or_create(&self, id: ObjectId) -> Arc<Object> {
-        if let Some(object) = self.find(id) {
-            return object;
-        }
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone()
-    }
-
-    fn run(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
-        if op.demand.unit > self.capability.max_unit {
-            return Err(Error::refused(
-                Clause::M1,
-                format!("units of {} bytes; offer: atomicity=unit({})", op.demand.unit, self.capability.max_unit),
-            ));
-        }
-        if let Some(level) = op.demand.durability.filter(|level| *level > Persistence::Volatile) {
-            let clause = match level {
-                Persistence::Volatile | Persistence::Process => Clause::P2,
-                Persistence::Durable => Clause::P3,
-                Persistence::Replicated => Clause::P4,
-            };
-            return Err(Error::refused(
-                clause,
-                format!("memory of this process cannot be {}; offer: persistence=volatile", level.text()),
-            ));
-        }
-        match &op.verb {
-            ObjectVerb::Create => {
-                self.find_or_create(op.object);
-                Ok(Evidence::default())
-            }
-            ObjectVerb::Remove => {
-                let Some(object) = self.find(op.object) else { return Ok(Evidence::default()) };
-                let evidence = object.run(cx, &op.verb, &op.demand, memory, &self.budget)?;
-                let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-                if objects.get(&op.object).is_some_and(|now| Arc::ptr_eq(now, &object)) {
-                    objects.remove(&op.object);
-                }
-                Ok(evidence)
-            }
-            ObjectVerb::List { after, max } => {
-                use std::ops::Bound::{Excluded, Unbounded};
-                let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-                let from = after.map_or(Unbounded, Excluded);
-                let objects = objects.range((from, Unbounded)).map(|(id, _)| *id).take(*max).collect();
-                Ok(Evidence { objects, ..Evidence::default() })
-            }
-            ObjectVerb::Copy { source, source_offset, offset, len } => {
-                self.copy(cx, op, (*source, Range::new(*source_offset, *len)?), Range::new(*offset, *len)?)
-            }
-            // A collection that nobody wrote has no object: it is empty, and there is nothing to show or drop.
-            ObjectVerb::Read { .. }
-            | ObjectVerb::Stat
-            | ObjectVerb::Extents { .. }
-            | ObjectVerb::Publish { .. }
-            | ObjectVerb::Discard { .. }
-            | ObjectVerb::Sync => match self.find(op.object) {
-                Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
-                None => Ok(Evidence::default()),
-            },
-            _ => self.find_or_create(op.object).run(cx, &op.verb, &op.demand, memory, &self.budget),
-        }
-    }
-
-    fn copy(&self, cx: &OpCx, op: &ObjectOp, (source, from): (ObjectId, Range), to: Range) -> Result<Evidence> {
-        if source == op.object && from.overlaps(&to) {
-            return Err(Error::invalid("source and target of a copy overlap; copy through another object"));
-        }
-        let reader = Demand { stage: op.demand.stage, ..Demand::default() };
-        let none = &mut Memory::default();
-        let source = self.find(source);
-        let size = match &source {
-            Some(source) => source.run(cx, &ObjectVerb::Stat, &reader, none, &self.budget)?.size,
-            None => 0,
-        };
-        let len = size.saturating_sub(from.offset).min(to.len);
-        let target = self.find_or_create(op.object);
-        target.may_write(cx, &op.demand, to.offset, len)?;
-        let mut done = 0;
-        loop {
-            if done > 0 && cx.left_ns() == 0 {
-                let why = format!("the deadline passed after {done} of {len} bytes were copied");
-                return Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown));
-            }
-            let hole = source.as_ref().filter(|_| op.demand.stage.is_none() && len - done >= COPY_PIECE);
-            let hole =
-                hole.map_or(Ok(0), |s| self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done }))?;
-            if hole > 0 {
-                // A hole stays one: as zeros it could be larger than all memory.
-                let range = Range { offset: to.offset + done, len: hole };
-                target.run(cx, &ObjectVerb::Punch(range), &op.demand, none, &self.budget)?;
-                // SAFETY: the byte outlives the operation, which completes before `run` returns.
-                let mut end = unsafe { Memory::readable(&raw const ZERO, 1) };
-                let write = ObjectVerb::Write { offset: range.end() - 1 };
-                let last = target.run(cx, &write, &op.demand, &mut end, &self.budget)?;
-                done += hole;
-                if done >= len {
-                    return Ok(Evidence { bytes: done, offset: to.offset, ..last });
-                }
-                continue;
-            }
-            let want = self.copy_piece(op, to.offset + done, len - done)?;
-            let mut piece = Vec::new();
-            piece.try_reserve_exact(want).map_err(|_| Error::exhausted("no memory to copy through"))?;
-            piece.resize(want, 0);
-            // SAFETY: `piece` outlives both operations, which complete before `run` returns.
-            let mut memory = unsafe { Memory::writable(piece.as_mut_ptr(), want) };
-            let read = ObjectVerb::Read { offset: from.offset + done };
-            let got = match &source {
-                Some(source) => source.run(cx, &read, &reader, &mut memory, &self.budget),
-                None => Ok(Evidence::default()),
-            };
-            let written = got.and_then(|got| {
-                // SAFETY: as above.
-                let mut memory = unsafe { Memory::readable(piece.as_ptr(), got.bytes as usize) };
-                let write = ObjectVerb::Write { offset: to.offset + done };
-                target.run(cx, &write, &op.demand, &mut memory, &self.budget)
-            });
-            let last = match written {
-                Err(e) if done > 0 => return Err(e.with_outcome(Outcome::Unknown)),
-                other => other?,
-            };
-            done += last.bytes;
-            // Less than was wanted: the source was cut meanwhile.
-            if done >= len || last.bytes < want as u64 {
-                return Ok(Evidence { bytes: done, offset: to.offset, ..last });
-            }
-        }
-    }
-
-    /// How long the hole is at the beginning of a range, if it is worth a step of its own; else 0.
-    fn hole_at(&self, cx: &OpCx, source: &Object, range: Range) -> Result<u64> {
-        let verb = ObjectVerb::Extents { range, max: 1 };
-        let found = source.run(cx, &verb, &Demand::default(), &mut Memory::default(), &self.budget)?;
-        let first = found.extents.first().filter(|e| e.kind != ExtentKind::Data && e.range.offset <= range.offset);
-        let len = first.map_or(0, |e| e.range.end().min(range.end()) - range.offset);
-        Ok(if len >= COPY_PIECE { len } else { 0 })
-    }
-
-    /// How much to copy at once: all of it into a stage, which holds it anyway; else whole units (M1).
-    fn copy_piece(&self, op: &ObjectOp, at: u64, left: u64) -> Result<usize> {
-        let piece = if op.demand.stage.is_some() {
-            if left > self.capability.stage_bytes {
-                let why = format!("a stage holds {} bytes; copy less, or without a batch", self.capability.stage_bytes);
-                return Err(Error::too_big(why).with_clause(Clause::B4));
-            }
-            left
-        } else {
-            let unit = op.demand.unit.max(1);
-            let end = (at + COPY_PIECE.max(unit)) / unit * unit;
-            left.min(end - at)
-        };
-        usize::try_from(piece).map_err(|_| Error::exhausted("no memory to copy through"))
+    /// As [`Heap::new`], for at most so many bytes, counted as its pages take them.
+    pub fn limited(capability: Capability, bytes: u64) -> Heap {
+        Objects::over(capability, HeapMedium(Arc::new(Room { bytes, taken: AtomicU64::new(0) })))
     }
 }
 
-impl Backend for Heap {
-    fn capability(&self) -> &Capability {
-        &self.capability
+/// Memory of this process.
+pub struct HeapMedium(Arc<Room>);
+
+impl Medium for HeapMedium {
+    type Body = HeapBody;
+
+    fn survives(&self) -> (Persistence, &str) {
+        (Persistence::Volatile, "memory of this process")
     }
 
-    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
-        for (index, (op, mut memory)) in ops.into_iter().enumerate() {
-            let evidence = self.run(cx, &op, &mut memory);
-            sink.complete(index, evidence);
-        }
+    fn space(&self) -> Option<Space> {
+        Some(Space { bytes: self.0.bytes, taken: self.0.taken.load(Ordering::Relaxed) })
+    }
+
+    fn create(&self, _: ObjectId) -> HeapBody {
+        HeapBody::new(self.0.clone())
+    }
+}
+
+/// How much may be taken, and is.
+struct Room {
+    bytes: u64,
+    taken: AtomicU64,
+}
+
+impl Room {
+    fn take(&self, more: u64) -> Result<()> {
+        let fits = |taken: u64| taken.checked_add(more).filter(|taken| *taken <= self.bytes);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop).map_err(|taken| {
+            Error::exhausted(format!(
+                "the heap store has {} bytes, of which {taken} are taken, and {more} more are needed: remove something (iov \
+                 df shows how much there is), or make a larger one",
+                self.bytes
+            ))
+        })
+    }
+
+    fn give(&self, less: u64) {
+        self.taken.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// So much was taken, and is needed.
+    fn correct(&self, taken: u64, needed: u64) {
+        self.taken.fetch_add(needed.wrapping_sub(taken), Ordering::Relaxed);
     }
 }

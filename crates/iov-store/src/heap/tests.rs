@@ -1,117 +1,68 @@
-use iov_types::{Extent, ExtentKind, Kind, Range};
-use proptest::prelude::*;
+use std::sync::Arc;
+
+use iov_types::{Capability, Extent, ExtentKind, Kind, ObjectVerb, Persistence, Range};
 
 use super::{
-    body::{Body, PAGE},
-    budget::Budget,
-    intervals::Intervals,
-    stage::{Change, Stage},
+    Heap,
+    body::PAGE,
+    fixture::{body, call, cx},
+};
+use crate::{
+    Backend,
+    conformance::Probe,
+    objects::{Body, Medium},
 };
 
 fn range(offset: u64, len: u64) -> Range {
     Range { offset, len }
 }
 
-proptest! {
-    /// The set against one bit per byte.
-    #[test]
-    fn intervals_are_a_set_of_bytes(ops in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..12), 1..60)) {
-        let (mut set, mut bits) = (Intervals::default(), [false; 80]);
-        for (insert, offset, len) in ops {
-            if insert { set.insert(range(offset, len)) } else { set.remove(range(offset, len)) }
-            bits[offset as usize..(offset + len) as usize].fill(insert);
-            let all: Vec<_> = set.within(range(0, 80)).collect();
-            let mut there = [false; 80];
-            for r in &all {
-                prop_assert!(r.len > 0);
-                there[r.offset as usize..r.end() as usize].fill(true);
-            }
-            prop_assert_eq!(there, bits);
-            prop_assert!(all.windows(2).all(|w| w[0].end() < w[1].offset), "disjoint, neighbours merged: {all:?}");
-            let part: Vec<_> = set.within(range(offset, len)).collect();
-            let expected: Vec<_> = all.iter().filter_map(|r| r.intersect(&range(offset, len))).collect();
-            prop_assert_eq!(part, expected);
-        }
-    }
-
-    /// The length that a stage foretells without its base is the one that it then has.
-    #[test]
-    fn a_stage_knows_the_length_to_come(
-        base in 0u64..50,
-        ops in prop::collection::vec((0..5, 0u64..60, 1u64..20), 0..12),
-    ) {
-        let mut body = Body::default();
-        body.write(0, &vec![1; base as usize]).unwrap();
-        let mut stage = Stage::default();
-        for (kind, offset, len) in ops {
-            let data = vec![2; len as usize];
-            let change = match kind {
-                0 => Change::Write { offset, data },
-                1 => Change::Append { data, key: None },
-                2 => Change::Truncate { size: offset },
-                3 => Change::Punch(range(offset, len)),
-                _ => Change::Allocate { range: range(offset, len), keep_size: len % 2 == 0 },
-            };
-            stage.push(change, 0, 0);
-            let mut out = [9; 400];
-            let read = stage.read(&body, 0, &mut out) as u64;
-            prop_assert_eq!(stage.size(base), read);
-            prop_assert_eq!(stage.shape(body.shape()).size, read);
-        }
-        let (foretold, mut before) = (stage.size(base), [9; 400]);
-        let read = stage.read(&body, 0, &mut before);
-        stage.prepare(&mut body).unwrap();
-        prop_assert_eq!(body.size(), base, "making room changes no length");
-        stage.apply(&mut body, &mut Default::default()).unwrap();
-        let mut after = [9; 400];
-        prop_assert_eq!((body.size(), body.read(0, &mut after)), (foretold, read));
-        prop_assert_eq!(before, after);
-    }
-}
-
 #[test]
 fn space_is_accounted_as_it_comes_and_goes() {
-    let mut body = Body::default();
-    body.write(0, &[1; 1000]).unwrap();
+    let cx = cx();
+    let mut body = body();
+    body.write(call(&cx), 0, &[1; 1000]).unwrap();
     assert!((1000..2100).contains(&body.allocated()), "{}", body.allocated());
-    body.write(3 * PAGE - 10, &[1; 20]).unwrap();
+    body.write(call(&cx), 3 * PAGE - 10, &[1; 20]).unwrap();
     let with_far_pages = body.allocated();
     assert!(with_far_pages >= PAGE, "{with_far_pages}");
-    body.truncate(2 * PAGE).unwrap();
+    body.truncate(call(&cx), 2 * PAGE).unwrap();
     assert!(body.allocated() < 2100, "cut pages are given back: {}", body.allocated());
-    body.write(0, &vec![1; 4 * PAGE as usize]).unwrap();
-    body.punch(range(10, 4 * PAGE));
+    body.write(call(&cx), 0, &vec![1; 4 * PAGE as usize]).unwrap();
+    body.punch(call(&cx), range(10, 4 * PAGE)).unwrap();
     assert!((10..=PAGE).contains(&body.allocated()), "whole pages are given back: {}", body.allocated());
-    body.punch(range(0, 5 * PAGE));
+    body.punch(call(&cx), range(0, 5 * PAGE)).unwrap();
     assert_eq!(body.allocated(), 0);
-    body.allocate(range(5, 2 * PAGE), true).unwrap();
+    body.allocate(call(&cx), range(5, 2 * PAGE), true).unwrap();
     assert!(body.allocated() >= 2 * PAGE, "reserved space counts: {}", body.allocated());
-    body.truncate(0).unwrap();
-    body.punch(range(0, 9 * PAGE));
+    body.truncate(call(&cx), 0).unwrap();
+    body.punch(call(&cx), range(0, 9 * PAGE)).unwrap();
     assert_eq!(body.allocated(), 0);
     for n in 0..5000 {
-        body.write(body.size(), &[n as u8; 100]).unwrap();
+        body.write(call(&cx), body.size(), &[n as u8; 100]).unwrap();
     }
     assert!(body.allocated() <= 2 * 500_000, "appends take at most twice their bytes: {}", body.allocated());
 }
 
 #[test]
 fn space_that_no_machine_has_is_refused_without_a_trace() {
-    let mut body = Body::default();
-    body.write(0, b"abc").unwrap();
+    let cx = cx();
+    let mut body = body();
+    body.write(call(&cx), 0, b"abc").unwrap();
     let before = body.allocated();
-    let e = body.allocate(range(1, 1 << 62), false).unwrap_err();
+    let e = body.allocate(call(&cx), range(1, 1 << 62), false).unwrap_err();
     assert_eq!((e.kind(), body.size(), body.allocated()), (Kind::Exhausted, 3, before), "{e}");
 }
 
 #[test]
 fn o6_extents_are_exact_to_the_byte() {
-    let mut body = Body::default();
-    body.write(10, &[1; 20]).unwrap();
-    body.allocate(range(20, 30), false).unwrap();
-    body.write(40, &[1; 2]).unwrap();
-    body.truncate(100).unwrap();
-    body.punch(range(15, 2));
+    let cx = cx();
+    let mut body = body();
+    body.write(call(&cx), 10, &[1; 20]).unwrap();
+    body.allocate(call(&cx), range(20, 30), false).unwrap();
+    body.write(call(&cx), 40, &[1; 2]).unwrap();
+    body.truncate(call(&cx), 100).unwrap();
+    body.punch(call(&cx), range(15, 2)).unwrap();
     let kinds = [
         (0, 10, ExtentKind::Hole),
         (10, 5, ExtentKind::Data),
@@ -131,14 +82,39 @@ fn o6_extents_are_exact_to_the_byte() {
 }
 
 #[test]
-fn b4_a_budget_is_given_back_in_full() {
-    let (budget, a, b) = (Budget::new(100), iov_types::Uuid([1; 16]), iov_types::Uuid([2; 16]));
-    budget.take(a, 60).unwrap();
-    budget.take(b, 100).unwrap();
-    assert_eq!(budget.take(a, 41).unwrap_err().kind(), Kind::TooBig);
-    assert_eq!(budget.take(a, u64::MAX).unwrap_err().kind(), Kind::TooBig);
-    budget.take(a, 40).unwrap();
-    budget.give(a, 100);
-    budget.give(a, 5); // of a stage that is unknown: harmless
-    budget.take(a, 100).unwrap();
+fn what_cannot_have_room_takes_none_from_others() {
+    const MIB: usize = 1 << 20;
+    let capability = Capability {
+        medium: "heap",
+        durability: Persistence::Volatile,
+        max_unit: 0,
+        staging: true,
+        stage_bytes: 1 << 30,
+        once: true,
+        bursty: true,
+        targets: 1,
+        incarnation: 1,
+    };
+    let heap = Arc::new(Heap::limited(capability, 10 * MIB as u64));
+    let target: Arc<dyn Backend> = heap.clone();
+    let taken = || heap.medium().space().unwrap().taken;
+    let (one, other) = (Probe::new(&target, 1), Probe::new(&target, 2));
+    let e = one.write(0, &vec![1; 11 * MIB]).unwrap_err();
+    assert!(e.kind() == Kind::Exhausted && e.detail().contains("iov df"), "{e}");
+    assert_eq!((one.stat().size, taken()), (0, 0), "nothing of it stays");
+    one.write(0, &vec![1; 8 * MIB]).unwrap();
+    one.staged(1).write(0, &vec![2; 9 * MIB]).unwrap();
+    one.freeze(1).unwrap();
+    assert_eq!(
+        other.write(0, &vec![3; 2 * MIB]).unwrap_err().kind(),
+        Kind::Exhausted,
+        "a publication has room for sure"
+    );
+    one.discard(1).unwrap();
+    other.write(0, &vec![3; 2 * MIB]).unwrap();
+    assert_eq!(one.append(b"x").unwrap_err().kind(), Kind::Exhausted);
+    assert!(one.all() == vec![1; 8 * MIB] && other.all() == vec![3; 2 * MIB], "what is there is there");
+    other.call(ObjectVerb::Remove).unwrap();
+    assert!(taken() <= 8 * MIB as u64 + 4096, "{:?}", taken());
+    one.append(b"x").unwrap();
 }

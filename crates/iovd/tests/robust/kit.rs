@@ -102,7 +102,8 @@ impl Store {
     pub(crate) fn daemon(&self, args: &[&str], variables: &[(&str, &str)]) -> Daemon {
         std::fs::create_dir_all(&self.dir).unwrap();
         let mut child = Command::new(IOVD)
-            .args(["--dir", self.dir.to_str().unwrap(), "--ready", "--idle", "0"])
+            .args(["--dir", self.dir.to_str().unwrap(), "--ready"])
+            .args(if args.contains(&"--idle") { &[][..] } else { &["--idle", "0"] })
             .args(args)
             .envs(variables.iter().copied())
             .stderr(Stdio::piped())

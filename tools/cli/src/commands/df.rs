@@ -19,26 +19,37 @@ fn room(path: &str) -> Option<Room> {
     Some(Room { all: facts.f_blocks * facts.f_frsize, free: facts.f_bavail * facts.f_frsize })
 }
 
+/// The directory that a store's files are in: its own, or the one that it says.
+fn files_of(url: &str) -> Option<String> {
+    let dir = url.strip_prefix("file:")?;
+    let elsewhere = std::fs::read_to_string(std::path::Path::new(dir).join("storage")).ok();
+    let elsewhere = elsewhere.as_deref().and_then(|text| text.trim_end_matches('\n').strip_prefix("files "));
+    Some(elsewhere.unwrap_or(dir).to_owned())
+}
+
 pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     // Whoever asks wants to know, also of a store whose daemon sleeps.
     let url = ctx.session()?.url().to_owned();
     let facts = ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
     let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
-    let directory = url.strip_prefix("file:").and_then(room);
-    let (medium, below) = match fact("shm_capacity_bytes") {
-        Some(_) => ("shared memory", room("/dev/shm")),
-        None => ("files", directory),
+    let medium = ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
+    let of = |what: &str| fact(&format!("shm_{what}_bytes")).or_else(|| fact(&format!("heap_{what}_bytes")));
+    let in_shm = fact("shm_capacity_bytes").is_some();
+    let below = match (in_shm, medium) {
+        (true, _) => room("/dev/shm"),
+        (_, "files") => files_of(&url).and_then(|dir| room(&dir)),
+        _ => None,
     };
-    let used = fact("shm_used_bytes");
-    let capacity = fact("shm_capacity_bytes").or(below.as_ref().map(|r| r.all));
-    let free = match (capacity, used, fact("shm_held_bytes")) {
+    let used = of("used");
+    let capacity = of("capacity").or(below.as_ref().map(|r| r.all));
+    let free = match (capacity, used, of("held")) {
         (Some(capacity), Some(used), held) => Some(capacity.saturating_sub(used).saturating_sub(held.unwrap_or(0))),
         _ => below.as_ref().map(|r| r.free),
     };
     if ctx.global.json {
         return ctx.out.line(json!({
             "store": url, "medium": medium, "capacity": capacity, "used": used, "free": free,
-            "taken": fact("shm_made_bytes"), "held": fact("shm_held_bytes"),
+            "taken": of("made"), "held": of("held"),
             "below": below.map(|r| json!({ "capacity": r.all, "free": r.free })),
         }));
     }
@@ -51,11 +62,11 @@ pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
         table.add("used", human(used));
     }
     table.add("free", human(free));
-    if let Some(held) = fact("shm_held_bytes").filter(|held| *held > 0) {
+    if let Some(held) = of("held").filter(|held| *held > 0) {
         table.add("held", format!("{} until a process that does not answer ends", quantity::human(held)));
     }
-    if used.is_some() {
-        table.add("taken of /dev/shm", human(fact("shm_made_bytes")));
+    if in_shm {
+        table.add("taken of /dev/shm", human(of("made")));
         table.add("/dev/shm has free", human(below.map(|r| r.free)));
     }
     table.print(&mut ctx.out)

@@ -1,5 +1,6 @@
 //! `iov down`: ends the daemon of a store on this machine, and gives its shared memory back.
 
+use ioverbs::Error;
 use serde_json::json;
 
 use crate::{ctx::Ctx, failure::Done, quantity};
@@ -7,7 +8,8 @@ use crate::{ctx::Ctx, failure::Done, quantity};
 /// End the store's daemon, and give its shared memory back
 ///
 /// Of a store in files nothing is lost: the next command starts the daemon again. The bytes of a store in shared memory go
-/// with it, unless --keep is given; what is known of its collections stays.
+/// with it, unless --keep is given, and those of a store in its daemon's own memory go always; what is known of the
+/// collections stays.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Keep shared memory as it is
@@ -17,6 +19,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let url = ctx.url()?;
+    if args.keep && ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)? == Some("heap") {
+        let why =
+            "the bytes of this store are in its daemon's memory, and cannot be kept without it: copy them with iov get";
+        return Err(Error::invalid(why).into());
+    }
     let ended = ioverbs::daemon_shutdown_within(&url, ctx.timeout_ns()?)?;
     let freed = match args.keep {
         true => 0,

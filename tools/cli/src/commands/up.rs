@@ -7,11 +7,13 @@ use crate::{ctx::Ctx, failure::Done, quantity};
 
 /// Make a store on this machine, or bring it up again
 ///
-/// Its bytes lie in files of its directory, or in shared memory: then they are as fast as memory, and gone when the machine
-/// ends or with `iov down`. A daemon that this starts runs until `iov down`.
+/// Its bytes lie in files, or in shared memory: then they are as fast as memory, and gone when the machine ends or with
+/// `iov down`. A daemon that this starts runs until `iov down`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Where a new store keeps its bytes: shmem:SIZE, as in shmem:2GiB, or files. Of a store in shared memory, its new size
+    /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one), shmem:SIZE, as in shmem:2GiB
+    /// (shared memory), heap:SIZE (the daemon's own memory: gone when that ends), or null (nowhere: to see what all the rest
+    /// costs). Of a store in memory, its new size
     #[arg(long, value_name = "WHAT")]
     storage: Option<String>,
 
@@ -53,13 +55,18 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         ioverbs::daemon_start(&url, &setup, timeout)?;
     }
     let facts = ioverbs::daemon_status_within(&url, timeout)?.unwrap_or_default();
-    let capacity = facts.iter().find(|(name, _)| name == "shm_capacity_bytes").map(|(_, bytes)| *bytes);
+    let of = |what: &str| facts.iter().find(|(name, _)| name == what).map(|(_, bytes)| *bytes);
+    let medium = ioverbs::daemon_medium_within(&url, timeout)?.unwrap_or_default();
+    let (shm, heap) = (of("shm_capacity_bytes"), of("heap_capacity_bytes"));
     if ctx.global.json {
-        return ctx.out.line(json!({ "store": url, "started": !runs, "shm_capacity_bytes": capacity }));
+        let facts = json!({
+            "store": url, "started": !runs, "medium": medium, "shm_capacity_bytes": shm, "heap_capacity_bytes": heap,
+        });
+        return ctx.out.line(facts);
     }
-    let medium = match capacity {
-        Some(bytes) => format!("{} of shared memory", quantity::human(bytes)),
-        None => "files".into(),
+    let medium = match shm.or(heap) {
+        Some(bytes) => format!("{} of {medium}", quantity::human(bytes)),
+        None => medium.into(),
     };
     let what = if runs { "is up already" } else { "is up" };
     ctx.out.line(format_args!("{url} {what}, with {medium}\n  next: export IOVERBS_URL={url}"))

@@ -6,19 +6,31 @@ use super::intervals::Intervals;
 
 /// The outline of an object. Replaying changes on a copy tells what a stage would make of it. Ranges are not empty.
 #[derive(Clone, Default)]
-pub(super) struct Shape {
+pub struct Shape {
     written: Intervals,
     reserved: Intervals,
-    pub(super) size: u64,
+    pub(crate) size: u64,
 }
 
 impl Shape {
-    pub(super) fn write(&mut self, range: Range) {
+    /// Of an object that is all data.
+    pub fn dense(size: u64) -> Shape {
+        let mut shape = Shape::default();
+        shape.write(Range { offset: 0, len: size });
+        shape
+    }
+
+    /// Whether space was reserved.
+    pub(crate) fn has_reserved(&self) -> bool {
+        !self.reserved.is_empty()
+    }
+
+    pub(crate) fn write(&mut self, range: Range) {
         self.written.insert(range);
         self.size = self.size.max(range.end());
     }
 
-    pub(super) fn truncate(&mut self, size: u64) {
+    pub(crate) fn truncate(&mut self, size: u64) {
         if size < self.size {
             let cut = Range { offset: size, len: i64::MAX as u64 - size };
             self.written.remove(cut);
@@ -27,12 +39,12 @@ impl Shape {
         self.size = size;
     }
 
-    pub(super) fn punch(&mut self, range: Range) {
+    pub(crate) fn punch(&mut self, range: Range) {
         self.written.remove(range);
         self.reserved.remove(range);
     }
 
-    pub(super) fn allocate(&mut self, range: Range, keep_size: bool) {
+    pub(crate) fn allocate(&mut self, range: Range, keep_size: bool) {
         self.reserved.insert(range);
         if !keep_size {
             self.size = self.size.max(range.end());
@@ -40,7 +52,7 @@ impl Shape {
     }
 
     /// Data, reserved space and holes of a range up to the end, in order, neighbours of one kind merged.
-    pub(super) fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
+    pub(crate) fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
         let Some(range) = range.intersect(&Range { offset: 0, len: self.size }) else { return Vec::new() };
         let mut out: Vec<Extent> = Vec::new();
         let mut push = |offset: u64, to: u64, kind| {

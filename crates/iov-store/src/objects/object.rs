@@ -1,4 +1,4 @@
-//! One object on the heap: its state under one lock, and the freeze that keeps everybody out around point P.
+//! One object: its state under one lock, and the freeze that keeps everybody out around point P.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,15 +11,14 @@ use iov_types::{
 };
 
 use super::{
-    body::Body,
+    AppendKey, Body, Call,
     budget::Budget,
-    stage::{Change, Key, Stage},
+    stage::{Change, Stage},
 };
 use crate::{Memory, OpCx, seam};
 
-#[derive(Default)]
-pub(super) struct State {
-    body: Body,
+struct State<B> {
+    body: B,
     version: u64,
     epoch: u64,
     sealed: bool,
@@ -28,21 +27,57 @@ pub(super) struct State {
     stages: HashMap<Uuid, Stage>,
     frozen: Option<Uuid>,
     /// Where published appends went, by batch and sequence number (M4). Version 7 ids sort by time, the oldest first.
-    appended: BTreeMap<Key, u64>,
+    appended: BTreeMap<AppendKey, u64>,
 }
 
-#[derive(Default)]
-pub(super) struct Object {
-    state: RwLock<State>,
+pub(super) struct Object<B> {
+    state: RwLock<State<B>>,
     thaw: (Mutex<bool>, Condvar),
 }
 
 /// The stage that may pass a freeze: its own.
-fn passes(state: &State, stage: Option<Uuid>) -> bool {
+fn passes<B>(state: &State<B>, stage: Option<Uuid>) -> bool {
     state.frozen.is_none() || state.frozen == stage
 }
 
-impl Object {
+impl<B: Body> Object<B> {
+    pub(super) fn new(body: B) -> Object<B> {
+        let Evidence { version, epoch, mtime_ns, .. } = body.earlier();
+        let state = State {
+            body,
+            version,
+            epoch,
+            sealed: false,
+            removed: false,
+            mtime_ns,
+            stages: HashMap::new(),
+            frozen: None,
+            appended: BTreeMap::new(),
+        };
+        Object { state: RwLock::new(state), thaw: Default::default() }
+    }
+
+    /// Whether nothing is known of it that the medium does not know.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.stages.is_empty() && state.frozen.is_none() && state.appended.is_empty()
+    }
+
+    pub(super) fn has_stage(&self, stage: Uuid) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.stages.contains_key(&stage) || state.frozen == Some(stage)
+    }
+
+    /// Drops a stage that has not frozen it.
+    pub(super) fn abandon(&self, stage: Uuid, budget: &Budget) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.frozen != Some(stage)
+            && let Some(staged) = state.stages.remove(&stage)
+        {
+            budget.give(stage, staged.cost());
+        }
+    }
+
     fn wait_for_thaw(&self, cx: &OpCx) -> Result<()> {
         let mut frozen = self.thaw.0.lock().unwrap_or_else(PoisonError::into_inner);
         while *frozen {
@@ -61,7 +96,7 @@ impl Object {
         self.thaw.1.notify_all();
     }
 
-    fn read(&self, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockReadGuard<'_, State>> {
+    fn read(&self, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockReadGuard<'_, State<B>>> {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             if passes(&state, stage) {
@@ -72,7 +107,7 @@ impl Object {
         }
     }
 
-    fn write(&self, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockWriteGuard<'_, State>> {
+    fn write(&self, cx: &OpCx, stage: Option<Uuid>) -> Result<RwLockWriteGuard<'_, State<B>>> {
         loop {
             let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             if passes(&state, stage) {
@@ -83,7 +118,7 @@ impl Object {
         }
     }
 
-    /// Carries out any verb but `Create`, `Copy` and `List`, which concern the whole heap.
+    /// Carries out any verb but `Copy` and `List`, which concern the whole target.
     pub(super) fn run(
         &self,
         cx: &OpCx,
@@ -92,7 +127,13 @@ impl Object {
         memory: &mut Memory,
         budget: &Budget,
     ) -> Result<Evidence> {
+        let call = Call { cx, demand };
         match verb {
+            ObjectVerb::Create => {
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                state.body.create(call)?;
+                Ok(Evidence::default())
+            }
             ObjectVerb::Read { offset } => {
                 let state = self.read(cx, demand.stage)?;
                 state.check_epoch(demand)?;
@@ -100,15 +141,21 @@ impl Object {
                     return Err(Error::invalid("a read into memory that was lent for reading only"));
                 }
                 let bytes = match demand.stage.and_then(|s| state.stages.get(&s)) {
-                    Some(stage) => stage.read(&state.body, *offset, memory.bytes_mut()),
-                    None => state.body.read(*offset, memory.bytes_mut()),
+                    Some(stage) => stage.read(&state.body, call, *offset, memory.bytes_mut())?,
+                    None => state.body.read(call, *offset, memory.bytes_mut())?,
                 };
                 Ok(Evidence { bytes: bytes as u64, offset: *offset, ..state.evidence(demand.stage) })
             }
-            ObjectVerb::Stat | ObjectVerb::Sync => {
+            ObjectVerb::Stat => {
                 let state = self.read(cx, demand.stage)?;
                 state.check_epoch(demand)?;
                 Ok(state.evidence(demand.stage))
+            }
+            ObjectVerb::Sync => {
+                let mut state = self.write(cx, demand.stage)?;
+                state.check_epoch(demand)?;
+                state.body.sync(call)?;
+                Ok(state.survives(demand, demand.stage))
             }
             ObjectVerb::Extents { range, max } => {
                 let state = self.read(cx, demand.stage)?;
@@ -122,7 +169,7 @@ impl Object {
             ObjectVerb::Freeze { stage } => {
                 let mut state = self.write(cx, Some(*stage))?;
                 state.check_change(demand)?;
-                state.prepare(*stage)?;
+                state.prepare(call, *stage)?;
                 // In this order: whoever sees the mark must find something to wait for.
                 self.set_frozen(true);
                 state.frozen = Some(*stage);
@@ -131,27 +178,36 @@ impl Object {
             }
             ObjectVerb::Publish { stage } => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-                if !state.stages.contains_key(stage) && state.frozen != Some(*stage) {
-                    // Nothing of it is left to be shown: no other batch's freeze is in its way.
-                    return Ok(state.evidence(None));
-                }
+                let known = state.stages.contains_key(stage) || state.frozen == Some(*stage);
                 drop(state);
-                self.publish(cx, *stage, demand, budget)
+                match known {
+                    true => self.publish(call, *stage, budget),
+                    // Nothing of it is left to be shown here: no other batch's freeze is in its way.
+                    false => self.settle(call, *stage, true),
+                }
             }
             ObjectVerb::Discard { stage } => {
                 // Not held up by another stage's freeze: nobody sees what is dropped.
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                if let Some(staged) = state.stages.remove(stage) {
-                    budget.give(*stage, staged.cost());
-                }
+                let frozen = state.frozen == Some(*stage);
+                let Some(staged) = state.stages.remove(stage) else {
+                    self.end_freeze(&mut state, *stage);
+                    drop(state);
+                    return if frozen { self.look() } else { self.settle(call, *stage, false) };
+                };
+                budget.give(*stage, staged.cost());
                 self.end_freeze(&mut state, *stage);
+                if frozen {
+                    state.body.unprepare(call, *stage)?;
+                }
                 Ok(state.evidence(None))
             }
             ObjectVerb::Seal => {
                 let mut state = self.write(cx, None)?;
                 state.check_epoch(demand)?;
+                state.body.seal(call)?;
                 state.sealed = true;
-                Ok(state.evidence(None))
+                Ok(state.survives(demand, None))
             }
             ObjectVerb::Fence { epoch } => {
                 let mut state = self.write(cx, None)?;
@@ -159,18 +215,22 @@ impl Object {
                 if *epoch < state.epoch {
                     return Err(Error::conflict(format!("epoch {epoch} is behind the object's {}", state.epoch)));
                 }
+                state.body.fence(call, *epoch)?;
                 state.epoch = *epoch;
-                Ok(state.evidence(None))
+                Ok(state.survives(demand, None))
             }
             ObjectVerb::Remove => {
                 // Not held up by a freeze: its batch has no say in whether the object lives on, and may be dead.
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
                 if !state.removed {
                     state.check_epoch(demand)?;
+                    state.body.remove(call)?;
                     for (id, staged) in state.stages.drain() {
                         budget.give(id, staged.cost());
                     }
-                    *state = State { removed: true, ..State::default() };
+                    (state.removed, state.sealed, state.frozen) = (true, false, None);
+                    (state.version, state.epoch, state.mtime_ns) = (0, 0, 0);
+                    state.appended.clear();
                     self.set_frozen(false);
                 }
                 Ok(Evidence::default())
@@ -180,26 +240,38 @@ impl Object {
             | ObjectVerb::Truncate { .. }
             | ObjectVerb::Punch(_)
             | ObjectVerb::Allocate { .. } => self.change(cx, verb, demand, memory, budget),
-            ObjectVerb::Create | ObjectVerb::Copy { .. } | ObjectVerb::List { .. } => {
-                Err(Error::internal("not an operation on one object"))
-            }
+            ObjectVerb::Copy { .. } | ObjectVerb::List { .. } => Err(Error::internal("not an operation on one object")),
         }
     }
 
-    fn end_freeze(&self, state: &mut State, stage: Uuid) {
+    fn end_freeze(&self, state: &mut State<B>, stage: Uuid) {
         if state.frozen == Some(stage) {
             state.frozen = None;
             self.set_frozen(false);
         }
     }
 
-    fn publish(&self, cx: &OpCx, stage: Uuid, demand: &Demand, budget: &Budget) -> Result<Evidence> {
-        let mut guard = self.write(cx, Some(stage))?;
+    /// As everybody sees it.
+    fn look(&self) -> Result<Evidence> {
+        Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).evidence(None))
+    }
+
+    /// Ends a stage of which nothing is known here.
+    fn settle(&self, call: Call<'_>, stage: Uuid, publish: bool) -> Result<Evidence> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if !state.removed {
+            state.body.settle(call, stage, publish)?;
+        }
+        Ok(state.evidence(None))
+    }
+
+    fn publish(&self, call: Call<'_>, stage: Uuid, budget: &Budget) -> Result<Evidence> {
+        let mut guard = self.write(call.cx, Some(stage))?;
         let state = &mut *guard;
         if state.frozen != Some(stage) && state.stages.contains_key(&stage) {
             // Nobody has frozen it, so these were not checked yet; behind a freeze they hold.
-            state.check_change(demand)?;
-            state.prepare(stage)?;
+            state.check_change(call.demand)?;
+            state.prepare(call, stage)?;
         }
         let mut result = Ok(());
         if let Some(staged) = state.stages.remove(&stage) {
@@ -208,12 +280,12 @@ impl Object {
             if !staged.is_empty() {
                 state.mtime_ns = seam::now_ns();
             }
-            result = staged.apply(&mut state.body, &mut state.appended);
+            result = state.body.publish(call, stage, staged).map(|appended| state.appended.extend(appended));
             state.forget_old_appends();
         }
         self.end_freeze(state, stage);
         result.map_err(|e| e.with_outcome(Outcome::Unknown))?;
-        Ok(state.evidence(None))
+        Ok(state.survives(call.demand, None))
     }
 
     /// Whether a write of `len` bytes at `offset` would be admitted now.
@@ -231,6 +303,7 @@ impl Object {
         memory: &Memory,
         budget: &Budget,
     ) -> Result<Evidence> {
+        let call = Call { cx, demand };
         let mut guard = self.write(cx, demand.stage)?;
         let state = &mut *guard;
         state.check_epoch(demand)?;
@@ -245,7 +318,7 @@ impl Object {
         }
         state.check_change(demand)?;
         let before = state.check_room(verb, len, demand)?;
-        let offset = match verb {
+        let mut offset = match verb {
             ObjectVerb::Write { offset } => *offset,
             _ => before,
         };
@@ -269,11 +342,11 @@ impl Object {
             state.stages.entry(id).or_default().push(change, offset, demand.max_size);
         } else {
             match verb {
-                ObjectVerb::Write { offset } => state.body.write(*offset, memory.bytes())?,
-                ObjectVerb::Append => state.body.write(before, memory.bytes())?,
-                ObjectVerb::Truncate { size } => state.body.truncate(*size)?,
-                ObjectVerb::Punch(range) => state.body.punch(*range),
-                ObjectVerb::Allocate { range, keep_size } => state.body.allocate(*range, *keep_size)?,
+                ObjectVerb::Write { offset } => state.body.write(call, *offset, memory.bytes())?,
+                ObjectVerb::Append => offset = state.body.append(call, memory.bytes(), key)?,
+                ObjectVerb::Truncate { size } => state.body.truncate(call, *size)?,
+                ObjectVerb::Punch(range) => state.body.punch(call, *range)?,
+                ObjectVerb::Allocate { range, keep_size } => state.body.allocate(call, *range, *keep_size)?,
                 _ => return Err(Error::internal("not a change")),
             }
             state.mtime_ns = seam::now_ns();
@@ -282,7 +355,7 @@ impl Object {
                 state.forget_old_appends();
             }
         }
-        Ok(Evidence { bytes: len, offset, ..state.evidence(demand.stage) })
+        Ok(Evidence { bytes: len, offset, ..state.survives(demand, demand.stage) })
     }
 }
 
@@ -299,7 +372,7 @@ fn check_age(batch: Uuid) -> Result<()> {
     Ok(())
 }
 
-impl State {
+impl<B: Body> State<B> {
     fn check_epoch(&self, demand: &Demand) -> Result<()> {
         if self.removed {
             return Err(Error::not_found("the collection was deleted").with_clause(Clause::O10));
@@ -319,7 +392,7 @@ impl State {
     }
 
     /// Where an append went, if it came before.
-    fn find_append(&self, key: &Key, stage: Option<Uuid>) -> Option<u64> {
+    fn find_append(&self, key: &AppendKey, stage: Option<Uuid>) -> Option<u64> {
         let staged = stage.and_then(|s| self.stages.get(&s)).and_then(|s| s.appended(key));
         staged.or_else(|| self.appended.get(key).copied())
     }
@@ -360,14 +433,24 @@ impl State {
     }
 
     /// Makes sure that publishing this stage now cannot fail.
-    fn prepare(&mut self, stage: Uuid) -> Result<()> {
+    fn prepare(&mut self, call: Call<'_>, stage: Uuid) -> Result<()> {
         let Some(staged) = self.stages.get_mut(&stage) else { return Ok(()) };
         staged.drop_repeated(&self.appended);
-        staged.prepare(&mut self.body)
+        staged.check_size(self.body.size())?;
+        self.body.prepare(call, stage, staged).inspect_err(|_| {
+            // What was made ready in vain; the error to tell is the first one.
+            let _ = self.body.unprepare(call, stage);
+        })
     }
 
     fn staged_size(&self, stage: Uuid) -> u64 {
         self.stages.get(&stage).map_or(self.body.size(), |s| s.size(self.body.size()))
+    }
+
+    /// Of an operation that was to survive something; the medium has seen to it.
+    fn survives(&self, demand: &Demand, stage: Option<Uuid>) -> Evidence {
+        let asked = demand.durability.unwrap_or(Persistence::Volatile);
+        Evidence { durability: Some(asked.max(Persistence::Volatile)), ..self.evidence(stage) }
     }
 
     fn evidence(&self, stage: Option<Uuid>) -> Evidence {

@@ -5,17 +5,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iov_types::{Clause, Error, Range, Result, Uuid};
+use iov_types::{Clause, Error, Range, Result};
 
-use super::{body::Body, shape::Shape};
-
-/// Batch id and sequence number: the identity of an append (M4).
-pub(super) type Key = (Uuid, u64);
+use super::{AppendKey, Body, Call, shape::Shape};
 
 /// A change that changes something: none is of zero bytes.
-pub(super) enum Change {
+#[allow(missing_docs)] // each is the verb of the same name
+pub enum Change {
     Write { offset: u64, data: Vec<u8> },
-    Append { data: Vec<u8>, key: Option<Key> },
+    Append { data: Vec<u8>, key: Option<AppendKey> },
     Truncate { size: u64 },
     Punch(Range),
     Allocate { range: Range, keep_size: bool },
@@ -32,8 +30,9 @@ impl Change {
     }
 }
 
+/// What one batch or publication would change of one object, in the order in which it was asked for.
 #[derive(Default)]
-pub(super) struct Stage {
+pub struct Stage {
     changes: Vec<Change>,
     cost: u64,
     /// The changes turn a length `b` into the larger of `b + grown` (while `grown` is there) and `least`.
@@ -41,7 +40,7 @@ pub(super) struct Stage {
     grown: u64,
     least: u64,
     /// Appends staged here, and the offset that was told for each.
-    appended: HashMap<Key, u64>,
+    appended: HashMap<AppendKey, u64>,
     max_size: u64,
 }
 
@@ -71,27 +70,32 @@ impl Stage {
         self.cost
     }
 
+    /// The changes, the first one first.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
     /// Whether nothing was staged.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
     /// Where an append already lies, as far as it was told.
-    pub(super) fn appended(&self, key: &Key) -> Option<u64> {
+    pub(super) fn appended(&self, key: &AppendKey) -> Option<u64> {
         self.appended.get(key).copied()
     }
 
     /// The size that the base will have.
-    pub(super) fn size(&self, base: u64) -> u64 {
+    pub fn size(&self, base: u64) -> u64 {
         if self.cut { self.least } else { self.least.max(base.saturating_add(self.grown)) }
     }
 
     /// Reads as if it were published.
-    pub(super) fn read(&self, base: &Body, offset: u64, out: &mut [u8]) -> usize {
+    pub fn read(&self, base: &(impl Body + ?Sized), call: Call<'_>, offset: u64, out: &mut [u8]) -> Result<usize> {
         let size = self.size(base.size());
         let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
         let out = &mut out[..len];
-        let have = base.read(offset, out);
+        let have = base.read(call, offset, out)?;
         out[have..].fill(0);
         let window = Range { offset, len: len as u64 };
         let mut lay = |at: u64, data: &[u8]| {
@@ -126,12 +130,12 @@ impl Stage {
                 Change::Allocate { .. } => {}
             }
         }
-        len
+        Ok(len)
     }
 
     /// The outline that the base would have.
-    pub(super) fn shape(&self, base: &Shape) -> Shape {
-        let mut shape = base.clone();
+    pub(super) fn shape(&self, base: Shape) -> Shape {
+        let mut shape = base;
         for change in &self.changes {
             match change {
                 Change::Write { offset, data } => shape.write(Range { offset: *offset, len: data.len() as u64 }),
@@ -145,7 +149,7 @@ impl Stage {
     }
 
     /// Leaves out appends that were published meanwhile through another stage, or without any: each appears once (M4).
-    pub(super) fn drop_repeated(&mut self, appended: &BTreeMap<Key, u64>) {
+    pub(super) fn drop_repeated(&mut self, appended: &BTreeMap<AppendKey, u64>) {
         let repeated = |c: &Change| matches!(c, Change::Append { key: Some(key), .. } if appended.contains_key(key));
         if !self.changes.iter().any(repeated) {
             return;
@@ -161,16 +165,21 @@ impl Stage {
         self.cost = old.cost; // what was taken for it is given back at the end
     }
 
-    /// Checks that the base can take everything, and makes room: after point P nothing may fail (B3).
-    pub(super) fn prepare(&self, base: &mut Body) -> Result<()> {
-        let end = self.size(base.size());
-        if self.max_size != 0 && end > self.max_size && end > base.size() {
+    /// Checks what others have done to the base meanwhile against the limit (H1).
+    pub(super) fn check_size(&self, base: u64) -> Result<()> {
+        let end = self.size(base);
+        if self.max_size != 0 && end > self.max_size && end > base {
             return Err(Error::file_too_big(format!(
                 "the object has grown meanwhile: published, it would have {end} bytes, and collection_size.max is {}",
                 self.max_size
             ))
             .with_clause(Clause::H1));
         }
+        Ok(())
+    }
+
+    /// Makes room in the base for all of it: after point P nothing may fail (B3).
+    pub(super) fn make_room(&self, base: &mut (impl Body + ?Sized)) -> Result<()> {
         let mut end = base.size();
         for change in &self.changes {
             match change {
@@ -197,21 +206,21 @@ impl Stage {
         Ok(())
     }
 
-    /// Replays everything on the base, and notes where appends went.
-    pub(super) fn apply(self, base: &mut Body, appended: &mut BTreeMap<Key, u64>) -> Result<()> {
+    /// Replays everything on the base; where appends went.
+    pub(super) fn replay(self, base: &mut (impl Body + ?Sized), call: Call<'_>) -> Result<Vec<(AppendKey, u64)>> {
+        let mut appended = Vec::new();
         for change in self.changes {
             match change {
-                Change::Write { offset, data } => base.write(offset, &data)?,
+                Change::Write { offset, data } => base.write(call, offset, &data)?,
                 Change::Append { data, key } => {
-                    let offset = base.size();
-                    base.write(offset, &data)?;
+                    let offset = base.append(call, &data, key)?;
                     appended.extend(key.map(|k| (k, offset)));
                 }
-                Change::Truncate { size } => base.truncate(size)?,
-                Change::Punch(range) => base.punch(range),
-                Change::Allocate { range, keep_size } => base.allocate(range, keep_size)?,
+                Change::Truncate { size } => base.truncate(call, size)?,
+                Change::Punch(range) => base.punch(call, range)?,
+                Change::Allocate { range, keep_size } => base.allocate(call, range, keep_size)?,
             }
         }
-        Ok(())
+        Ok(appended)
     }
 }

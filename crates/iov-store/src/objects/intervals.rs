@@ -9,6 +9,11 @@ use iov_types::Range;
 pub(super) struct Intervals(BTreeMap<u64, u64>);
 
 impl Intervals {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds a range.
     pub(super) fn insert(&mut self, range: Range) {
         let (mut from, mut to) = (range.offset, range.end());

@@ -1,0 +1,180 @@
+//! A target whose objects are run by this process: epochs, seals, stages, freezes and repeated appends are looked after here,
+//! bytes lie in a [`Medium`].
+
+mod budget;
+mod copy;
+mod intervals;
+mod medium;
+mod object;
+mod shape;
+mod stage;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use budget::Budget;
+use iov_types::{
+    Capability, Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Persistence, Range, Result, Uuid,
+};
+use object::Object;
+
+pub use medium::{AppendKey, Body, Call, Medium, Space};
+pub use shape::Shape;
+pub use stage::{Change, Stage};
+
+use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
+
+/// Objects kept in memory while nobody uses them, where they could be found again.
+const IDLE: usize = 65_536;
+
+struct Table<B> {
+    known: BTreeMap<ObjectId, Arc<Object<B>>>,
+    /// When to look for idle ones again.
+    sweep_at: usize,
+}
+
+/// Objects over a medium.
+pub struct Objects<M: Medium> {
+    capability: Capability,
+    medium: M,
+    table: RwLock<Table<M::Body>>,
+    budget: Budget,
+}
+
+impl<M: Medium> Objects<M> {
+    /// Objects over a medium, with this capability.
+    pub fn over(capability: Capability, medium: M) -> Objects<M> {
+        let budget = Budget::new(capability.stage_bytes);
+        let table = RwLock::new(Table { known: BTreeMap::new(), sweep_at: IDLE });
+        Objects { capability, medium, table, budget }
+    }
+
+    /// Where the bytes lie.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// Whether a stage holds anything.
+    pub fn has_stage(&self, stage: Uuid) -> bool {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.known.values().any(|object| object.has_stage(stage))
+    }
+
+    /// Drops a stage whose owner is gone. Where it has frozen an object the catalog decides about it.
+    pub fn abandon_stage(&self, stage: Uuid) {
+        let objects: Vec<_> = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.known.values().filter(|object| object.has_stage(stage)).cloned().collect()
+        };
+        objects.iter().for_each(|object| object.abandon(stage, &self.budget));
+    }
+
+    /// Whether there is an object.
+    pub fn has_object(&self, cx: &OpCx, id: ObjectId) -> Result<bool> {
+        self.find(cx, id).map(|found| found.is_some())
+    }
+
+    fn known(&self, id: ObjectId) -> Option<Arc<Object<M::Body>>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).known.get(&id).cloned()
+    }
+
+    fn find(&self, cx: &OpCx, id: ObjectId) -> Result<Option<Arc<Object<M::Body>>>> {
+        if let Some(object) = self.known(id) {
+            return Ok(Some(object));
+        }
+        Ok(self.medium.find(cx, id)?.map(|body| self.enter(id, body)))
+    }
+
+    fn find_or_create(&self, cx: &OpCx, id: ObjectId) -> Result<Arc<Object<M::Body>>> {
+        Ok(self.find(cx, id)?.unwrap_or_else(|| self.enter(id, self.medium.create(id))))
+    }
+
+    /// Another one may have been quicker: then it is that one's.
+    fn enter(&self, id: ObjectId, body: M::Body) -> Arc<Object<M::Body>> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if self.medium.keeps() && table.known.len() >= table.sweep_at {
+            // Nobody can get hold of one that only this table has while the table is locked.
+            table.known.retain(|_, object| Arc::strong_count(object) > 1 || !object.is_idle());
+            table.sweep_at = table.known.len().saturating_mul(2).max(IDLE);
+        }
+        table.known.entry(id).or_insert_with(|| Arc::new(Object::new(body))).clone()
+    }
+
+    fn list(&self, cx: &OpCx, after: Option<ObjectId>, max: usize) -> Result<Vec<ObjectId>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        if let Some(objects) = self.medium.list(cx, after, max)? {
+            return Ok(objects);
+        }
+        let from = after.map_or(Unbounded, Excluded);
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(table.known.range((from, Unbounded)).map(|(id, _)| *id).take(max).collect())
+    }
+
+    fn check(&self, op: &ObjectOp) -> Result<()> {
+        if op.demand.unit > self.capability.max_unit {
+            return Err(Error::refused(
+                Clause::M1,
+                format!("units of {} bytes; offer: atomicity=unit({})", op.demand.unit, self.capability.max_unit),
+            ));
+        }
+        let (best, place) = self.medium.survives();
+        let Some(level) = op.demand.durability.filter(|level| *level > best) else { return Ok(()) };
+        let clause = match level {
+            Persistence::Volatile | Persistence::Process => Clause::P2,
+            Persistence::Durable => Clause::P3,
+            Persistence::Replicated => Clause::P4,
+        };
+        let why = format!("{place} cannot be {}; offer: persistence={}", level.text(), best.text());
+        Err(Error::refused(clause, why))
+    }
+
+    fn run(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
+        self.check(op)?;
+        match &op.verb {
+            ObjectVerb::Remove => {
+                let Some(object) = self.find(cx, op.object)? else { return Ok(Evidence::default()) };
+                let evidence = object.run(cx, &op.verb, &op.demand, memory, &self.budget)?;
+                let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+                if table.known.get(&op.object).is_some_and(|now| Arc::ptr_eq(now, &object)) {
+                    table.known.remove(&op.object);
+                }
+                Ok(evidence)
+            }
+            ObjectVerb::List { after, max } => {
+                self.list(cx, *after, *max).map(|objects| Evidence { objects, ..Evidence::default() })
+            }
+            ObjectVerb::Copy { source, source_offset, offset, len } => {
+                self.copy(cx, op, (*source, Range::new(*source_offset, *len)?), Range::new(*offset, *len)?)
+            }
+            // A collection that nobody wrote has no object: it is empty, and there is nothing to show or drop.
+            ObjectVerb::Read { .. }
+            | ObjectVerb::Stat
+            | ObjectVerb::Extents { .. }
+            | ObjectVerb::Publish { .. }
+            | ObjectVerb::Discard { .. }
+            | ObjectVerb::Sync => match self.find(cx, op.object)? {
+                Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
+                None => Ok(Evidence::default()),
+            },
+            _ => self.find_or_create(cx, op.object)?.run(cx, &op.verb, &op.demand, memory, &self.budget),
+        }
+    }
+}
+
+impl<M: Medium> Backend for Objects<M> {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
+        for (index, (op, mut memory)) in ops.into_iter().enumerate() {
+            let evidence = self.run(cx, &op, &mut memory);
+            sink.complete(index, evidence);
+        }
+    }
+}

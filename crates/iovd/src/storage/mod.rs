@@ -1,0 +1,225 @@
+//! Where a store keeps its bytes. It is chosen when the store is made, and written down in the file `storage` of its directory.
+
+mod files;
+mod open;
+mod shared;
+
+use std::{
+    io::{Read, Write},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use iov_semantics::quantity::parse_size;
+use iov_types::{Error, Result};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags},
+    io::Errno,
+};
+
+use crate::Args;
+
+pub(crate) use open::Opened;
+
+const FILE: &str = "storage";
+const FRESH: &str = "storage.new";
+/// The file that a target in the store's own directory has.
+const FILES_FORMAT: &str = "format";
+
+/// Where bytes lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Storage {
+    /// In files of the store's directory.
+    Files,
+    /// In files of another directory.
+    FilesIn(PathBuf),
+    /// In shared memory: so many bytes at most, in segments below a directory.
+    Shared { capacity: u64, place: PathBuf },
+    /// In the daemon's own memory: so many bytes at most.
+    Heap(u64),
+    /// Nowhere.
+    Null,
+}
+
+/// What is asked for when a daemon is started by hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    Files,
+    FilesIn(PathBuf),
+    Shared(u64),
+    Heap(u64),
+    Null,
+}
+
+/// What there is, for messages.
+const KINDS: &str = "files, files:DIR, shmem:SIZE, heap:SIZE (both as in shmem:2GiB), and null";
+
+fn size_of(what: &str, size: &str, least: u64) -> std::result::Result<u64, String> {
+    match parse_size(size) {
+        Ok(size) if size >= least => Ok(size),
+        Ok(_) => Err(format!("{what} of {size}: at least {} are needed", if least > 1 { "4MiB" } else { "1 byte" })),
+        Err(why) => Err(format!("the size {size:?} {why}")),
+    }
+}
+
+/// Reads what [`KINDS`] tells of.
+pub(crate) fn parse(text: &str) -> std::result::Result<Asked, String> {
+    match text.split_once(':') {
+        None if text == "files" => Ok(Asked::Files),
+        None if text == "null" => Ok(Asked::Null),
+        Some(("files", dir)) if !dir.is_empty() && !dir.contains('\n') => {
+            std::path::absolute(dir).map(Asked::FilesIn).map_err(|e| format!("the directory {dir}: {e}"))
+        }
+        Some(("shmem", size)) => size_of("shared memory", size, LEAST).map(Asked::Shared),
+        Some(("heap", size)) => size_of("a heap", size, 1).map(Asked::Heap),
+        _ => Err(format!("no storage is called {text:?}: there are {KINDS}")),
+    }
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Asked::Files => write!(f, "files"),
+            Asked::FilesIn(dir) => write!(f, "files:{}", dir.display()),
+            Asked::Shared(size) => write!(f, "shmem:{size}"),
+            Asked::Heap(size) => write!(f, "heap:{size}"),
+            Asked::Null => write!(f, "null"),
+        }
+    }
+}
+
+/// Two segments of the least length.
+const LEAST: u64 = 4 << 20;
+
+fn os(what: &str) -> impl Fn(Errno) -> Error + '_ {
+    move |e| Error::from(std::io::Error::from(e)).context(what)
+}
+
+impl Storage {
+    /// What is written down; without a file, bytes lie in files.
+    pub(crate) fn load(dir: &OwnedFd) -> Result<Storage> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match rustix::fs::openat(dir, FILE, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(Storage::Files),
+            Err(e) => return Err(os("the file storage of the store")(e)),
+        };
+        let mut text = String::new();
+        std::fs::File::from(file).take(8192).read_to_string(&mut text).map_err(Error::from)?;
+        Storage::read(text.trim_end_matches('\n')).ok_or_else(|| {
+            Error::corrupt(
+                "the file storage in the store's directory cannot be read: it says where the store's bytes are, as in `shmem \
+                 BYTES DIRECTORY`; restore it",
+            )
+        })
+    }
+
+    fn read(text: &str) -> Option<Storage> {
+        let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let absolute = |path: &str| Path::new(path).is_absolute().then(|| PathBuf::from(path));
+        match kind {
+            "files" => absolute(rest).map(Storage::FilesIn),
+            "shmem" => {
+                let (capacity, place) = rest.split_once(' ')?;
+                Some(Storage::Shared { capacity: capacity.parse().ok()?, place: absolute(place)? })
+            }
+            "heap" => rest.parse().ok().map(Storage::Heap),
+            "null" if rest.is_empty() => Some(Storage::Null),
+            _ => None,
+        }
+    }
+
+    /// As it is written down.
+    fn text(&self) -> Option<String> {
+        match self {
+            Storage::Files => None,
+            Storage::FilesIn(dir) => Some(format!("files {}", dir.display())),
+            Storage::Shared { capacity, place } => Some(format!("shmem {capacity} {}", place.display())),
+            Storage::Heap(capacity) => Some(format!("heap {capacity}")),
+            Storage::Null => Some("null".to_owned()),
+        }
+    }
+
+    /// Where bytes lie, in a sentence.
+    fn in_words(&self) -> String {
+        match self {
+            Storage::Files => "in files".into(),
+            Storage::FilesIn(dir) => format!("in files of {}", dir.display()),
+            Storage::Shared { .. } => "in shared memory".into(),
+            Storage::Heap(_) => "in its daemon's memory".into(),
+            Storage::Null => "nowhere".into(),
+        }
+    }
+
+    /// Brings what is asked for together with what is written down, and writes down what is new.
+    pub(crate) fn choose(dir: &OwnedFd, args: &Args) -> Result<Storage> {
+        let there = Storage::load(dir)?;
+        let has_files = rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok();
+        let is_new = there == Storage::Files && !has_files;
+        let new = args.new_storage.clone().filter(|_| is_new);
+        let Some(asked) = args.storage.clone().or(new) else { return Ok(there) };
+        let storage = match (asked, there) {
+            (Asked::Files, Storage::Files) => Storage::Files,
+            (Asked::FilesIn(asked), Storage::FilesIn(there)) if asked == there => Storage::FilesIn(there),
+            (Asked::Null, Storage::Null) => Storage::Null,
+            (Asked::Heap(capacity), Storage::Heap(_)) => Storage::Heap(capacity),
+            (Asked::Shared(capacity), Storage::Shared { capacity: before, place }) => {
+                if capacity != before {
+                    shared::check_room(&args.shm, capacity, place.exists())?;
+                }
+                Storage::Shared { capacity, place }
+            }
+            (asked, _) if is_new => Storage::make(asked, dir, &args.shm)?,
+            (_, there) => {
+                return Err(Error::exists(format!(
+                    "this store keeps its bytes {}, which is chosen once: use another directory for another store",
+                    there.in_words()
+                )));
+            }
+        };
+        storage.write(dir)?;
+        Ok(storage)
+    }
+
+    /// Makes the place of a new store's bytes.
+    fn make(asked: Asked, dir: &OwnedFd, shm: &Path) -> Result<Storage> {
+        Ok(match asked {
+            Asked::Files => Storage::Files,
+            Asked::Null => Storage::Null,
+            Asked::Heap(capacity) => Storage::Heap(capacity),
+            Asked::FilesIn(place) => {
+                files::make(&place, dir)?;
+                Storage::FilesIn(place)
+            }
+            Asked::Shared(capacity) => {
+                // It is written down, and read by daemons that begin elsewhere.
+                let base = shm.to_str().filter(|text| text.starts_with('/')).map(Path::new).ok_or_else(|| {
+                    Error::invalid(format!("{}: the whole path of shared memory is needed, in UTF-8", shm.display()))
+                })?;
+                shared::check_room(base, capacity, false)?;
+                Storage::Shared { capacity, place: shared::new_place(base) }
+            }
+        })
+    }
+
+    fn write(&self, dir: &OwnedFd) -> Result<()> {
+        let Some(text) = self.text() else { return Ok(()) };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(dir, FRESH, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(os("writing down where the store keeps its bytes"))?;
+        let mut file = std::fs::File::from(file);
+        file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(Error::from)?;
+        // Without it the store would be taken for one in files, whose bytes are not there (P1).
+        rustix::fs::renameat(dir, FRESH, dir, FILE)
+            .and_then(|()| rustix::fs::fsync(dir))
+            .map_err(os("writing down where the store keeps its bytes"))
+    }
+
+    /// Gives memory back that outlives the daemon, and all bytes with it; how many bytes that were.
+    pub(crate) fn release(&self) -> Result<u64> {
+        match self {
+            Storage::Shared { place, .. } => shared::release(place),
+            _ => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Opens the target of a store.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+
+use iov_media::{Files, OpenSums};
+use iov_meta_local::LocalStore;
+use iov_semantics::stores;
+use iov_server::GrantBook;
+use iov_store::{Backend, Heap, MetadataStore, Null};
+use iov_types::{Error, Result};
+
+use super::{Storage, files, shared};
+use crate::serve::inside;
+
+/// A target, as the server wants it.
+pub(crate) struct Opened {
+    pub(crate) target: Arc<dyn Backend>,
+    pub(crate) grants: Arc<dyn GrantBook>,
+    /// Its bytes are gone when the daemon ends: it does not end by itself.
+    pub(crate) stays: bool,
+    /// No collection may live in its record: what the store is for would not be seen.
+    pub(crate) all_at_target: bool,
+}
+
+impl Opened {
+    fn new<T: Backend + GrantBook + 'static>(target: T) -> Opened {
+        let target = Arc::new(target);
+        Opened { target: target.clone(), grants: target, stays: false, all_at_target: false }
+    }
+}
+
+/// Memory of the engine that keeps checksums: 1 KiB of them stand for 1 MiB of bytes.
+const SUMS: iov_meta_local::Options =
+    iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20 };
+
+/// Where the target keeps its checksums.
+fn sums_in(dir: &OwnedFd) -> Result<OpenSums> {
+    let dir = dir.try_clone().map_err(Error::from)?;
+    Ok(Box::new(move |make| {
+        let path = inside(&dir, "sums");
+        // One whose making was cut short, as by a full disk, holds nothing: a start does not depend on it.
+        let engine = if make { LocalStore::open(&path, SUMS).map(Some) } else { LocalStore::open_made(&path, SUMS) };
+        let engine = engine.map_err(|e| e.context("the checksums of the store, in sums/"))?;
+        Ok(engine.map(|engine| Arc::new(engine) as Arc<dyn MetadataStore>))
+    }))
+}
+
+impl Storage {
+    /// Opens the target; `incarnation` is a number that grows with each start.
+    pub(crate) fn open(&self, dir: &OwnedFd, incarnation: u64) -> Result<Opened> {
+        let options = iov_media::Options::default();
+        Ok(match self {
+            Storage::Files => {
+                let place = dir.try_clone().map_err(Error::from)?;
+                Opened::new(Files::open_with(place, options, Some(sums_in(dir)?))?)
+            }
+            Storage::FilesIn(place) => {
+                Opened::new(Files::open_with(files::open(place, dir)?, options, Some(sums_in(dir)?))?)
+            }
+            Storage::Shared { capacity, place } => {
+                let options = iov_media::Options { shared: Some(*capacity), ..options };
+                // What survives no reboot has no use for checksums on a medium.
+                Opened::new(Files::open_with(shared::open(place, dir)?, options, None)?)
+            }
+            Storage::Heap(capacity) => {
+                Opened { stays: true, ..Opened::new(Heap::limited(stores::heap(incarnation), *capacity)) }
+            }
+            Storage::Null => {
+                Opened { stays: true, all_at_target: true, ..Opened::new(Null::new(stores::null(incarnation))) }
+            }
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Stores on other media than the usual ones.
+
+use ioverbs::{Clause, Kind};
+
+use crate::kit::{Daemon, IOVD, Store, create, lookup, read};
+
+const MIB: usize = 1 << 20;
+
+/// A store with a daemon.
+fn store(storage: &str) -> (Store, Daemon) {
+    let store = Store::new();
+    let daemon = store.daemon(&["--storage", storage, "--idle", "1"], &[]);
+    (store, daemon)
+}
+
+fn medium(store: &Store) -> Option<&'static str> {
+    ioverbs::daemon_medium_within(&store.url(), 10_000_000_000).unwrap()
+}
+
+/// What a start by hand says.
+fn start(store: &Store, storage: &str) -> (Option<i32>, String) {
+    let out = std::process::Command::new(IOVD)
+        .args(["--dir", store.dir().to_str().unwrap(), "--detach", "--storage", storage])
+        .output()
+        .unwrap();
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn p1_a_heap_store_serves_many_sessions_and_loses_its_bytes_with_its_daemon() {
+    let (store, daemon) = store("heap:64MiB");
+    assert_eq!(medium(&store), Some("heap"));
+    let ws = store.in_workspace();
+    let c = create(&ws, "large", "");
+    ioverbs::write_at(&c, 0, &vec![7; MIB]).unwrap();
+    assert!(read(&lookup(&store.again(), "large")) == vec![7; MIB], "another session");
+    // It does not end when nobody is there.
+    ioverbs::close(&c).unwrap();
+    let small = create(&ws, "small", "");
+    ioverbs::write_at(&small, 0, &[5; 100]).unwrap();
+    drop((c, small, ws));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let ws = store.again();
+    assert!(read(&lookup(&ws, "large")) == vec![7; MIB], "idle for longer than --idle");
+    let e = ioverbs::write_at(&create(&ws, "huge", ""), 0, &vec![1; 65 * MIB]).unwrap_err();
+    assert_eq!(e.kind(), Kind::Exhausted, "{e}");
+    drop(ws);
+    daemon.kill();
+    let _daemon = store.daemon(&[], &[]);
+    assert_eq!(medium(&store), Some("heap"), "it is written down");
+    let ws = store.again();
+    let c = lookup(&ws, "large");
+    let e = ioverbs::read_at(&c, 0, &mut [0; 10]).unwrap_err();
+    assert_eq!((e.kind(), e.clause()), (Kind::Lost, Some(Clause::P1)), "{e}");
+    let e = ioverbs::write_at(&c, 0, &[1; 20_000]).unwrap_err();
+    assert_eq!(e.kind(), Kind::Lost, "no new bytes in the place of lost ones: {e}");
+    assert_eq!(read(&lookup(&ws, "small")), vec![5; 100], "those in the record are there");
+    drop(ws);
+    store.shut_down();
+}
+
+#[test]
+fn a_null_store_keeps_lengths_and_no_bytes() {
+    let (store, _daemon) = store("null");
+    assert_eq!(medium(&store), Some("null"));
+    let ws = store.in_workspace();
+    for (name, len) in [("small", 100), ("large", MIB)] {
+        let c = create(&ws, name, "");
+        ioverbs::write_at(&c, 0, &vec![7; len]).unwrap();
+        ioverbs::close(&c).unwrap();
+        assert!(read(&lookup(&ws, name)) == vec![0; len], "{name}: so many zeros");
+    }
+    drop(ws);
+    store.shut_down();
+}
+
+#[test]
+fn p2_files_in_another_directory_are_found_again_or_missed() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let place = elsewhere.path().join("bytes");
+    let (store, daemon) = store(&format!("files:{}", place.display()));
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "persistence=durable");
+    ioverbs::write_at(&c, 0, &vec![7; MIB]).unwrap();
+    drop((c, ws));
+    assert!(place.join("format").exists() && !store.dir().join("format").exists());
+    daemon.kill();
+    // As if its file system were not mounted.
+    let aside = elsewhere.path().join("aside");
+    std::fs::rename(&place, &aside).unwrap();
+    for there in [false, true] {
+        if there {
+            std::fs::create_dir(&place).unwrap();
+            std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        let out = std::process::Command::new(IOVD)
+            .args(["--dir", store.dir().to_str().unwrap(), "--detach"])
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && words.contains("mount its file system"), "{words}");
+    }
+    std::fs::remove_dir_all(&place).unwrap();
+    std::fs::rename(&aside, &place).unwrap();
+    let _daemon = store.daemon(&[], &[]);
+    let ws = store.again();
+    assert!(read(&lookup(&ws, "c")) == vec![7; MIB]);
+    drop(ws);
+    store.shut_down();
+}
+
+#[test]
+fn what_a_store_is_made_with_is_chosen_once_and_well() {
+    let (made, daemon) = store("heap:8MiB");
+    drop(made.in_workspace());
+    made.shut_down();
+    drop(daemon);
+    for other in ["null", "files", "shmem:8MiB", "files:/tmp/elsewhere"] {
+        let (code, words) = start(&made, other);
+        assert!(code == Some(64) && words.contains("in its daemon's memory, which is chosen once"), "{other}: {words}");
+    }
+    let new = Store::new();
+    std::fs::create_dir_all(new.dir()).unwrap();
+    for bad in ["heap", "heap:", "heap:much", "heap:0", "null:1", "files:", "tape:1GiB"] {
+        let (code, words) = start(&new, bad);
+        assert_eq!(code, Some(2), "{bad}: {words}");
+    }
+    let full = tempfile::tempdir().unwrap();
+    std::fs::write(full.path().join("thesis.tex"), b"mine").unwrap();
+    let (code, words) = start(&new, &format!("files:{}", full.path().display()));
+    assert!(code == Some(64) && words.contains("not empty"), "{words}");
+    assert!(!new.dir().join("storage").exists(), "nothing was begun");
+    assert_eq!(std::fs::read(full.path().join("thesis.tex")).unwrap(), b"mine");
+}
