@@ -20,6 +20,7 @@ pub mod objects;
 mod owned;
 pub mod seam;
 mod segment;
+mod trace_file;
 mod words;
 
 pub use backend::{AtOnce, Backend, Now, Shown, Sink, Submitted, Viewed, run_one};
@@ -37,6 +38,7 @@ pub use metadata_memory::MemoryStore;
 pub use null::Null;
 pub use owned::{Bytes, run_all};
 pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
+pub use trace_file::{TraceEntry, TraceReader, TraceWriter};
 
 #[cfg(test)]
 mod tests;

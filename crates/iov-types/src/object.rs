@@ -152,6 +152,59 @@ pub enum VerbKind {
     Extents = 18,
 }
 
+impl VerbKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [VerbKind; 18] = [
+        VerbKind::Create,
+        VerbKind::Write,
+        VerbKind::Read,
+        VerbKind::Append,
+        VerbKind::Truncate,
+        VerbKind::Punch,
+        VerbKind::Copy,
+        VerbKind::Sync,
+        VerbKind::Seal,
+        VerbKind::Fence,
+        VerbKind::Freeze,
+        VerbKind::Publish,
+        VerbKind::Discard,
+        VerbKind::Remove,
+        VerbKind::Stat,
+        VerbKind::List,
+        VerbKind::Allocate,
+        VerbKind::Extents,
+    ];
+
+    /// The one with a number.
+    pub fn from_code(code: u8) -> Option<VerbKind> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    /// Its name, as in traces.
+    pub const fn text(self) -> &'static str {
+        match self {
+            VerbKind::Create => "create",
+            VerbKind::Write => "write",
+            VerbKind::Read => "read",
+            VerbKind::Append => "append",
+            VerbKind::Truncate => "truncate",
+            VerbKind::Punch => "punch",
+            VerbKind::Copy => "copy",
+            VerbKind::Sync => "sync",
+            VerbKind::Seal => "seal",
+            VerbKind::Fence => "fence",
+            VerbKind::Freeze => "freeze",
+            VerbKind::Publish => "publish",
+            VerbKind::Discard => "discard",
+            VerbKind::Remove => "remove",
+            VerbKind::Stat => "stat",
+            VerbKind::List => "list",
+            VerbKind::Allocate => "allocate",
+            VerbKind::Extents => "extents",
+        }
+    }
+}
+
 impl ObjectVerb {
     /// The kind.
     pub fn kind(&self) -> VerbKind {

@@ -25,6 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         .args(["--inline-bytes", &args.inline_bytes.to_string()])
         .args(args.storage.iter().flat_map(|storage| ["--storage".to_owned(), storage.to_string()]))
         .args(args.new_storage.iter().flat_map(|storage| ["--new-storage".to_owned(), storage.to_string()]))
+        .args(args.trace.iter().flat_map(|path| [std::ffi::OsStr::new("--trace"), path.as_os_str()]))
         .arg("--shm")
         .arg(&args.shm)
         .stdin(Stdio::null())

@@ -48,6 +48,10 @@ pub(crate) struct Args {
     #[arg(long, env = "IOVD_STORAGE", value_parser = storage::parse, hide = true)]
     new_storage: Option<storage::Asked>,
 
+    /// Record every call to the target in this file, which iov trace show reads; all bytes go over the socket then
+    #[arg(long, env = "IOVD_TRACE", value_name = "FILE", value_parser = absolute)]
+    trace: Option<PathBuf>,
+
     /// Where shared memory is
     #[arg(long, env = "IOVD_SHM", default_value = "/dev/shm", hide = true)]
     shm: PathBuf,
@@ -59,6 +63,11 @@ pub(crate) struct Args {
     /// Says on standard error that it is ready; used by --detach.
     #[arg(long, hide = true)]
     ready: bool,
+}
+
+/// A daemon in the background is not where it was started.
+fn absolute(path: &str) -> Result<PathBuf, std::io::Error> {
+    std::path::absolute(path)
 }
 
 impl Args {

@@ -13,7 +13,7 @@ use std::{
 use iov_catalog::Service;
 use iov_meta_local::LocalStore;
 use iov_server::Server;
-use iov_store::seam;
+use iov_store::{Backend, Trace, TraceWriter, seam};
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
 
@@ -79,6 +79,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let storage = Storage::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let Opened { target, grants, stays, all_at_target } = storage.open(&dir, incarnation)?;
+    let target = match &args.trace {
+        Some(path) => traced(target, path)?,
+        None => target,
+    };
     let options = iov_catalog::Options {
         single_user: true,
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
@@ -96,7 +100,8 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         owner: rustix::process::geteuid().as_raw(),
         idle_ns: if stays { i64::MAX } else { args.idle().as_nanos().min(i64::MAX as u128) as i64 },
         connections,
-        direct: true,
+        // What goes past this process cannot be traced.
+        direct: args.trace.is_none(),
     };
     let listener = iov_server::listen(dir.as_fd())?;
     let server = Server::new(options, catalog.clone(), target, grants);
@@ -107,6 +112,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     troubles.iter().for_each(|trouble| log::line(trouble));
     // The library names the directory by its descriptor.
     let place = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    if let Some(path) = &args.trace {
+        log::line(&format!("every call to the target is recorded in {}", path.display()));
+    }
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
     server.run(&listener, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
@@ -121,6 +129,12 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     log::line("ended in order");
     hold.release()?;
     Ok(0)
+}
+
+/// The target, with every call to it recorded.
+fn traced(target: Arc<dyn Backend>, path: &Path) -> Result<Arc<dyn Backend>> {
+    let writer = TraceWriter::open(path)?;
+    Ok(Arc::new(Trace::new(target, move |event| writer.record(&event))))
 }
 
 /// Gives the store's shared memory back.

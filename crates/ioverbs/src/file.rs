@@ -114,6 +114,8 @@ pub struct StoreSetup {
     /// Where a new store keeps its bytes: `files`, `files:DIR`, `shmem:SIZE`, `heap:SIZE` or `null`; of a store in memory, its
     /// new size. `None`: as it is, and for a new one files.
     pub storage: Option<String>,
+    /// Record every call to the store's target in this file, until the daemon ends.
+    pub trace: Option<std::path::PathBuf>,
     /// End the daemon after so many seconds without a connection; 0 = never, `None` = as usual.
     pub idle_s: Option<u64>,
 }
@@ -130,6 +132,11 @@ pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()
     let mut starter = Starter::find(library::dir())?;
     if let Some(storage) = &setup.storage {
         starter.args.extend(["--storage".to_owned(), storage.clone()]);
+    }
+    if let Some(trace) = &setup.trace {
+        let trace = std::path::absolute(trace).map_err(Error::from)?;
+        let text = trace.to_str().ok_or_else(|| Error::invalid("the name of a trace is UTF-8"))?;
+        starter.args.extend(["--trace".to_owned(), text.to_owned()]);
     }
     if let Some(idle) = setup.idle_s {
         starter.args.extend(["--idle".to_owned(), idle.to_string()]);

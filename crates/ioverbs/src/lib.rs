@@ -39,7 +39,7 @@ pub use iov_engine::{
     Status, Workspace, run, run_bytes,
 };
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
-pub use iov_store::{Memory, Viewed, seam};
+pub use iov_store::{Memory, TraceEntry, TraceEvent, TraceReader, Viewed, seam};
 pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};
 pub use open::{default_url, open};

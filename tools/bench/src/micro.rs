@@ -122,7 +122,7 @@ impl Bench {
     fn in_shared_memory(&mut self) -> Result<()> {
         let store = self.store.with_extension("shared");
         let url = format!("file:{}", store.display());
-        let setup = ioverbs::StoreSetup { storage: Some("shmem:3GiB".to_owned()), idle_s: None };
+        let setup = ioverbs::StoreSetup { storage: Some("shmem:3GiB".to_owned()), ..Default::default() };
         ioverbs::daemon_start(&url, &setup, 60_000_000_000)?;
         let done = (|| {
             let session = ioverbs::open(Some(&url), ioverbs::SessionAttr::default())?;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use iov_types::{Capability, Kind, ObjectId, ObjectVerb, Outcome, VerbKind};
+use iov_types::{Capability, Kind, ObjectId, ObjectVerb, Outcome, Persistence, Uuid, VerbKind};
 
 use super::tap;
 use crate::{Backend, OpCx, Sink, backend::Submitted, seam};
@@ -17,6 +17,12 @@ pub struct TraceEvent {
     pub verb: VerbKind,
     /// Of which object.
     pub object: ObjectId,
+    /// For whom; nil = for the store itself.
+    pub session: Uuid,
+    /// Whether it was collected for a publication, or read through what is.
+    pub staged: bool,
+    /// What it had to survive.
+    pub durability: Option<Persistence>,
     /// First byte; of an append where it went; 0 where a verb has none.
     pub offset: u64,
     /// Bytes asked for: of the memory, or of the range.
@@ -103,18 +109,41 @@ impl Backend for Trace {
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
         let started_ns = seam::monotonic_ns();
-        let asked: Vec<_> =
-            ops.iter().map(|(op, memory)| (op.object, op.verb.kind(), place(&op.verb, memory.len() as u64))).collect();
+        let session = cx.caller.session;
+        let asked: Vec<TraceEvent> = ops
+            .iter()
+            .map(|(op, memory)| {
+                let (offset, len) = place(&op.verb, memory.len() as u64);
+                TraceEvent {
+                    verb: op.verb.kind(),
+                    object: op.object,
+                    session,
+                    staged: op.demand.stage.is_some(),
+                    durability: op.demand.durability,
+                    offset,
+                    len,
+                    bytes: 0,
+                    error: None,
+                    outcome: Outcome::Applied,
+                    started_ns,
+                    duration_ns: 0,
+                }
+            })
+            .collect();
         let tell = self.tell.clone();
         let sink = tap(move |index, evidence| {
-            let (object, verb, (offset, len)) = asked[index];
-            let (offset, bytes, error, outcome) = match &evidence {
-                Ok(e) if verb == VerbKind::Append => (e.offset, e.bytes, None, Outcome::Applied),
-                Ok(e) => (offset, e.bytes, None, Outcome::Applied),
-                Err(e) => (offset, 0, Some(e.kind()), e.outcome()),
-            };
-            let duration_ns = seam::monotonic_ns() - started_ns;
-            tell(TraceEvent { verb, object, offset, len, bytes, error, outcome, started_ns, duration_ns });
+            let mut event = asked[index].clone();
+            match &evidence {
+                Ok(e) => {
+                    event.bytes = e.bytes;
+                    if event.verb == VerbKind::Append {
+                        event.offset = e.offset;
+                    }
+                }
+                Err(e) => (event.error, event.outcome) = (Some(e.kind()), e.outcome()),
+            }
+            event.duration_ns = seam::monotonic_ns() - started_ns;
+            tell(event);
             sink.complete(index, evidence);
         });
         self.inner.submit(cx, ops, sink);

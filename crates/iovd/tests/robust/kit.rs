@@ -238,7 +238,10 @@ pub(crate) fn for_everybody(program: impl AsRef<Path>) -> tempfile::TempDir {
     let open = || std::fs::Permissions::from_mode(0o755);
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), open()).unwrap();
-    std::fs::copy(program, dir.path().join("program")).unwrap();
+    // By another process: a child that a test beside this one forks meanwhile would hold a descriptor of this one for writing,
+    // and then the program cannot be run (ETXTBSY).
+    let copied = Command::new("cp").arg(program.as_ref()).arg(dir.path().join("program")).status();
+    assert!(copied.unwrap().success());
     std::fs::set_permissions(dir.path().join("program"), open()).unwrap();
     dir
 }

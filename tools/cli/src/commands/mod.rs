@@ -19,6 +19,7 @@ pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod tag;
+pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod why;
 pub(crate) mod ws;

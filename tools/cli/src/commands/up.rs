@@ -21,6 +21,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
+    /// Record every call to where the bytes lie in this file, which `iov trace show` reads, until the daemon ends. Meanwhile all
+    /// bytes go through it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<std::path::PathBuf>,
+
     /// End the daemon after so long without a connection; it starts again when it is needed
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
@@ -47,11 +52,12 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         Err(e) if e.kind() == ioverbs::Kind::NotFound => false,
         Err(e) => return Err(e.into()),
     };
-    if runs && args.storage.is_some() {
-        return Err(Error::busy(format!("{url} is up: its storage can be set when it is not, behind iov down")).into());
+    if runs && (args.storage.is_some() || args.trace.is_some()) {
+        let what = if args.trace.is_some() { "a trace can be begun" } else { "its storage can be set" };
+        return Err(Error::busy(format!("{url} is up: {what} when it is not, behind iov down --keep")).into());
     }
     if !runs {
-        let setup = StoreSetup { storage: args.storage.clone(), idle_s: Some(idle_s) };
+        let setup = StoreSetup { storage: args.storage.clone(), trace: args.trace.clone(), idle_s: Some(idle_s) };
         ioverbs::daemon_start(&url, &setup, timeout)?;
     }
     let facts = ioverbs::daemon_status_within(&url, timeout)?.unwrap_or_default();

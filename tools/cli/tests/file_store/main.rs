@@ -6,3 +6,4 @@ mod dying;
 mod shared;
 mod sharing;
 mod store;
+mod trace;
