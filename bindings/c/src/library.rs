@@ -99,3 +99,18 @@ pub extern "C" fn iov_uuid_format(uuid: Array<abi::Uuid>, out: Out<[c_char; 42]>
 pub(crate) fn quiet(body: impl FnOnce() -> Result<(), Error>) {
     guard_value((), body);
 }
+
+/// Makes a table of the program known by a name.
+///
+/// # Safety
+/// `ops` is NULL, or leads to a table that stays as it is until the process ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iov_backend_import(name: Text, ops: *const ioverbs::BackendOps) -> c_int {
+    guard(|| {
+        if ops.is_null() || !ops.is_aligned() {
+            return Err(Error::invalid("ops is NULL or misaligned: give the table of a backend"));
+        }
+        // SAFETY: promised by the caller; what is in it is checked when it is opened.
+        ioverbs::import_backend(name.required_utf8("name")?, unsafe { &*ops })
+    })
+}

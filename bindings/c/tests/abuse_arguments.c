@@ -37,6 +37,9 @@ static void test_no_place_for_results(void) {
     INVALID(iov_uuid_format(NULL, buf));
     INVALID(iov_uuid_format(&uuid, NULL));
     INVALID(iov_error_last(NULL));
+    INVALID(iov_backend_import("abuse", NULL));
+    INVALID(iov_backend_import(NULL, ODD(iov_backend_ops)));
+    INVALID(iov_backend_import("abuse", ODD(iov_backend_ops)));
     INVALID(iov_open("mem:abuse", NULL, NULL));
     INVALID(iov_open("mem:abuse", NULL, ODD(iov_session *)));
     INVALID(iov_session_counters(s, NULL));

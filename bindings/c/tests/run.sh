@@ -31,12 +31,26 @@ fi
 warnings='-Wall -Wextra -Werror -pedantic -g -O1 -pthread'
 link="-I bindings/c/include -L $out -Wl,-rpath,$(cd "$out" && pwd) -lioverbs"
 
+# What a program is linked with besides the library.
+extra=
+
 # compile SOURCE PROGRAM COMPILER-AND-OPTIONS…
 compile() {
     source=$1 program=$2
     shift 2
     # shellcheck disable=SC2086 # options are lists of words
-    "$@" $warnings "$source" -o "$out/$program" $link
+    "$@" $warnings "$source" ${extra:+-x none $extra} -o "$out/$program" $link
+}
+
+# The example of a backend, to be linked in and to be loaded.
+make_backend() {
+    backend="-Wall -Wextra -Werror -O1 -fPIC -pthread -I bindings/c/include examples/backend/directory.c"
+    # shellcheck disable=SC2086 # options are lists of words
+    "${CC:-cc}" -std=gnu11 $backend -c -o "$out/directory.o"
+    # shellcheck disable=SC2086
+    "${CC:-cc}" -std=gnu11 $backend -shared -o "$out/directory.so"
+    IOV_TEST_BACKEND=$(cd "$out" && pwd)/directory.so
+    export IOV_TEST_BACKEND
 }
 
 # run SOURCE PROGRAM LANGUAGE
@@ -80,8 +94,15 @@ for name in "$@"; do
     *)
         name=${name%.c}
         source=$tests/$name.c
+        case $name in
+        backend)
+            make_backend
+            extra=$out/directory.o
+            ;;
+        *) extra= ;;
+        esac
         compile "$source" "$name-c" "${CC:-cc}" -std=c11 -D_GNU_SOURCE
-        compile "$source" "$name-cpp" "${CXX:-c++}" -x c++ -std=c++17
+        compile "$source" "$name-cpp" "${CXX:-c++}" -std=c++17 -x c++
         run "$source" "$name-c" C
         case $name in
         litmus*) ;; # long, and about the library alone: the language of the header makes no difference

@@ -324,6 +324,7 @@ impl Capability {
     /// Whether bytes go with something that ends by itself, as a process or a machine: then nobody is to blame for those that
     /// are gone (P1).
     pub fn is_memory(&self) -> bool {
-        [Self::SHARED_MEMORY, Self::HEAP, Self::NULL].contains(&self.medium)
+        let promises_little = self.medium == Self::RUN_TIME && self.durability < Persistence::Durable;
+        promises_little || [Self::SHARED_MEMORY, Self::HEAP, Self::NULL].contains(&self.medium)
     }
 }

@@ -40,7 +40,8 @@ pub(crate) struct Args {
     inline_bytes: u64,
 
     /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one), shmem:SIZE (shared memory, until
-    /// the machine ends), heap:SIZE (memory of the daemon, until that ends) or null (nowhere); of a store in memory, its new size
+    /// the machine ends), heap:SIZE (memory of the daemon, until that ends), virtual:LIBRARY[,CONFIGURATION] (a shared object that is loaded) or
+    /// null (nowhere); of a store in memory, its new size
     #[arg(long, value_parser = storage::parse)]
     storage: Option<storage::Asked>,
 

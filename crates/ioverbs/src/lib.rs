@@ -27,6 +27,7 @@ mod library;
 mod mem;
 mod open;
 mod search;
+mod storage;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
 pub use file::{
@@ -38,12 +39,14 @@ pub use iov_engine::{
     Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr,
     Status, Workspace, run, run_bytes,
 };
+pub use iov_foreign::abi::Ops as BackendOps;
 pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
 pub use iov_store::{Memory, TraceEntry, TraceEvent, TraceReader, Viewed, seam};
 pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};
 pub use open::{default_url, open};
 pub use search::check_predicate;
+pub use storage::import as import_backend;
 
 #[cfg(test)]
 mod tests;

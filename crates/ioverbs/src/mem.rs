@@ -1,5 +1,5 @@
 //! `mem:` stores: facts and bytes in this process, gone with it. `mem:` is one store for the whole process, `mem:NAME`
-//! another.
+//! another; `mem:NAME?storage=WHAT` says where its bytes lie, if whoever opens it first says so.
 
 use std::{
     collections::HashMap,
@@ -12,15 +12,16 @@ use std::{
 
 use iov_catalog::{Options, Service};
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_store::{Heap, MemoryStore, seam};
-use iov_types::Result;
+use iov_store::{Backend, MemoryStore, seam};
+use iov_types::{Error, Result};
 
-use crate::identity;
+use crate::{identity, storage};
 
 /// The stores of one process, by name.
 struct Stores {
     generation: u64,
-    by_name: Mutex<HashMap<String, Sides>>,
+    /// With what was said of where their bytes lie.
+    by_name: Mutex<HashMap<String, (Sides, String)>>,
 }
 
 static STORES: AtomicPtr<Stores> = AtomicPtr::new(ptr::null_mut());
@@ -48,8 +49,8 @@ fn stores() -> &'static Stores {
     }
 }
 
-/// A catalog whose bytes are in a heap, and nothing in it yet.
-pub(crate) fn catalog(heap: &Arc<Heap>) -> Result<Arc<Service>> {
+/// A catalog whose bytes are at a target, and nothing in it yet.
+pub(crate) fn catalog(target: Arc<dyn Backend>) -> Result<Arc<Service>> {
     let options = Options {
         single_user: true,
         lease_ns: i64::MAX,
@@ -57,19 +58,35 @@ pub(crate) fn catalog(heap: &Arc<Heap>) -> Result<Arc<Service>> {
         store_uuid: seam::new_uuid(),
         uid: identity::caller().uid,
     };
-    Service::open(Arc::new(MemoryStore::new()), heap.clone(), options).map(Arc::new)
+    Service::open(Arc::new(MemoryStore::new()), target, options).map(Arc::new)
 }
 
-fn make() -> Result<Sides> {
-    let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
-    Ok(Sides { catalog: catalog(&heap)?, backend: heap })
+fn make(storage: Option<&str>) -> Result<Sides> {
+    let backend = storage.map_or_else(|| storage::target("heap"), storage::target)?;
+    Ok(Sides { catalog: catalog(backend.clone())?, backend })
 }
 
-pub(crate) fn open(url: &str, name: &str, attr: SessionAttr) -> Result<Session> {
+pub(crate) fn open(url: &str, rest: &str, attr: SessionAttr) -> Result<Session> {
+    let (name, storage) = match rest.split_once('?') {
+        None => (rest, None),
+        Some((name, query)) => match query.split_once('=') {
+            Some(("storage", what)) => (name, Some(what)),
+            _ => return Err(Error::invalid(format!("{url}: behind the question mark comes storage=WHAT"))),
+        },
+    };
     let mut by_name = stores().by_name.lock().unwrap_or_else(PoisonError::into_inner);
     let sides = match by_name.get(name) {
-        Some(sides) => sides.clone(),
-        None => by_name.entry(name.into()).or_insert(make()?).clone(),
+        Some((sides, there)) => match storage {
+            // Who says nothing takes what there is.
+            Some(asked) if asked != there => {
+                return Err(Error::exists(format!("{url}: in this process the store has storage={there} already")));
+            }
+            _ => sides.clone(),
+        },
+        None => {
+            let made = (make(storage)?, storage.unwrap_or("heap").to_owned());
+            by_name.entry(name.into()).or_insert(made).0.clone()
+        }
     };
     drop(by_name);
     Ok(Session::new(url, sides, identity::caller(), attr, Arc::default()))

@@ -37,7 +37,7 @@ impl Backend for Meanwhile {
 #[test]
 fn c2_a_write_that_a_commit_meets_half_way_is_published_by_the_next() {
     let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
-    let catalog = crate::mem::catalog(&heap).unwrap();
+    let catalog = crate::mem::catalog(heap.clone()).unwrap();
     let backend = Arc::new(Meanwhile { heap, before: Mutex::default() });
     let sides = Sides { catalog, backend: backend.clone() };
     let session = Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default());

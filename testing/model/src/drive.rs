@@ -12,7 +12,15 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 
 /// Runs all steps on the target and on a fresh model; the first difference comes back as a text.
 pub fn compare(target: &Arc<dyn Backend>, steps: &[Step]) -> Result<(), String> {
-    let mut model = Model::default();
+    run(target, Model::default(), steps)
+}
+
+/// The same for a target that knows no holes: all that an object has is data to it.
+pub fn compare_dense(target: &Arc<dyn Backend>, steps: &[Step]) -> Result<(), String> {
+    run(target, Model::dense(), steps)
+}
+
+fn run(target: &Arc<dyn Backend>, mut model: Model, steps: &[Step]) -> Result<(), String> {
     for (n, (op, data)) in steps.iter().enumerate() {
         step(target, &mut model, op, data).map_err(|e| format!("step {n}, {op:?} with {} bytes: {e}", data.len()))?;
     }

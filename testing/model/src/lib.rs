@@ -9,6 +9,6 @@ mod drive;
 mod object;
 mod steps;
 
-pub use drive::compare;
+pub use drive::{compare, compare_dense};
 pub use object::{Model, Reply};
 pub use steps::{Step, steps};

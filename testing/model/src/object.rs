@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use iov_types::{Demand, Extent, Kind, ObjectId, ObjectOp, ObjectVerb, Range, Uuid};
+use iov_types::{Demand, Extent, ExtentKind, Kind, ObjectId, ObjectOp, ObjectVerb, Range, Uuid};
 
 use crate::content::Content;
 
@@ -63,6 +63,8 @@ struct Object {
 #[derive(Clone, Default)]
 pub struct Model {
     objects: BTreeMap<ObjectId, Object>,
+    /// All that an object has is data.
+    dense: bool,
 }
 
 fn apply(content: &mut Content, change: &Change) {
@@ -202,11 +204,23 @@ impl Object {
     }
 }
 
+/// All of a range, as far as there are bytes.
+fn one_extent(range: Range, size: u64, max: usize) -> Vec<Extent> {
+    let data = range.intersect(&Range { offset: 0, len: size }).filter(|range| range.len > 0 && max > 0);
+    data.map(|range| Extent { range, kind: ExtentKind::Data, target: 0 }).into_iter().collect()
+}
+
 impl Model {
+    /// Of a target that knows no holes.
+    pub fn dense() -> Model {
+        Model { dense: true, ..Model::default() }
+    }
+
     /// Does one operation; `data` is what to write, or as long as what to read.
     pub fn apply(&mut self, op: &ObjectOp, data: &[u8]) -> Result<Reply, Kind> {
         let stage = op.demand.stage;
         let missing = !self.objects.contains_key(&op.object);
+        let dense = self.dense;
         match &op.verb {
             ObjectVerb::Create => {
                 self.objects.entry(op.object).or_default().made = true;
@@ -251,7 +265,14 @@ impl Model {
                     ObjectVerb::Extents { range, max } => {
                         object.pass(stage)?;
                         object.check_epoch(&op.demand)?;
-                        Ok(Reply { extents: Some(object.view(stage).extents(*range, *max)), ..object.reply(stage) })
+                        let view = object.view(stage);
+                        let extents = match (dense, stage) {
+                            (false, _) => Some(view.extents(*range, *max)),
+                            (true, None) => Some(one_extent(*range, view.size(), *max)),
+                            // What is staged may have holes, what it is laid over has none.
+                            (true, Some(_)) => None,
+                        };
+                        Ok(Reply { extents, ..object.reply(stage) })
                     }
                     ObjectVerb::Freeze { stage } => {
                         object.pass(Some(*stage))?;

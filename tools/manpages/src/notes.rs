@@ -115,6 +115,7 @@ pub const NOTES: &[Note] = &[
     follow("iov_buffer_unregister", "iov_buffer_register", "ends the registration of a buffer"),
     name("iov_view", "shows stored bytes in place, without a copy"),
     follow("iov_view_release", "iov_view", "ends a view"),
+    name("iov_backend_import", "makes a backend that the program has linked in known by a name"),
     result("iov_backend_ops_v1", "the entry of a backend that is loaded at run time", "The table of the backend."),
 ];
 

@@ -57,6 +57,7 @@ pub(crate) fn check_there(core: &Core, recorded: &Recorded, found: &Evidence) ->
         }
         Capability::HEAP => "in the memory of the store's daemon, which has ended since",
         Capability::NULL => "in a store that keeps none, and whose daemon has ended since",
+        _ if in_memory => "at a backend that does not keep them for ever",
         medium => {
             let why =
                 format!("the collection has {what} on medium {medium}, and they are gone: restore them from a copy");

@@ -25,12 +25,14 @@ impl Shape {
         !self.reserved.is_empty()
     }
 
-    pub(crate) fn write(&mut self, range: Range) {
+    /// Bytes were written there.
+    pub fn write(&mut self, range: Range) {
         self.written.insert(range);
         self.size = self.size.max(range.end());
     }
 
-    pub(crate) fn truncate(&mut self, size: u64) {
+    /// It was cut, or extended with a hole.
+    pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             let cut = Range { offset: size, len: i64::MAX as u64 - size };
             self.written.remove(cut);
@@ -52,7 +54,7 @@ impl Shape {
     }
 
     /// Data, reserved space and holes of a range up to the end, in order, neighbours of one kind merged.
-    pub(crate) fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
+    pub fn extents(&self, range: Range, max: usize) -> Vec<Extent> {
         let Some(range) = range.intersect(&Range { offset: 0, len: self.size }) else { return Vec::new() };
         let mut out: Vec<Extent> = Vec::new();
         let mut push = |offset: u64, to: u64, kind| {

@@ -46,7 +46,7 @@ pub struct Stage {
 
 impl Stage {
     /// Adds a change; `max_size` is the limit that it came with.
-    pub(super) fn push(&mut self, change: Change, offset: u64, max_size: u64) {
+    pub fn push(&mut self, change: Change, offset: u64, max_size: u64) {
         self.cost += change.cost();
         if max_size != 0 {
             self.max_size = max_size;

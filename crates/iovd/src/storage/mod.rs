@@ -39,6 +39,30 @@ pub(crate) enum Storage {
     Heap(u64),
     /// Nowhere.
     Null,
+    /// At a backend that a shared object brings.
+    Virtual(Virtual),
+}
+
+/// A shared object, and its own configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Virtual {
+    library: PathBuf,
+    config: String,
+}
+
+impl Virtual {
+    /// Reads `PATH` or `PATH,CONFIG`.
+    fn read(text: &str) -> Option<Virtual> {
+        let (library, config) = text.split_once(',').unwrap_or((text, ""));
+        (!library.is_empty() && !text.contains('\n'))
+            .then(|| Virtual { library: library.into(), config: config.into() })
+    }
+}
+
+impl std::fmt::Display for Virtual {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.library.display(), self.config)
+    }
 }
 
 /// What is asked for when a daemon is started by hand.
@@ -49,10 +73,12 @@ pub(crate) enum Asked {
     Shared(u64),
     Heap(u64),
     Null,
+    Virtual(Virtual),
 }
 
 /// What there is, for messages.
-const KINDS: &str = "files, files:DIR, shmem:SIZE, heap:SIZE (both as in shmem:2GiB), and null";
+const KINDS: &str = "files, files:DIR, shmem:SIZE, heap:SIZE (both as in shmem:2GiB), null, and \
+                     virtual:LIBRARY[,CONFIGURATION]";
 
 fn size_of(what: &str, size: &str, least: u64) -> std::result::Result<u64, String> {
     match parse_size(size) {
@@ -70,6 +96,11 @@ pub(crate) fn parse(text: &str) -> std::result::Result<Asked, String> {
         Some(("files", dir)) if !dir.is_empty() && !dir.contains('\n') => {
             std::path::absolute(dir).map(Asked::FilesIn).map_err(|e| format!("the directory {dir}: {e}"))
         }
+        Some(("virtual", text)) => {
+            let asked = Virtual::read(text).ok_or("virtual: needs the path of a shared object")?;
+            let library = std::path::absolute(&asked.library).map_err(|e| format!("the path {text}: {e}"))?;
+            Ok(Asked::Virtual(Virtual { library, ..asked }))
+        }
         Some(("shmem", size)) => size_of("shared memory", size, LEAST).map(Asked::Shared),
         Some(("heap", size)) => size_of("a heap", size, 1).map(Asked::Heap),
         _ => Err(format!("no storage is called {text:?}: there are {KINDS}")),
@@ -84,6 +115,7 @@ impl std::fmt::Display for Asked {
             Asked::Shared(size) => write!(f, "shmem:{size}"),
             Asked::Heap(size) => write!(f, "heap:{size}"),
             Asked::Null => write!(f, "null"),
+            Asked::Virtual(of) => write!(f, "virtual:{of}"),
         }
     }
 }
@@ -125,6 +157,7 @@ impl Storage {
             }
             "heap" => rest.parse().ok().map(Storage::Heap),
             "null" if rest.is_empty() => Some(Storage::Null),
+            "virtual" => Virtual::read(rest).filter(|of| of.library.is_absolute()).map(Storage::Virtual),
             _ => None,
         }
     }
@@ -137,6 +170,7 @@ impl Storage {
             Storage::Shared { capacity, place } => Some(format!("shmem {capacity} {}", place.display())),
             Storage::Heap(capacity) => Some(format!("heap {capacity}")),
             Storage::Null => Some("null".to_owned()),
+            Storage::Virtual(of) => Some(format!("virtual {of}")),
         }
     }
 
@@ -148,6 +182,7 @@ impl Storage {
             Storage::Shared { .. } => "in shared memory".into(),
             Storage::Heap(_) => "in its daemon's memory".into(),
             Storage::Null => "nowhere".into(),
+            Storage::Virtual(of) => format!("at the backend {}", of.library.display()),
         }
     }
 
@@ -162,6 +197,7 @@ impl Storage {
             (Asked::Files, Storage::Files) => Storage::Files,
             (Asked::FilesIn(asked), Storage::FilesIn(there)) if asked == there => Storage::FilesIn(there),
             (Asked::Null, Storage::Null) => Storage::Null,
+            (Asked::Virtual(asked), Storage::Virtual(there)) if asked == there => Storage::Virtual(there),
             (Asked::Heap(capacity), Storage::Heap(_)) => Storage::Heap(capacity),
             (Asked::Shared(capacity), Storage::Shared { capacity: before, place }) => {
                 if capacity != before {
@@ -187,6 +223,11 @@ impl Storage {
             Asked::Files => Storage::Files,
             Asked::Null => Storage::Null,
             Asked::Heap(capacity) => Storage::Heap(capacity),
+            Asked::Virtual(of) => {
+                // What cannot be loaded is told before anything is begun.
+                open::load(&of, None)?;
+                Storage::Virtual(of)
+            }
             Asked::FilesIn(place) => {
                 files::make(&place, dir)?;
                 Storage::FilesIn(place)

@@ -1,16 +1,17 @@
 //! Opens the target of a store.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, path::Path, sync::Arc};
 
+use iov_foreign::{Foreign, Setup, Source};
 use iov_media::{Files, OpenSums};
 use iov_meta_local::LocalStore;
 use iov_semantics::stores;
 use iov_server::GrantBook;
 use iov_store::{Backend, Heap, MetadataStore, Null};
-use iov_types::{Error, Result};
+use iov_types::{Error, Persistence, Result};
 
-use super::{Storage, files, shared};
-use crate::serve::inside;
+use super::{Storage, Virtual, files, shared};
+use crate::{log, serve::inside};
 
 /// A target, as the server wants it.
 pub(crate) struct Opened {
@@ -45,6 +46,13 @@ fn sums_in(dir: &OwnedFd) -> Result<OpenSums> {
     }))
 }
 
+/// Loads the shared object; `stages` is where is kept what it holds of stages.
+pub(super) fn load(of: &Virtual, stages: Option<&Path>) -> Result<Foreign> {
+    let log = |_: u32, line: &str| log::line(&format!("backend: {line}"));
+    let setup = Setup { config: &of.config, stages, stage_bytes: iov_types::limits::STAGE_BYTES, log: Box::new(log) };
+    iov_foreign::open(&Source::File(of.library.clone()), setup)
+}
+
 impl Storage {
     /// Opens the target; `incarnation` is a number that grows with each start.
     pub(crate) fn open(&self, dir: &OwnedFd, incarnation: u64) -> Result<Opened> {
@@ -64,6 +72,11 @@ impl Storage {
             }
             Storage::Heap(capacity) => {
                 Opened { stays: true, ..Opened::new(Heap::limited(stores::heap(incarnation), *capacity)) }
+            }
+            Storage::Virtual(of) => {
+                let target = load(of, Some(&inside(dir, "stages")))?;
+                let stays = target.capability().durability == Persistence::Volatile;
+                Opened { stays, ..Opened::new(target) }
             }
             Storage::Null => {
                 Opened { stays: true, all_at_target: true, ..Opened::new(Null::new(stores::null(incarnation))) }

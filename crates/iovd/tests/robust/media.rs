@@ -132,3 +132,58 @@ fn what_a_store_is_made_with_is_chosen_once_and_well() {
     assert!(!new.dir().join("storage").exists(), "nothing was begun");
     assert_eq!(std::fs::read(full.path().join("thesis.tex")).unwrap(), b"mine");
 }
+
+/// The example backend in C, compiled.
+fn directory_library(dir: &std::path::Path) -> String {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let library = dir.join("directory.so");
+    let status = std::process::Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-fPIC", "-shared", "-pthread", "-I"])
+        .arg(root.join("bindings/c/include"))
+        .arg("-o")
+        .args([&library, &root.join("examples/backend/directory.c")])
+        .status();
+    assert!(status.unwrap().success());
+    library.display().to_string()
+}
+
+#[test]
+fn p2_a_backend_that_is_loaded_has_the_bytes_whatever_becomes_of_the_daemon() {
+    let scratch = tempfile::tempdir().unwrap();
+    let library = directory_library(scratch.path());
+    let storage = format!("virtual:{library},{}", scratch.path().join("bytes").display());
+    let (store, daemon) = store(&storage);
+    assert_eq!(medium(&store), Some("run-time backend"));
+    let ws = store.in_workspace();
+    let (open, published) = (create(&ws, "open", ""), create(&ws, "published", "atomicity=publication"));
+    ioverbs::write_at(&open, 0, &vec![7; MIB]).unwrap();
+    ioverbs::append(&open, &[8; 1000]).unwrap();
+    ioverbs::write_at(&published, 0, &vec![1; MIB]).unwrap();
+    ioverbs::commit(&published).unwrap();
+    let sealed = create(&ws, "sealed", "persistence=durable");
+    ioverbs::write_at(&sealed, 0, &vec![9; MIB]).unwrap();
+    ioverbs::run(ws.session(), ioverbs::Op::Seal { c: sealed.clone() }).unwrap();
+    daemon.kill();
+    let _daemon = store.daemon(&[], &[]);
+    // Handles go on, and what they are told is there.
+    ioverbs::append(&open, &[8; 1000]).unwrap();
+    let expected = [vec![7; MIB], vec![8; 2000]].concat();
+    assert!(read(&lookup(&store.again(), "open")) == expected);
+    assert!(read(&lookup(&store.again(), "published")) == vec![1; MIB]);
+    assert!(read(&sealed) == vec![9; MIB]);
+    let e = ioverbs::write_at(&sealed, 0, b"late").unwrap_err();
+    assert_eq!(e.kind(), Kind::Immutable, "{e}");
+    drop((open, published, sealed, ws));
+    store.shut_down();
+    let bad = Store::new();
+    std::fs::create_dir_all(bad.dir()).unwrap();
+    for (storage, words) in [
+        ("virtual:/no/such.so", "there is no shared object"),
+        ("virtual:/proc/self/status", "is no backend"),
+        (&*format!("virtual:{library},here"), "whole path of a directory"),
+    ] {
+        let (code, said) = start(&bad, storage);
+        assert!(code != Some(0) && said.contains(words), "{storage}: {said}");
+    }
+    assert!(!bad.dir().join("storage").exists(), "nothing was begun");
+}
