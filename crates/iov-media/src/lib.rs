@@ -1,9 +1,10 @@
 //! The media that a target keeps its bytes on. So far: files of one directory, or segments of shared memory, in [`Files`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // but for io_uring, in `ring`
 
 pub mod fail;
 mod files;
+mod ring;
 mod segments;
 
-pub use files::{Files, Granted, Lent, OpenSums, Options, Peer, Which, void_grants};
+pub use files::{Files, Granted, Lent, OpenSums, Options, Peer, Way, Which, void_grants};
 pub use segments::{Piece, SpaceUse, Window};

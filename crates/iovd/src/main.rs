@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, env = "IOVD_INLINE_BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(..=65536))]
     inline_bytes: u64,
 
-    /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one), shmem:SIZE (shared memory, until
+    /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one; both also with ,io=direct or
+    /// ,io=uring, past the cache), shmem:SIZE (shared memory, until
     /// the machine ends), heap:SIZE (memory of the daemon, until that ends), virtual:LIBRARY[,CONFIGURATION] (a shared object that is loaded) or
     /// null (nowhere); of a store in memory, its new size
     #[arg(long, value_parser = storage::parse)]

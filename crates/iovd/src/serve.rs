@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let incarnation = seam::now_ns() as u64;
     let storage = Storage::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
-    let Opened { target, grants, stays, all_at_target } = storage.open(&dir, incarnation)?;
+    let Opened { target, grants, stays, direct, all_at_target } = storage.open(&dir, incarnation)?;
     let target = match &args.trace {
         Some(path) => traced(target, path)?,
         None => target,
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         idle_ns: if stays { i64::MAX } else { args.idle().as_nanos().min(i64::MAX as u128) as i64 },
         connections,
         // What goes past this process cannot be traced.
-        direct: args.trace.is_none(),
+        direct: direct && args.trace.is_none(),
     };
     let listener = iov_server::listen(dir.as_fd())?;
     let server = Server::new(options, catalog.clone(), target, grants);

@@ -111,8 +111,8 @@ pub fn daemon_shutdown_within(url: &str, timeout_ns: i64) -> Result<bool> {
 /// How a store is brought up.
 #[derive(Clone, Debug, Default)]
 pub struct StoreSetup {
-    /// Where a new store keeps its bytes: `files`, `files:DIR`, `shmem:SIZE`, `heap:SIZE` or `null`; of a store in memory, its
-    /// new size. `None`: as it is, and for a new one files.
+    /// Where a new store keeps its bytes: `files`, `files:DIR`, `shmem:SIZE`, `heap:SIZE`, `virtual:LIBRARY,CONFIG` or `null`;
+    /// of a store that is there, its new size or way. `None`: as it is, and for a new one files.
     pub storage: Option<String>,
     /// Record every call to the store's target in this file, until the daemon ends.
     pub trace: Option<std::path::PathBuf>,

@@ -9,7 +9,9 @@ use crate::tree::Tree;
 pub const UNSAFE: &[(&str, &str)] = &[
     ("iov-store", "buffers that a backend and a program share"),
     ("iov-engine", "the caller's memory, lent until a request has completed"),
-    ("iov-media", "mappings, io_uring, backends loaded at run time"),
+    ("iov-media", "io_uring, in a module of its own"),
+    ("iov-foreign", "tables of C functions, linked in or loaded at run time"),
+    ("iov-backend-null", "the symbol that a shared object exports"),
     ("iov-net", "passing descriptors over local sockets"),
     ("ioverbs", "lending the caller's memory to the engine"),
     ("iov-capi", "the C ABI"),

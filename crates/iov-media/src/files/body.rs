@@ -1,20 +1,20 @@
 //! The bytes of an object, or of an image that will be one: a file of their own, or stretches of segments.
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
 
 use iov_types::{Extent, Range, Result};
 use rustix::fs::{Mode, Timespec};
 
-use super::io;
+use super::{io, way::DataFile};
 use crate::segments::{Shared, Wait};
 
 /// The bytes.
 #[derive(Clone)]
 pub(super) enum Body {
-    File(Arc<OwnedFd>),
+    File(DataFile),
     Shared(Arc<Shared>),
 }
 
@@ -66,7 +66,7 @@ impl Body {
     /// Writes all of it. Where only a part could be written, the outcome of the error is unknown.
     pub(super) fn write_all(&self, data: &[u8], offset: u64) -> Result<()> {
         match self {
-            Body::File(file) => io::write_all(file, data, offset),
+            Body::File(file) => file.write_all(data, offset),
             Body::Shared(shared) => shared.write_all(data, offset),
         }
     }
@@ -74,7 +74,7 @@ impl Body {
     /// Fills as much of `out` as there is; short at the end.
     pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<usize> {
         match self {
-            Body::File(file) => io::read(file, out, offset),
+            Body::File(file) => file.read(out, offset),
             Body::Shared(shared) => Ok(shared.read(out, offset)),
         }
     }
@@ -198,10 +198,10 @@ impl Body {
 
     /// Sets the mode of its file or index, which is the seal.
     pub(super) fn set_mode(&self, mode: Mode) -> Result<()> {
-        let set = |file: &OwnedFd| rustix::fs::fchmod(file.as_fd(), mode).map_err(io::os("sealing a file"));
+        let set = |file: BorrowedFd<'_>| rustix::fs::fchmod(file, mode).map_err(io::os("sealing a file"));
         match self {
-            Body::File(file) => set(file),
-            Body::Shared(shared) => shared.with_index(set),
+            Body::File(file) => set(file.as_fd()),
+            Body::Shared(shared) => shared.with_index(|file| set(file.as_fd())),
         }
     }
 }

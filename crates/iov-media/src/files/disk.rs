@@ -13,6 +13,7 @@ use super::{
     body::Body,
     io,
     tree::{FileName, Tree},
+    way::{DataFile, Way},
 };
 use crate::segments::{Segments, Shared, Wait};
 
@@ -81,12 +82,13 @@ pub(super) struct Disk {
     limit: usize,
     lru: Mutex<Lru>,
     space: Option<Space>,
+    way: Way,
 }
 
 /// The descriptor of what is no body in segments.
 fn plain(body: Body) -> Result<Arc<OwnedFd>> {
     match body {
-        Body::File(file) => Ok(file),
+        Body::File(file) => Ok(file.fd),
         Body::Shared(_) => Err(Error::internal("a body in segments was opened as a file")),
     }
 }
@@ -96,10 +98,10 @@ fn missing(name: FileName) -> Error {
 }
 
 impl Disk {
-    /// The files of `tree`; with `segments`, bytes of objects and images lie there.
-    pub(super) fn new(tree: Tree, limit: usize, segments: Option<Arc<Segments>>) -> Disk {
+    /// The files of `tree`; with `segments`, bytes of objects and images lie there, else they go that way.
+    pub(super) fn new(tree: Tree, limit: usize, segments: Option<Arc<Segments>>, way: Way) -> Disk {
         let space = segments.map(|segments| Space { segments, live: Mutex::default() });
-        Disk { tree, limit, lru: Mutex::default(), space }
+        Disk { tree, limit, lru: Mutex::default(), space, way }
     }
 
     fn lock(&self) -> MutexGuard<'_, Lru> {
@@ -141,7 +143,13 @@ impl Disk {
 
     /// The bytes of an object or an image, opened if need be; `None` if there are none.
     pub(super) fn body(&self, name: FileName, write: bool) -> Result<Option<Body>> {
-        let Some(space) = &self.space else { return Ok(self.get(name, write)?.map(Body::File)) };
+        let Some(space) = &self.space else {
+            if let Some(body) = self.lock().touch(name, write) {
+                return Ok(Some(body));
+            }
+            let file = self.sparing(|| self.tree.open_file(name, write))?;
+            return Ok(file.map(|file| self.keep(name, self.data_file(file), write)));
+        };
         if let Some(body) = self.lock().touch(name, false) {
             return Ok(Some(body));
         }
@@ -163,7 +171,10 @@ impl Disk {
 
     /// New bytes, in the space of a domain.
     pub(super) fn create_body(&self, name: FileName, domain: Uuid) -> Result<Body> {
-        let Some(space) = &self.space else { return self.create(name).map(Body::File) };
+        let Some(space) = &self.space else {
+            let file = self.sparing(|| self.tree.create_file(name))?;
+            return Ok(self.keep(name, self.data_file(file), true));
+        };
         let mut live = space.lock();
         let file = self.sparing(|| self.tree.create_file(name))?;
         let shared = Shared::create(&space.segments, file, domain).inspect_err(|_| {
@@ -254,9 +265,13 @@ impl Disk {
         }
     }
 
+    fn data_file(&self, file: OwnedFd) -> Body {
+        Body::File(DataFile::new(Arc::new(file), self.way))
+    }
+
     fn keep_file(&self, name: FileName, file: OwnedFd, write: bool) -> Arc<OwnedFd> {
         let file = Arc::new(file);
-        self.keep(name, Body::File(file.clone()), write);
+        self.keep(name, Body::File(DataFile::new(file.clone(), Way::Cached)), write);
         file
     }
 

@@ -27,6 +27,7 @@ mod staged;
 mod sums;
 mod sync;
 mod tree;
+mod way;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use grants::{Granted, Lent, Peer, Which};
 pub use leases::void_grants;
 pub use options::Options;
 pub use sums::OpenSums;
+pub use way::Way;
 
 use disk::Disk;
 use iov_store::{Backend, Memory, OpCx, Sink, Submitted};

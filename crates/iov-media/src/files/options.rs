@@ -1,5 +1,7 @@
 //! What can be set, with defaults that suit one daemon per user.
 
+use super::way::Way;
+
 /// Settings of a file target.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -10,6 +12,9 @@ pub struct Options {
     pub objects: usize,
     /// Most bytes in one stage (B4).
     pub stage_bytes: u64,
+    /// How bytes get to files and back. Another way than the usual one needs two descriptors for a file, and leaves nothing to
+    /// clients that they could do by themselves.
+    pub way: Way,
     /// Keep bytes in shared memory, in segments of so many bytes in all; `None`: in files.
     pub shared: Option<u64>,
     /// How long a live client has to finish a write under way when its grant is taken back, in nanoseconds (G2).
@@ -18,7 +23,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { descriptors: 0, objects: 65_536, stage_bytes: 16 << 30, shared: None, recall_ns: 200_000_000 }
+        Options {
+            descriptors: 0,
+            objects: 65_536,
+            stage_bytes: 16 << 30,
+            way: Way::Cached,
+            shared: None,
+            recall_ns: 200_000_000,
+        }
     }
 }
 
@@ -30,10 +42,11 @@ const LEAST_DESCRIPTORS: usize = 8;
 impl Options {
     /// How many descriptors to keep.
     pub(super) fn descriptor_limit(&self) -> usize {
+        let each = if self.way == Way::Cached { 1 } else { 2 };
         if self.descriptors > 0 {
-            return self.descriptors.max(LEAST_DESCRIPTORS);
+            return (self.descriptors / each).max(LEAST_DESCRIPTORS);
         }
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        (usize::try_from(limit / 4).unwrap_or(usize::MAX)).clamp(LEAST_DESCRIPTORS, DESCRIPTORS)
+        (usize::try_from(limit / 4).unwrap_or(usize::MAX)).clamp(LEAST_DESCRIPTORS, DESCRIPTORS) / each
     }
 }

@@ -1,6 +1,9 @@
 //! What is done when a target is opened: what an earlier daemon has begun is brought to its end or taken back.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 use iov_store::seam;
 use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Range, Result, Uuid};
@@ -17,6 +20,7 @@ use super::{
     stage::budget::Budget,
     sums::SumStore,
     tree::{FileName, Tree, log_of},
+    way::{self, Way},
 };
 use crate::{
     fail,
@@ -49,7 +53,7 @@ impl Files {
             capability.durability = Persistence::Process;
         }
         let segments = options.shared.map(|capacity| open_segments(&tree, capacity)).transpose()?;
-        let disk = Disk::new(tree, options.descriptor_limit(), segments);
+        let disk = Disk::new(tree, options.descriptor_limit(), segments, options.way);
         let mut temporary = Vec::new();
         disk.tree.list("temp", |name| {
             temporary.extend(name.parse().ok().map(FileName::Temp));
@@ -57,6 +61,9 @@ impl Files {
         })?;
         for name in temporary {
             disk.remove(name)?;
+        }
+        if options.way != Way::Cached && options.shared.is_none() {
+            check_way(&disk, options.way)?;
         }
         let mut files = Files {
             max_file: if disk.segments().is_some() { MOST } else { largest_file(&disk)? },
@@ -237,6 +244,16 @@ impl Files {
 /// The segments of a target that keeps its bytes in shared memory.
 fn open_segments(tree: &Tree, capacity: u64) -> Result<Arc<Segments>> {
     Segments::open(tree.segments()?, capacity).map(Arc::new)
+}
+
+/// Whether bytes can go that way here.
+fn check_way(disk: &Disk, way: Way) -> Result<()> {
+    let name = FileName::Temp(u64::MAX - 1);
+    match disk.create(name) {
+        // Without an inode for the question, writes find out.
+        Err(e) if e.kind() == Kind::Exhausted => Ok(()),
+        created => way::check(way, created?.as_fd()).and(disk.remove(name).map(drop)),
+    }
 }
 
 /// The largest length that the file system of a target, and this process, allow a file.

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, path::Path, sync::Arc};
 
-use iov_media::Options;
+use iov_media::{Options, Way};
 use iov_store::{Backend, conformance};
 
 use crate::kit::{memory, open_with, scratch};
@@ -25,6 +25,13 @@ fn suite(scratch: &Path, options: &Options) {
 #[test]
 fn files_pass_the_suite_on_disk() {
     suite(scratch(), &options());
+}
+
+#[test]
+fn files_past_the_cache_pass_the_suite() {
+    for way in [Way::Direct, Way::Ring] {
+        suite(scratch(), &Options { way, ..options() });
+    }
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod model;
 mod space;
 mod sums;
 mod survive;
+mod ways;

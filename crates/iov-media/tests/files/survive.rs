@@ -1,14 +1,13 @@
 //! What is on disk afterwards: which files there are, what is in the cache, what damage does.
 
-use std::os::{
-    fd::AsRawFd,
-    unix::fs::{FileExt, MetadataExt},
-};
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use iov_media::Files;
 use iov_types::{Clause, Demand, Kind, ObjectId, ObjectVerb, Outcome, Persistence};
 
-use crate::kit::{all, bytes, call, data_path, directory, object, open, segments, send, staged, try_all, uuid, write};
+use crate::kit::{
+    all, bytes, cached_pages, call, data_path, directory, object, open, segments, send, staged, try_all, uuid, write,
+};
 
 fn files_below(root: &std::path::Path) -> Vec<String> {
     let mut out = Vec::new();
@@ -227,20 +226,7 @@ fn h2_once_leaves_nothing_in_the_cache() {
     let directory = directory();
     let files = open(directory.path());
     let len = 4 << 20;
-    // Without reading: that would bring pages in, and those behind them.
-    let cached = |id: ObjectId| {
-        let file = std::fs::File::open(data_path(directory.path(), id)).expect("the object");
-        let mut pages = vec![0_u8; len / 4096];
-        // SAFETY: a mapping of our own that nobody reads, and room for a byte for each of its pages.
-        unsafe {
-            let flags = (libc::PROT_NONE, libc::MAP_SHARED);
-            let map = libc::mmap(std::ptr::null_mut(), len, flags.0, flags.1, file.as_raw_fd(), 0);
-            assert_ne!(map, libc::MAP_FAILED, "a mapping of the object");
-            assert_eq!(libc::mincore(map, len, pages.as_mut_ptr()), 0, "which pages are there");
-            libc::munmap(map, len);
-        }
-        pages.iter().filter(|page| **page & 1 != 0).count()
-    };
+    let cached = |id: ObjectId| cached_pages(&data_path(directory.path(), id), len);
     let demand = |once| Demand { once, durability: Some(Persistence::Durable), ..Demand::default() };
     for (slot, once) in [(1, false), (2, true)] {
         send(&*files, object(slot), ObjectVerb::Write { offset: 0 }, demand(once), &bytes(1, len)).expect("a write");

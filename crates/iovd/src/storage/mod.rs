@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use iov_media::Way;
 use iov_semantics::quantity::parse_size;
 use iov_types::{Error, Result};
 use rustix::{
@@ -29,10 +30,8 @@ const FILES_FORMAT: &str = "format";
 /// Where bytes lie.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Storage {
-    /// In files of the store's directory.
-    Files,
-    /// In files of another directory.
-    FilesIn(PathBuf),
+    /// In files of the store's directory, or of another one.
+    Files(Files),
     /// In shared memory: so many bytes at most, in segments below a directory.
     Shared { capacity: u64, place: PathBuf },
     /// In the daemon's own memory: so many bytes at most.
@@ -41,6 +40,48 @@ pub(crate) enum Storage {
     Null,
     /// At a backend that a shared object brings.
     Virtual(Virtual),
+}
+
+/// Which files, and how bytes get there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Files {
+    /// `None`: those of the store's own directory.
+    place: Option<PathBuf>,
+    way: Way,
+}
+
+/// The names of ways.
+const WAYS: [(&str, Way); 3] = [("pwrite", Way::Cached), ("direct", Way::Direct), ("uring", Way::Ring)];
+
+impl Files {
+    /// Reads what stands behind `files`: nothing, `:DIR`, `,io=WAY`, or both.
+    fn read(text: &str) -> std::result::Result<Files, String> {
+        let (place, way) = match text.rsplit_once(",io=") {
+            None => (text, Way::Cached),
+            Some((place, name)) => {
+                let way = WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way);
+                (place, way.ok_or_else(|| format!("io={name}: there are io=pwrite, io=direct and io=uring"))?)
+            }
+        };
+        let place = match place.strip_prefix(':') {
+            None if place.is_empty() => None,
+            Some(dir) if !dir.is_empty() && !dir.contains('\n') => Some(dir.into()),
+            _ => return Err("files:DIR needs a directory".into()),
+        };
+        Ok(Files { place, way })
+    }
+}
+
+impl std::fmt::Display for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, ":{}", place.display())?;
+        }
+        match WAYS.iter().find(|(_, way)| *way == self.way && *way != Way::Cached) {
+            Some((name, _)) => write!(f, ",io={name}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A shared object, and its own configuration.
@@ -68,8 +109,7 @@ impl std::fmt::Display for Virtual {
 /// What is asked for when a daemon is started by hand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
-    Files,
-    FilesIn(PathBuf),
+    Files(Files),
     Shared(u64),
     Heap(u64),
     Null,
@@ -77,7 +117,7 @@ pub(crate) enum Asked {
 }
 
 /// What there is, for messages.
-const KINDS: &str = "files, files:DIR, shmem:SIZE, heap:SIZE (both as in shmem:2GiB), null, and \
+const KINDS: &str = "files[:DIR][,io=direct|uring], shmem:SIZE, heap:SIZE (both as in shmem:2GiB), null, and \
                      virtual:LIBRARY[,CONFIGURATION]";
 
 fn size_of(what: &str, size: &str, least: u64) -> std::result::Result<u64, String> {
@@ -90,12 +130,15 @@ fn size_of(what: &str, size: &str, least: u64) -> std::result::Result<u64, Strin
 
 /// Reads what [`KINDS`] tells of.
 pub(crate) fn parse(text: &str) -> std::result::Result<Asked, String> {
+    if let Some(rest) = text.strip_prefix("files")
+        && (rest.is_empty() || rest.starts_with([':', ',']))
+    {
+        let files = Files::read(rest)?;
+        let place = files.place.map(std::path::absolute).transpose();
+        return Ok(Asked::Files(Files { place: place.map_err(|e| format!("the directory in {text}: {e}"))?, ..files }));
+    }
     match text.split_once(':') {
-        None if text == "files" => Ok(Asked::Files),
         None if text == "null" => Ok(Asked::Null),
-        Some(("files", dir)) if !dir.is_empty() && !dir.contains('\n') => {
-            std::path::absolute(dir).map(Asked::FilesIn).map_err(|e| format!("the directory {dir}: {e}"))
-        }
         Some(("virtual", text)) => {
             let asked = Virtual::read(text).ok_or("virtual: needs the path of a shared object")?;
             let library = std::path::absolute(&asked.library).map_err(|e| format!("the path {text}: {e}"))?;
@@ -110,8 +153,7 @@ pub(crate) fn parse(text: &str) -> std::result::Result<Asked, String> {
 impl std::fmt::Display for Asked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Asked::Files => write!(f, "files"),
-            Asked::FilesIn(dir) => write!(f, "files:{}", dir.display()),
+            Asked::Files(files) => write!(f, "files{files}"),
             Asked::Shared(size) => write!(f, "shmem:{size}"),
             Asked::Heap(size) => write!(f, "heap:{size}"),
             Asked::Null => write!(f, "null"),
@@ -133,7 +175,7 @@ impl Storage {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = match rustix::fs::openat(dir, FILE, flags, Mode::empty()) {
             Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(Storage::Files),
+            Err(Errno::NOENT) => return Ok(Storage::Files(Files::default())),
             Err(e) => return Err(os("the file storage of the store")(e)),
         };
         let mut text = String::new();
@@ -147,10 +189,13 @@ impl Storage {
     }
 
     fn read(text: &str) -> Option<Storage> {
+        if let Some(rest) = text.strip_prefix("files") {
+            let files = Files::read(rest).ok()?;
+            return files.place.iter().all(|place| place.is_absolute()).then_some(Storage::Files(files));
+        }
         let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
         let absolute = |path: &str| Path::new(path).is_absolute().then(|| PathBuf::from(path));
         match kind {
-            "files" => absolute(rest).map(Storage::FilesIn),
             "shmem" => {
                 let (capacity, place) = rest.split_once(' ')?;
                 Some(Storage::Shared { capacity: capacity.parse().ok()?, place: absolute(place)? })
@@ -163,22 +208,21 @@ impl Storage {
     }
 
     /// As it is written down.
-    fn text(&self) -> Option<String> {
+    fn text(&self) -> String {
         match self {
-            Storage::Files => None,
-            Storage::FilesIn(dir) => Some(format!("files {}", dir.display())),
-            Storage::Shared { capacity, place } => Some(format!("shmem {capacity} {}", place.display())),
-            Storage::Heap(capacity) => Some(format!("heap {capacity}")),
-            Storage::Null => Some("null".to_owned()),
-            Storage::Virtual(of) => Some(format!("virtual {of}")),
+            Storage::Files(files) => format!("files{files}"),
+            Storage::Shared { capacity, place } => format!("shmem {capacity} {}", place.display()),
+            Storage::Heap(capacity) => format!("heap {capacity}"),
+            Storage::Null => "null".to_owned(),
+            Storage::Virtual(of) => format!("virtual {of}"),
         }
     }
 
     /// Where bytes lie, in a sentence.
     fn in_words(&self) -> String {
         match self {
-            Storage::Files => "in files".into(),
-            Storage::FilesIn(dir) => format!("in files of {}", dir.display()),
+            Storage::Files(Files { place: None, .. }) => "in files".into(),
+            Storage::Files(Files { place: Some(dir), .. }) => format!("in files of {}", dir.display()),
             Storage::Shared { .. } => "in shared memory".into(),
             Storage::Heap(_) => "in its daemon's memory".into(),
             Storage::Null => "nowhere".into(),
@@ -190,12 +234,17 @@ impl Storage {
     pub(crate) fn choose(dir: &OwnedFd, args: &Args) -> Result<Storage> {
         let there = Storage::load(dir)?;
         let has_files = rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok();
-        let is_new = there == Storage::Files && !has_files;
+        let is_new = there == Storage::Files(Files::default()) && !has_files;
         let new = args.new_storage.clone().filter(|_| is_new);
         let Some(asked) = args.storage.clone().or(new) else { return Ok(there) };
         let storage = match (asked, there) {
-            (Asked::Files, Storage::Files) => Storage::Files,
-            (Asked::FilesIn(asked), Storage::FilesIn(there)) if asked == there => Storage::FilesIn(there),
+            (Asked::Files(asked), Storage::Files(there)) if !is_new && asked.place == there.place => {
+                Storage::Files(asked)
+            }
+            // In other words: those that it has.
+            (Asked::Files(Files { place: None, way }), Storage::Files(there)) if !is_new => {
+                Storage::Files(Files { way, ..there })
+            }
             (Asked::Null, Storage::Null) => Storage::Null,
             (Asked::Virtual(asked), Storage::Virtual(there)) if asked == there => Storage::Virtual(there),
             (Asked::Heap(capacity), Storage::Heap(_)) => Storage::Heap(capacity),
@@ -220,7 +269,6 @@ impl Storage {
     /// Makes the place of a new store's bytes.
     fn make(asked: Asked, dir: &OwnedFd, shm: &Path) -> Result<Storage> {
         Ok(match asked {
-            Asked::Files => Storage::Files,
             Asked::Null => Storage::Null,
             Asked::Heap(capacity) => Storage::Heap(capacity),
             Asked::Virtual(of) => {
@@ -228,9 +276,11 @@ impl Storage {
                 open::load(&of, None)?;
                 Storage::Virtual(of)
             }
-            Asked::FilesIn(place) => {
-                files::make(&place, dir)?;
-                Storage::FilesIn(place)
+            Asked::Files(files) => {
+                if let Some(place) = &files.place {
+                    files::make(place, dir)?;
+                }
+                Storage::Files(files)
             }
             Asked::Shared(capacity) => {
                 // It is written down, and read by daemons that begin elsewhere.
@@ -244,7 +294,10 @@ impl Storage {
     }
 
     fn write(&self, dir: &OwnedFd) -> Result<()> {
-        let Some(text) = self.text() else { return Ok(()) };
+        if Storage::load(dir).is_ok_and(|there| there == *self) {
+            return Ok(());
+        }
+        let text = self.text();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(dir, FRESH, flags, Mode::RUSR | Mode::WUSR)
             .map_err(os("writing down where the store keeps its bytes"))?;

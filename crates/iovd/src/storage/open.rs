@@ -3,7 +3,7 @@
 use std::{os::fd::OwnedFd, path::Path, sync::Arc};
 
 use iov_foreign::{Foreign, Setup, Source};
-use iov_media::{Files, OpenSums};
+use iov_media::{Files, OpenSums, Way};
 use iov_meta_local::LocalStore;
 use iov_semantics::stores;
 use iov_server::GrantBook;
@@ -19,6 +19,8 @@ pub(crate) struct Opened {
     pub(crate) grants: Arc<dyn GrantBook>,
     /// Its bytes are gone when the daemon ends: it does not end by itself.
     pub(crate) stays: bool,
+    /// Clients may move bytes by themselves.
+    pub(crate) direct: bool,
     /// No collection may live in its record: what the store is for would not be seen.
     pub(crate) all_at_target: bool,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Opened {
 impl Opened {
     fn new<T: Backend + GrantBook + 'static>(target: T) -> Opened {
         let target = Arc::new(target);
-        Opened { target: target.clone(), grants: target, stays: false, all_at_target: false }
+        Opened { target: target.clone(), grants: target, stays: false, direct: true, all_at_target: false }
     }
 }
 
@@ -58,12 +60,15 @@ impl Storage {
     pub(crate) fn open(&self, dir: &OwnedFd, incarnation: u64) -> Result<Opened> {
         let options = iov_media::Options::default();
         Ok(match self {
-            Storage::Files => {
-                let place = dir.try_clone().map_err(Error::from)?;
-                Opened::new(Files::open_with(place, options, Some(sums_in(dir)?))?)
-            }
-            Storage::FilesIn(place) => {
-                Opened::new(Files::open_with(files::open(place, dir)?, options, Some(sums_in(dir)?))?)
+            Storage::Files(of) => {
+                let place = match &of.place {
+                    None => dir.try_clone().map_err(Error::from)?,
+                    Some(place) => files::open(place, dir)?,
+                };
+                let options = iov_media::Options { way: of.way, ..options };
+                // What clients write by themselves goes through the cache.
+                let direct = of.way == Way::Cached;
+                Opened { direct, ..Opened::new(Files::open_with(place, options, Some(sums_in(dir)?))?) }
             }
             Storage::Shared { capacity, place } => {
                 let options = iov_media::Options { shared: Some(*capacity), ..options };

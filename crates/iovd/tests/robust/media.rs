@@ -133,6 +133,41 @@ fn what_a_store_is_made_with_is_chosen_once_and_well() {
     assert_eq!(std::fs::read(full.path().join("thesis.tex")).unwrap(), b"mine");
 }
 
+#[test]
+fn files_can_be_reached_past_the_cache_and_the_way_can_be_changed() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let bytes: Vec<u8> = (0..3 * MIB + 77).map(|i| (i / 999) as u8).collect();
+    let storage = |way: &str| format!("files:{}{way}", place.path().join("bytes").display());
+    let (store, daemon) = store(&storage(",io=direct"));
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 5, &bytes).unwrap();
+    let moved = store.status("object_bytes").unwrap();
+    assert_eq!(moved, bytes.len() as u64, "all of it went through the daemon");
+    drop((c, ws));
+    store.shut_down();
+    drop(daemon);
+    for way in [",io=uring", "", ",io=pwrite"] {
+        let daemon = store.daemon(&["--storage", &storage(way)], &[]);
+        let c = lookup(&store.again(), "c");
+        let back = read(&c);
+        assert!(back[5..] == bytes && back[..5] == [0; 5], "{way}");
+        assert_eq!(
+            store.status("object_bytes").unwrap() > 0,
+            way == ",io=uring",
+            "{way}: by the program itself, if it can"
+        );
+        drop(c);
+        store.shut_down();
+        drop(daemon);
+    }
+    let (code, words) = start(&store, "files,io=carrier-pigeon");
+    assert!(code == Some(2) && words.contains("io=uring"), "{words}");
+    assert_eq!(start(&store, "files,io=direct"), (Some(0), String::new()), "its files, wherever they are");
+    assert!(std::fs::read_to_string(store.dir().join("storage")).unwrap().ends_with("bytes,io=direct\n"));
+    store.shut_down();
+}
+
 /// The example backend in C, compiled.
 fn directory_library(dir: &std::path::Path) -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

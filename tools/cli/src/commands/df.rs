@@ -23,7 +23,8 @@ fn room(path: &str) -> Option<Room> {
 fn files_of(url: &str) -> Option<String> {
     let dir = url.strip_prefix("file:")?;
     let elsewhere = std::fs::read_to_string(std::path::Path::new(dir).join("storage")).ok();
-    let elsewhere = elsewhere.as_deref().and_then(|text| text.trim_end_matches('\n').strip_prefix("files "));
+    let elsewhere = elsewhere.as_deref().and_then(|text| text.trim_end_matches('\n').strip_prefix("files:"));
+    let elsewhere = elsewhere.map(|text| text.rsplit_once(",io=").map_or(text, |(place, _)| place));
     Some(elsewhere.unwrap_or(dir).to_owned())
 }
 

@@ -11,9 +11,10 @@ use crate::{ctx::Ctx, failure::Done, quantity};
 /// `iov down`. A daemon that this starts runs until `iov down`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one), shmem:SIZE, as in shmem:2GiB
-    /// (shared memory), heap:SIZE (the daemon's own memory: gone when that ends), or null (nowhere: to see what all the rest
-    /// costs). Of a store in memory, its new size
+    /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one; both also with ,io=direct or
+    /// ,io=uring, past the kernel's cache), shmem:SIZE, as in shmem:2GiB (shared memory), heap:SIZE (the daemon's own memory: gone when that ends),
+    /// virtual:LIBRARY[,CONFIGURATION] (a backend that is loaded), or null (nowhere: to see what all the rest costs). Of a store
+    /// that is there, its new size or way
     #[arg(long, value_name = "WHAT")]
     storage: Option<String>,
 

@@ -27,7 +27,7 @@ fn disk() -> (tempfile::TempDir, Disk) {
     let directory = tempfile::tempdir().expect("a directory");
     let root: OwnedFd = File::open(directory.path()).expect("the directory").into();
     let tree = Tree::open(root, 1).expect("a target");
-    (directory, Disk::new(tree, 8, None))
+    (directory, Disk::new(tree, 8, None, Default::default()))
 }
 
 /// Numbers that always are the same (xorshift).
