@@ -242,3 +242,21 @@ fn i1_bytes_that_are_not_durable_pay_nothing() {
     ioverbs::close(&c).unwrap();
     assert!(!store.0.path().join("sums").exists(), "no engine was opened");
 }
+
+/// What was published, or sealed, is not yet what survives: the close makes it so (P5).
+#[test]
+fn p5_a_close_behind_a_commit_or_a_seal_makes_it_durable() {
+    for seals in [false, true] {
+        let store = Store::new();
+        let ws = store.workspace(false);
+        let c = create(&ws, "persistence=durable");
+        ioverbs::write_at(&c, 0, &pattern(1)).unwrap();
+        let published = if seals { Op::Seal { c: c.clone() } } else { Op::Commit { c: c.clone() } };
+        ioverbs::run(ws.session(), published).unwrap();
+        let before = counter(ws.session(), "syncs");
+        ioverbs::close(&c).unwrap();
+        assert_eq!(counter(ws.session(), "syncs") - before, 2, "sealed = {seals}: of the bytes, and of their record");
+        store.damage(12_345);
+        assert!(is_damage(read(&lookup(&store.workspace(false)))), "sealed = {seals}: it is kept by checksums");
+    }
+}

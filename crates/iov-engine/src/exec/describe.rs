@@ -87,7 +87,9 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
             }
             Op::Close { c } => {
                 uses.push((collection_token(c), true));
-                let clean = !c.is_dirty() && !c.has_stage() && !written.contains_key(&collection_token(c));
+                // What was told to the catalog, by a commit or a seal, may be unsynced still (P5).
+                let clean =
+                    !c.is_dirty() && !c.is_unsynced() && !c.has_stage() && !written.contains_key(&collection_token(c));
                 strict |= !clean;
                 if clean { Class::Catalog } else { Class::DataThenCatalog }
             }
