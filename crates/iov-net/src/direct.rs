@@ -217,11 +217,14 @@ impl Direct {
         // The next read is not taken for the only one.
         entry.uses = entry.uses.max(1);
         let start = Range { len: range.len.min(1), ..range };
-        let fits =
-            |grant: &&Arc<Grant>| grant.access == Access::Read && epoch <= grant.epoch && grant.is_enough(start, false);
+        let fits = |grant: &&Arc<Grant>| {
+            let reads = grant.access == Access::Read || !grant.in_memory();
+            reads && epoch <= grant.epoch && grant.is_enough(start, false)
+        };
         let Some(grant) = entry.grants.iter().find(fits).cloned() else { return Shown::Later };
         drop(entries);
-        grant.show(range.offset, range.len).map_or(Shown::Later, Shown::Here)
+        // What cannot be mapped can be read.
+        grant.show(range.offset, range.len).unwrap_or(Shown::Never)
     }
 
     /// Gives back what an object's writer was lent ahead.
@@ -422,8 +425,8 @@ impl Backend for DirectBackend {
     }
 
     fn show(&self, object: ObjectId, epoch: u64, range: Range) -> Shown {
-        let in_memory = self.0.link.targets().medium == Capability::SHARED_MEMORY;
-        if !self.0.direct || !in_memory || self.0.link.in_child() {
+        let within_reach = [Capability::SHARED_MEMORY, Capability::FILES].contains(&self.0.link.targets().medium);
+        if !self.0.direct || !within_reach || self.0.link.in_child() {
             return Shown::Never;
         }
         self.0.show(object, epoch, range)

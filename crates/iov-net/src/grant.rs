@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
-use iov_store::{AtOnce, ClientSlot, OpCx, Viewed, seam};
+use iov_store::{AtOnce, ClientSlot, FileMap, OpCx, Shown, Viewed, seam};
 use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
 use iov_wire::messages::{Access, GiveBack};
 use rustix::{fs::Advice, io::Errno};
@@ -83,16 +83,34 @@ impl Grant {
         }
     }
 
-    /// Shows bytes where they lie, pinned by this grant.
-    pub(crate) fn show(self: &Arc<Grant>, offset: u64, len: u64) -> Option<Viewed> {
-        let Lent::Memory(window) = &self.lent else { return None };
+    /// Shows bytes where they lie, pinned by this grant: in memory, or of a file by a mapping of its own.
+    pub(crate) fn show(self: &Arc<Grant>, offset: u64, len: u64) -> Result<Shown> {
         if !self.slot.pin() {
-            return None;
+            return Ok(Shown::Later);
         }
         let pinned = Pinned { grant: self.clone(), generation: seam::fork_generation() };
-        let (map, at, len) = window.show(offset, len)?;
+        let window = match &self.lent {
+            Lent::Memory(window) => window,
+            Lent::File(file) => return self.show_file(file, offset, len, pinned),
+        };
+        let Some((map, at, len)) = window.show(offset, len) else { return Ok(Shown::Later) };
         // The grant keeps the mapping.
-        Some(Viewed::new(map.address(at, len), len as usize, Box::new(pinned)))
+        Ok(Shown::Here(Viewed::new(map.address(at, len), len as usize, Box::new(pinned))))
+    }
+
+    /// Only what is sealed: a file that is cut takes the memory away from under whoever looks at it (G6).
+    fn show_file(&self, file: &OwnedFd, offset: u64, len: u64, pinned: Pinned) -> Result<Shown> {
+        let stat = rustix::fs::fstat(file).map_err(|e| os_error(e, false))?;
+        // The seal is the mode of the file, which the daemon alone sets.
+        if stat.st_mode & 0o200 != 0 {
+            return Ok(Shown::Never);
+        }
+        let viewed = match FileMap::map(file, offset, len)? {
+            None => Viewed::new(std::ptr::null(), 0, Box::new(())),
+            // First the mapping goes, then what keeps the file as long as it is.
+            Some(map) => Viewed::new(map.address(), map.len(), Box::new((map, pinned))),
+        };
+        Ok(if self.kept { Shown::Unchecked(viewed) } else { Shown::Here(viewed) })
     }
 
     /// Drops what the kernel has cached (H2). A hint: what it keeps all the same costs memory, not correctness.

@@ -79,6 +79,8 @@ impl Viewed {
 pub enum Shown {
     /// Here they are, from the first on, as many as lie together.
     Here(Viewed),
+    /// Here they are, but whether they are what was written shows when the same bytes are read (I1).
+    Unchecked(Viewed),
     /// Not yet: behind a read of the same bytes they can be.
     Later,
     /// They are out of reach.

@@ -1,7 +1,7 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`] and [`Segment`] (memory shared with a client) and
+//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`], [`Segment`] and [`FileMap`] (memory shared with others) and
 //! [`seam`] (fork detection) only.
 
 mod backend;
@@ -10,6 +10,7 @@ mod catalog;
 pub mod conformance;
 mod cx;
 mod decorate;
+mod file_map;
 mod heap;
 mod lease_page;
 mod memory;
@@ -27,6 +28,7 @@ pub use backend::{AtOnce, Backend, Now, Shown, Sink, Submitted, Viewed, run_one}
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
+pub use file_map::FileMap;
 pub use heap::Heap;
 pub use lease_page::{
     ClientPage, ClientSlot, FoundLease, LEASE_ENDED, LEASE_PAGE_BYTES, LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage,

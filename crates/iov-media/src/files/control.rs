@@ -127,9 +127,12 @@ impl Files {
                 }
                 false => None,
             };
-            self.disk.remove_used(FileName::Data(object.id), self.leases.waits(object.id))?;
+            let waits = self.leases.waits(object.id);
+            // Who looks at it in place keeps it, and with it the space, until that is over.
+            let in_use = !waits.is_empty();
+            self.disk.remove_used(FileName::Data(object.id), waits)?;
             fail::point("remove.1.data")?;
-            if let Some(file) = large {
+            if let Some(file) = large.filter(|_| !in_use) {
                 free(&file);
             }
             self.disk.remove(FileName::Side(object.id))?;

@@ -133,6 +133,57 @@ fn what_a_store_is_made_with_is_chosen_once_and_well() {
     assert_eq!(std::fs::read(full.path().join("thesis.tex")).unwrap(), b"mine");
 }
 
+/// What a view shows.
+fn shown(view: &ioverbs::Viewed) -> &[u8] {
+    // SAFETY: the view pins its bytes, and they are sealed.
+    unsafe { std::slice::from_raw_parts(view.as_ptr(), view.len()) }
+}
+
+#[test]
+fn i1_files_that_are_sealed_are_shown_in_place() {
+    let (store, _daemon) = store("files");
+    let ws = store.in_workspace();
+    let bytes: Vec<u8> = (0..3 * MIB).map(|i| (i / 4096) as u8 ^ i as u8).collect();
+    let make = |name, controls| {
+        let c = create(&ws, name, controls);
+        ioverbs::write_at(&c, 0, &bytes).unwrap();
+        c
+    };
+    let (quick, durable) = (make("quick", "persistence=process"), make("durable", "persistence=durable"));
+    for c in [&quick, &durable] {
+        let e = c.view(0, 100).err().unwrap();
+        assert!(e.kind() == Kind::Unsupported && e.detail().contains("seal the collection"), "{e}");
+        ioverbs::run(ws.session(), ioverbs::Op::Seal { c: c.clone() }).unwrap();
+        let view = c.view(12_345, 2_000_000).unwrap();
+        assert!(shown(&view) == &bytes[12_345..2_012_345]);
+        assert_eq!(view.as_ptr() as usize % 4096, 12_345 % 4096, "aligned as its offset is");
+        assert_eq!(c.view(3 * MIB as u64 - 5, 100).unwrap().len(), 5, "not beyond the end");
+        assert!(c.view(3 * MIB as u64 + 5, 100).unwrap().is_empty());
+    }
+    // It stays, whatever becomes of the collection.
+    let view = quick.view(0, u64::MAX >> 2).unwrap();
+    ioverbs::close(&quick).unwrap();
+    crate::shared::delete(&ws, "quick");
+    drop(quick);
+    assert!(shown(&view) == bytes);
+    // Damage is told, and not shown.
+    let uuid = durable.uuid().unwrap();
+    let name = format!("{}-0", uuid.to_string().replace("uuid:", "").replace('-', ""));
+    ioverbs::close(&durable).unwrap();
+    let file = store.files("data").into_iter().find(|path| path.ends_with(&name)).unwrap();
+    drop(durable);
+    std::process::Command::new("chmod").args(["u+w", &file]).status().unwrap();
+    let damaged = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&damaged, b"?", 1_000_000).unwrap();
+    std::process::Command::new("chmod").args(["u-w", &file]).status().unwrap();
+    let durable = lookup(&store.again(), "durable");
+    let e = durable.view(0, 2_000_000).err().unwrap();
+    assert_eq!((e.kind(), e.clause()), (Kind::Corrupt, Some(Clause::I1)), "{e}");
+    assert!(shown(&durable.view(2_000_000, 500_000).unwrap()) == &bytes[2_000_000..2_500_000], "the rest is right");
+    drop((durable, ws));
+    store.shut_down();
+}
+
 #[test]
 fn files_can_be_reached_past_the_cache_and_the_way_can_be_changed() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

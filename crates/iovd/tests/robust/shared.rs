@@ -99,7 +99,7 @@ fn is_stopped(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") T "))
 }
 
-fn delete(ws: &ioverbs::Workspace, name: &str) {
+pub(crate) fn delete(ws: &ioverbs::Workspace, name: &str) {
     let which = ioverbs::Which::parse(name).unwrap();
     ioverbs::run(ws.session(), ioverbs::Op::Delete { w: ws.clone(), parent: None, which }).unwrap();
 }
