@@ -31,5 +31,6 @@ pub mod locks;
 pub mod memory;
 pub mod metadata;
 pub mod request;
+pub mod segment;
 pub mod session;
 pub mod workspace;

@@ -2,10 +2,10 @@
 
 use std::{
     ffi::{c_char, c_int},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use ioverbs::{Error, Op, Result, Workspace, WorkspaceAttr};
+use ioverbs::{Error, Op, Result, Segments, Workspace, WorkspaceAttr};
 
 use crate::{
     abi,
@@ -24,6 +24,8 @@ use crate::{
 pub struct WorkspaceObject {
     pub(crate) cx: Arc<Context>,
     pub(crate) workspace: Workspace,
+    /// Once somebody asked.
+    pub(crate) segments: OnceLock<Segments>,
 }
 
 /// Properties to create with or to change; what the program left out is `None`.
@@ -57,7 +59,7 @@ pub(crate) fn keys(list: *const *const c_char, n: usize, what: &str) -> Result<V
 }
 
 fn handle(session: &object::Pinned<crate::session::SessionObject>, workspace: Workspace) -> Result<WorkspaceHandle> {
-    object::register(WorkspaceObject { cx: session.cx.clone(), workspace })
+    object::register(WorkspaceObject { cx: session.cx.clone(), workspace, segments: OnceLock::new() })
 }
 
 /// Creates and opens a workspace.

@@ -27,6 +27,7 @@ mod library;
 mod mem;
 mod open;
 mod search;
+mod segments;
 mod storage;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
@@ -46,6 +47,7 @@ pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};
 pub use open::{default_url, open};
 pub use search::check_predicate;
+pub use segments::{SEGMENTS, Segments};
 pub use storage::import as import_backend;
 
 #[cfg(test)]

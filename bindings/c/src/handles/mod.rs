@@ -109,7 +109,7 @@ fn import(s: SessionHandle, session: &Pinned<SessionObject>, passport: &Passport
         _ => e,
     };
     let workspace = engine.load_workspace(Which::Uuid(passport.workspace)).map_err(gone)?;
-    let w = WorkspaceObject { cx: session.cx.clone(), workspace };
+    let w = WorkspaceObject { cx: session.cx.clone(), workspace, segments: Default::default() };
     let what = match passport.kind {
         kind::WORKSPACE => return Ok(object::register(w)?.bits()),
         kind::GROUP => EntryKind::Group,

@@ -15,6 +15,7 @@ pub(crate) mod man;
 pub(crate) mod mv;
 pub(crate) mod put;
 pub(crate) mod rm;
+pub(crate) mod segment;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod status;

@@ -11,6 +11,7 @@ mod metadata;
 mod names;
 mod promises;
 mod quantities;
+mod segments;
 mod values;
 mod workspaces;
 

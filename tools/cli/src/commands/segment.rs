@@ -1,0 +1,249 @@
+//! `iov segment`: bytes that have an identity and nothing else.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use clap::Subcommand;
+use ioverbs::{Error, Segments, Uuid};
+use serde_json::json;
+
+use crate::{
+    address::Address,
+    ctx::Ctx,
+    failure::Done,
+    options::ControlArgs,
+    quantity::{self, Span},
+};
+
+/// Make, fill, read and remove segments: bytes with an id instead of a name
+///
+/// For programs that keep their own account of what is where, as of memory. `iov segment write` and `read` see a workspace as an
+/// endless space: any id can be written at any offset, and what nobody has written is zeros.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to do with segments.
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Make a segment, all zeros, with its space reserved, and print its id
+    Create {
+        /// The workspace
+        #[arg(value_parser = Address::parser())]
+        ws: Address,
+        /// How large, as in 64MiB
+        size: String,
+        #[command(flatten)]
+        controls: ControlArgs,
+    },
+    /// List the segments of a workspace: size and id
+    #[command(visible_alias = "list")]
+    Ls {
+        /// The workspace
+        #[arg(value_parser = Address::parser())]
+        ws: Address,
+        /// Sizes in bytes
+        #[arg(long)]
+        bytes: bool,
+    },
+    /// Print how many bytes a segment has
+    Size {
+        /// The workspace
+        #[arg(value_parser = Address::parser())]
+        ws: Address,
+        /// Which one
+        id: String,
+    },
+    /// Store a file in a segment; beyond its end nothing can be stored
+    Put(Store),
+    /// Read a segment, or a part of it
+    Get(Fetch),
+    /// Store a file under any id, and make what is not there
+    Write(Store),
+    /// Read under any id: what nobody has written is zeros
+    Read(Fetch),
+    /// Remove segments
+    Rm {
+        /// The workspace
+        #[arg(value_parser = Address::parser())]
+        ws: Address,
+        /// Which ones
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(clap::Args, Debug)]
+struct Store {
+    /// The workspace
+    #[arg(value_parser = Address::parser())]
+    ws: Address,
+    /// Which segment
+    id: String,
+    /// The file; - = standard input
+    file: PathBuf,
+    /// Where it begins in the segment
+    #[arg(long, value_name = "OFFSET", default_value = "0")]
+    at: String,
+}
+
+#[derive(clap::Args, Debug)]
+struct Fetch {
+    /// The workspace
+    #[arg(value_parser = Address::parser())]
+    ws: Address,
+    /// Which segment
+    id: String,
+    /// Where to; - or nothing = standard output
+    file: Option<PathBuf>,
+    /// Only a part: FROM..TO, FROM.., ..TO or FROM+LENGTH, as in 1MiB+4KiB
+    #[arg(long)]
+    range: Option<String>,
+}
+
+/// Bytes moved at once.
+const PIECE: usize = 4 << 20;
+
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    match &args.what {
+        What::Create { ws, size, controls } => {
+            let id = segments(ctx, ws)?.create(quantity::read_size(size)?, &controls.read()?)?;
+            print_id(ctx, id)
+        }
+        What::Ls { ws, bytes } => {
+            for (id, size) in segments(ctx, ws)?.list()? {
+                match ctx.global.json {
+                    true => ctx.out.line(json!({ "id": text(id), "size": size }))?,
+                    false => ctx.out.line(format_args!("{:>12} {}", quantity::size(size, *bytes), text(id)))?,
+                }
+            }
+            Ok(())
+        }
+        What::Size { ws, id } => {
+            let size = segments(ctx, ws)?.size(parse(id)?)?;
+            match ctx.global.json {
+                true => ctx.out.line(json!({ "id": text(parse(id)?), "size": size })),
+                false => ctx.out.line(size),
+            }
+        }
+        What::Put(store) => send(ctx, store, false),
+        What::Write(store) => send(ctx, store, true),
+        What::Get(fetch) => receive(ctx, fetch, false),
+        What::Read(fetch) => receive(ctx, fetch, true),
+        What::Rm { ws, ids } => {
+            let segments = segments(ctx, ws)?;
+            ids.iter().try_for_each(|id| segments.remove(parse(id)?).map_err(Into::into))
+        }
+    }
+}
+
+fn segments(ctx: &mut Ctx, ws: &Address) -> Done<Segments> {
+    ws.only_workspace()?;
+    Ok(Segments::of(&ctx.workspace(ws)?)?)
+}
+
+fn text(id: Uuid) -> String {
+    id.to_string().trim_start_matches("uuid:").to_owned()
+}
+
+/// An id, or a number in its place: programs that count their blocks need no UUIDs.
+fn parse(id: &str) -> Done<Uuid> {
+    if let Ok(number) = id.parse::<u128>() {
+        return Ok(Uuid(number.to_be_bytes()));
+    }
+    let id = id.strip_prefix("uuid:").unwrap_or(id);
+    Uuid::parse(&format!("uuid:{id}")).map_err(|_| {
+        Error::invalid(format!("{id:?} is no id: give a UUID as iov segment create prints it, or a number")).into()
+    })
+}
+
+fn print_id(ctx: &mut Ctx, id: Uuid) -> Done {
+    match ctx.global.json {
+        true => ctx.out.line(json!({ "id": text(id) })),
+        false => ctx.out.line(text(id)),
+    }
+}
+
+fn send(ctx: &mut Ctx, args: &Store, endless: bool) -> Done {
+    let segments = segments(ctx, &args.ws)?;
+    let (id, mut at) = (parse(&args.id)?, quantity::read_limit(&args.at)?);
+    let mut from: Box<dyn Read> = match args.file.as_os_str().as_encoded_bytes() {
+        b"-" => ctx.stdin()?,
+        _ => Box::new(open(&args.file)?),
+    };
+    let mut piece = vec![0; PIECE];
+    let begin = at;
+    loop {
+        let mut filled = 0;
+        while filled < piece.len() {
+            match from.read(&mut piece[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from(e).context(args.file.display()).into()),
+            }
+        }
+        if filled == 0 {
+            break;
+        }
+        match endless {
+            true => segments.write(id, at, &piece[..filled])?,
+            false => segments.put(id, at, &piece[..filled])?,
+        }
+        at += filled as u64;
+    }
+    if at > begin {
+        // Behind it, the length is right in listings too.
+        ioverbs::close(&segments.handle(id)?)?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Done<std::fs::File> {
+    std::fs::File::open(path).map_err(|e| Error::from(e).context(path.display()).into())
+}
+
+fn receive(ctx: &mut Ctx, args: &Fetch, endless: bool) -> Done {
+    let segments = segments(ctx, &args.ws)?;
+    let id = parse(&args.id)?;
+    let span = args.range.as_deref().map_or(Ok(Span::default()), Span::parse)?;
+    let (mut at, end) = match (endless, span.to) {
+        // There is no end but the one that was asked for.
+        (true, Some(to)) => (span.from, to),
+        (true, None) => span.of(size_or_none(&segments, id)?),
+        (false, _) => span.within(segments.size(id)?)?,
+    };
+    let mut file = match &args.file {
+        Some(path) if path.as_os_str() != "-" => {
+            Some(std::fs::File::create(path).map_err(|e| Error::from(e).context(path.display()))?)
+        }
+        _ => None,
+    };
+    let mut piece = vec![0; PIECE.min(end.saturating_sub(at) as usize)];
+    while at < end {
+        let part = (end - at).min(piece.len() as u64) as usize;
+        let out = &mut piece[..part];
+        match endless {
+            true => segments.read(id, at, out).map(drop)?,
+            false => segments.get(id, at, out)?,
+        }
+        match &mut file {
+            Some(file) => std::io::Write::write_all(file, out).map_err(Error::from)?,
+            None => ctx.out.bytes(out)?,
+        }
+        at += part as u64;
+    }
+    Ok(())
+}
+
+/// The length of a block, or 0 if nobody has written it.
+fn size_or_none(segments: &Segments, id: Uuid) -> Done<u64> {
+    match segments.size(id) {
+        Err(e) if e.kind() == ioverbs::Kind::NotFound => Ok(0),
+        size => Ok(size?),
+    }
+}
