@@ -13,6 +13,7 @@ mod names;
 mod op;
 mod ops;
 mod run;
+mod segments;
 mod session;
 mod value;
 mod view;
@@ -31,6 +32,7 @@ mod _ioverbs {
         collection::{BlockingHandle, Handle},
         cursor::Cursor,
         op::{Op, run},
+        segments::Segments,
         session::{Session, daemon_shutdown, daemon_status, default_url},
         workspace::Workspace,
     };

@@ -231,6 +231,14 @@ list! {
     iov_buffer_free(a: (handle Session), b: (handle Buffer)) -> i32, code;
     iov_buffer_register(a: (handle Session), b: data, c: len, d: (BufferAttr)) -> i32, code;
     iov_buffer_unregister(a: (handle Session), b: data) -> i32, code;
+    iov_segment_create(a: (handle Workspace), b: offset, c: (Controls), d: out) -> i32, code;
+    iov_segment_remove(a: (handle Workspace), b: out) -> i32, code;
+    iov_segment_put(a: (handle Workspace), b: out, c: offset, d: data, e: len) -> i32, code;
+    iov_segment_get(a: (handle Workspace), b: out, c: offset, d: data, e: len) -> i32, code;
+    iov_segment_write(a: (handle Workspace), b: out, c: offset, d: data, e: len) -> i32, code;
+    iov_segment_read(a: (handle Workspace), b: out, c: offset, d: data, e: len, f: out) -> i32, code;
+    iov_segment_size(a: (handle Workspace), b: out, c: out) -> i32, code;
+    iov_collection_open_segment(a: (handle Batch), b: (handle Workspace), c: out, d: (new Collection)) -> i32, code;
     iov_view(a: (handle Collection), b: offset, c: len, d: out, e: out, f: out) -> i32, code;
     iov_view_release(a: out) -> (), anything;
 }

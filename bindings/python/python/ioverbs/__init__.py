@@ -57,6 +57,7 @@ from ._results import Entry, Extent, RangeLock, Stat
 from ._search import Search
 from ._session import Session, open
 from ._values import Metadata, Timestamp, Value
+from ._segments import Segments
 from ._workspace import UNLIMITED, Workspace
 
 
@@ -117,6 +118,7 @@ __all__ = [
     "Unsupported",
     "Value",
     "Version",
+    "Segments",
     "Workspace",
     "__version__",
     "check_predicate",

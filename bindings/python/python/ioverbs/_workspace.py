@@ -18,6 +18,7 @@ from ._metadata import MetadataView
 from ._place import Place
 from ._results import Stat
 from ._search import Search, key_list, most
+from ._segments import Segments
 from ._values import Metadata, Value, time_ns
 
 if TYPE_CHECKING:
@@ -109,6 +110,11 @@ class Workspace(Place[Collection, Group]):
         root = self._new_group(None)
         run(Op.open(root, None, None, None))
         return MetadataView(root, self._session._native)
+
+    @property
+    def segments(self) -> Segments:
+        """Bytes with an id instead of a name: put, get, and an endless space of blocks."""
+        return Segments(self)
 
     # -- Names
 
