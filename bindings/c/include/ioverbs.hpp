@@ -50,6 +50,7 @@
 #include "ioverbs/metadata.hpp"
 #include "ioverbs/options.hpp"
 #include "ioverbs/request.hpp"
+#include "ioverbs/segment.hpp"
 #include "ioverbs/session.hpp"
 #include "ioverbs/transfer.hpp"
 #include "ioverbs/uuid.hpp"

@@ -348,12 +348,13 @@ impl Body for ForeignBody {
         Ok(flat.appended)
     }
 
-    fn settle(&mut self, call: Call<'_>, id: Uuid, publish: bool) -> Result<()> {
-        if self.shared.prepared.has(self.entry(id)) {
+    fn settle(&mut self, call: Call<'_>, id: Uuid, publish: bool) -> Result<bool> {
+        let is_there = self.shared.prepared.has(self.entry(id));
+        if is_there {
             self.end_stage(call, if publish { abi::PUBLISH } else { abi::DISCARD }, id)?;
             self.look(call);
         }
-        Ok(())
+        Ok(is_there)
     }
 
     fn unprepare(&mut self, call: Call<'_>, id: Uuid) -> Result<()> {

@@ -149,7 +149,8 @@ impl DataFile {
                 Ok(done) => done,
                 // A device with larger blocks than ours.
                 Err(Errno::INVAL) => 0,
-                Err(e) if at == 0 => return Err(io::os("writing")(e)),
+                // Of several pieces that were under way others may have been written.
+                Err(e) if at == 0 && !ring => return Err(io::os("writing")(e)),
                 Err(e) => return Err(unknown(io::os("writing")(e))),
             };
             // What is short is written through the cache: that tells why, if it is the disk that is full.

@@ -21,7 +21,11 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     ];
     counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
     if let Some(space) = server.grants.space() {
-        let of = if server.target.capability().medium == Capability::SHARED_MEMORY { "shm" } else { "heap" };
+        let of = match server.target.capability().medium {
+            Capability::SHARED_MEMORY => "shm",
+            Capability::HEAP => "heap",
+            _ => "medium",
+        };
         let names = ["capacity", "made", "used", "held"].map(|what| format!("{of}_{what}_bytes"));
         let values = [space.capacity, space.made, space.used, space.held];
         counters.extend(names.into_iter().zip(values));

@@ -121,9 +121,9 @@ pub trait Body: Send + Sync {
         staged.replay(self, call)
     }
 
-    /// A stage of which this process knows nothing is published, or dropped: it may be one of a process before.
-    fn settle(&mut self, _call: Call<'_>, _id: Uuid, _publish: bool) -> Result<()> {
-        Ok(())
+    /// A stage of which this process knows nothing is published, or dropped: it may be one of a process before. Whether it was.
+    fn settle(&mut self, _call: Call<'_>, _id: Uuid, _publish: bool) -> Result<bool> {
+        Ok(false)
     }
 
     /// A stage that was prepared is dropped.

@@ -36,6 +36,8 @@ struct Table<B> {
     known: BTreeMap<ObjectId, Arc<Object<B>>>,
     /// When to look for idle ones again.
     sweep_at: usize,
+    /// How often that was done.
+    sweeps: u64,
 }
 
 /// Objects over a medium.
@@ -50,7 +52,7 @@ impl<M: Medium> Objects<M> {
     /// Objects over a medium, with this capability.
     pub fn over(capability: Capability, medium: M) -> Objects<M> {
         let budget = Budget::new(capability.stage_bytes);
-        let table = RwLock::new(Table { known: BTreeMap::new(), sweep_at: IDLE });
+        let table = RwLock::new(Table { known: BTreeMap::new(), sweep_at: IDLE, sweeps: 0 });
         Objects { capability, medium, table, budget }
     }
 
@@ -79,30 +81,51 @@ impl<M: Medium> Objects<M> {
         self.find(cx, id).map(|found| found.is_some())
     }
 
-    fn known(&self, id: ObjectId) -> Option<Arc<Object<M::Body>>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).known.get(&id).cloned()
+    /// One that is in use, and how often idle ones have been left out so far.
+    fn known(&self, id: ObjectId) -> (Option<Arc<Object<M::Body>>>, u64) {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        (table.known.get(&id).cloned(), table.sweeps)
     }
 
     fn find(&self, cx: &OpCx, id: ObjectId) -> Result<Option<Arc<Object<M::Body>>>> {
-        if let Some(object) = self.known(id) {
-            return Ok(Some(object));
+        loop {
+            let (known, sweeps) = self.known(id);
+            if known.is_some() {
+                return Ok(known);
+            }
+            let Some(body) = self.medium.find(cx, id)? else { return Ok(None) };
+            if let Some(object) = self.enter(id, body, sweeps) {
+                return Ok(Some(object));
+            }
         }
-        Ok(self.medium.find(cx, id)?.map(|body| self.enter(id, body)))
     }
 
     fn find_or_create(&self, cx: &OpCx, id: ObjectId) -> Result<Arc<Object<M::Body>>> {
-        Ok(self.find(cx, id)?.unwrap_or_else(|| self.enter(id, self.medium.create(id))))
+        loop {
+            let (_, sweeps) = self.known(id);
+            if let Some(object) = self.find(cx, id)? {
+                return Ok(object);
+            }
+            if let Some(object) = self.enter(id, self.medium.create(id), sweeps) {
+                return Ok(object);
+            }
+        }
     }
 
-    /// Another one may have been quicker: then it is that one's.
-    fn enter(&self, id: ObjectId, body: M::Body) -> Arc<Object<M::Body>> {
+    /// Another one may have been quicker: then it is that one's. `None`: idle ones were left out since `sweeps` were counted,
+    /// and this one may have been among them, with changes that the body does not know of.
+    fn enter(&self, id: ObjectId, body: M::Body, sweeps: u64) -> Option<Arc<Object<M::Body>>> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.sweeps != sweeps {
+            return table.known.get(&id).cloned();
+        }
         if self.medium.keeps() && table.known.len() >= table.sweep_at {
             // Nobody can get hold of one that only this table has while the table is locked.
             table.known.retain(|_, object| Arc::strong_count(object) > 1 || !object.is_idle());
             table.sweep_at = table.known.len().saturating_mul(2).max(IDLE);
+            table.sweeps += 1;
         }
-        table.known.entry(id).or_insert_with(|| Arc::new(Object::new(body))).clone()
+        Some(table.known.entry(id).or_insert_with(|| Arc::new(Object::new(body))).clone())
     }
 
     fn list(&self, cx: &OpCx, after: Option<ObjectId>, max: usize) -> Result<Vec<ObjectId>> {

@@ -131,7 +131,10 @@ impl<B: Body> Object<B> {
         match verb {
             ObjectVerb::Create => {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                state.body.create(call)?;
+                // One that is just being removed does not come back (O10).
+                if !state.removed {
+                    state.body.create(call)?;
+                }
                 Ok(Evidence::default())
             }
             ObjectVerb::Read { offset } => {
@@ -259,8 +262,10 @@ impl<B: Body> Object<B> {
     /// Ends a stage of which nothing is known here.
     fn settle(&self, call: Call<'_>, stage: Uuid, publish: bool) -> Result<Evidence> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if !state.removed {
-            state.body.settle(call, stage, publish)?;
+        if !state.removed && state.body.settle(call, stage, publish)? {
+            let Evidence { version, mtime_ns, .. } = state.body.earlier();
+            state.version = state.version.max(version);
+            state.mtime_ns = state.mtime_ns.max(mtime_ns);
         }
         Ok(state.evidence(None))
     }

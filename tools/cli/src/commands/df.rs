@@ -34,7 +34,7 @@ pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     let facts = ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
     let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
     let medium = ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
-    let of = |what: &str| fact(&format!("shm_{what}_bytes")).or_else(|| fact(&format!("heap_{what}_bytes")));
+    let of = |what: &str| ["shm", "heap", "medium"].iter().find_map(|of| fact(&format!("{of}_{what}_bytes")));
     let in_shm = fact("shm_capacity_bytes").is_some();
     let below = match (in_shm, medium) {
         (true, _) => room("/dev/shm"),
