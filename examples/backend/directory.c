@@ -325,6 +325,8 @@ static int run(struct directory *d, const iov_backend_op *op, iov_evidence *e) {
         if (error != 0) break;
         if (op->buf == NULL) error = ftruncate(staged, (off_t)op->len) == 0 ? 0 : errno;
         else error = write_all(staged, op->buf, op->len, op->offset);
+        // Before its publication is decided on it must be safe.
+        if (error == 0) error = reach(d, staged, op);
         e->bytes = op->len;
         close(staged);
         break;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use iov_store::objects::{AppendKey, Body, Call, Shape, Stage};
-use iov_types::{Error, Evidence, Kind, ObjectId, Outcome, Persistence, Range, Result, Uuid};
+use iov_types::{Demand, Error, Evidence, Kind, ObjectId, Outcome, Persistence, Range, Result, Uuid};
 
 use crate::{
     abi,
     flat::flatten,
     prepared::Prepared,
-    table::{Answer, Table, number},
+    table::{Answer, Table, level, number},
 };
 
 /// Bytes moved at once where they go through memory of this process.
@@ -143,30 +143,59 @@ impl ForeignBody {
 
     /// Hands bytes to the backend, in pieces that it takes.
     fn send(&mut self, call: Call<'_>, kind: u32, batch: Uuid, offset: u64, data: &[u8]) -> Result<()> {
-        let most = usize::try_from(self.shared.table.most()).unwrap_or(usize::MAX).max(1);
         let mut at = offset;
-        for piece in data.chunks(most) {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let (piece, later) = rest.split_at(self.piece(call, at, rest.len()));
+            rest = later;
             let mut op = self.op(kind, call);
             op.batch = batch.0;
             op.offset = at;
             op.len = piece.len() as u64;
             op.buf = piece.as_ptr().cast_mut().cast();
-            if call.demand.durability >= Some(Persistence::Durable) {
-                op.checksum_kind = abi::CHECKSUM_CRC32C;
-                op.checksum = u64::from(crc_fast::crc32_iscsi(piece) as u32);
-            }
             // SAFETY: the bytes live until the evidence has come; the backend only reads them.
-            let result = unsafe { self.shared.table.call(op) };
-            let result = result.and_then(|answer| match answer.bytes == op.len {
-                true => Ok(answer),
-                false => Err(Error::unavailable(format!("the backend took {} of {} bytes", answer.bytes, op.len))
-                    .with_outcome(Outcome::Unknown)),
-            });
+            let result = unsafe { self.call_with(call, op, piece) };
             let result = if at > offset { result.map_err(|e| e.with_outcome(Outcome::Unknown)) } else { result };
             self.changed(call, result)?;
             at += op.len;
         }
         Ok(())
+    }
+
+    fn zeros(&mut self, call: Call<'_>, range: Range) -> Result<()> {
+        let zeros = vec![0; PIECE.min(range.len as usize)];
+        let mut at = range.offset;
+        while at < range.end() {
+            let n = zeros.len().min((range.end() - at) as usize);
+            self.send(call, abi::WRITE, Uuid::NIL, at, &zeros[..n])?;
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    /// How much to hand over at once: as much as is taken, and whole units (M1).
+    fn piece(&self, call: Call<'_>, at: u64, len: usize) -> usize {
+        let end = at.saturating_add(self.shared.table.most()).min(at + len as u64);
+        let whole = end.checked_div(call.demand.unit).map_or(end, |units| units * call.demand.unit);
+        ((if whole > at && end < at + len as u64 { whole } else { end }) - at) as usize
+    }
+
+    /// Hands bytes over, with their checksum where they must last; all of them must be taken.
+    ///
+    /// # Safety
+    /// `op` has the address and length of `bytes`, which the backend only reads.
+    unsafe fn call_with(&self, call: Call<'_>, mut op: abi::Op, bytes: &[u8]) -> Result<Answer> {
+        if call.demand.durability >= Some(Persistence::Durable) {
+            op.checksum_kind = abi::CHECKSUM_CRC32C;
+            op.checksum = u64::from(crc_fast::crc32_iscsi(bytes) as u32);
+        }
+        // SAFETY: promised by the caller.
+        let answer = unsafe { self.shared.table.call(op) }?;
+        if answer.bytes != op.len {
+            let why = format!("the backend took {} of {} bytes", answer.bytes, op.len);
+            return Err(Error::unavailable(why).with_outcome(Outcome::Unknown));
+        }
+        Ok(answer)
     }
 
     fn entry(&self, stage: Uuid) -> (ObjectId, Uuid) {
@@ -260,7 +289,7 @@ impl Body for ForeignBody {
         op.len = data.len() as u64;
         op.buf = data.as_ptr().cast_mut().cast();
         // SAFETY: the bytes live until the evidence has come; the backend only reads them.
-        let result = unsafe { self.shared.table.call(op) };
+        let result = unsafe { self.call_with(call, op, data) };
         let answer = self.changed(call, result)?;
         let range = Range::new(answer.offset, op.len).map_err(|_| {
             Error::internal("a backend appended behind the largest offset").with_outcome(Outcome::Unknown)
@@ -293,20 +322,19 @@ impl Body for ForeignBody {
                 done => return done.map(drop),
             }
         }
-        let zeros = vec![0; PIECE.min(range.len as usize)];
-        let mut at = range.offset;
-        while at < range.end() {
-            let n = zeros.len().min((range.end() - at) as usize);
-            self.send(call, abi::WRITE, Uuid::NIL, at, &zeros[..n])?;
-            at += n as u64;
-        }
-        Ok(())
+        self.zeros(call, range)
     }
 
     fn allocate(&mut self, call: Call<'_>, range: Range, keep_size: bool) -> Result<()> {
         self.reserve_space(range)?;
         self.ensure(call)?;
-        if !keep_size && range.end() > self.size { self.truncate(call, range.end()) } else { Ok(()) }
+        if keep_size || range.end() <= self.size {
+            return Ok(());
+        }
+        // Bytes that are there have room; to a length alone no backend promises any.
+        self.zeros(call, Range { offset: self.size, len: range.end() - self.size })?;
+        self.size = range.end();
+        Ok(())
     }
 
     fn prepare(&mut self, call: Call<'_>, id: Uuid, staged: &Stage) -> Result<()> {
@@ -336,13 +364,13 @@ impl Body for ForeignBody {
         Ok(())
     }
 
-    fn publish(&mut self, call: Call<'_>, id: Uuid, staged: Stage) -> Result<Vec<(AppendKey, u64)>> {
+    fn publish(&mut self, call: Call<'_>, id: Uuid, staged: &mut Stage) -> Result<Vec<(AppendKey, u64)>> {
         if self.ready != Some((id, staged.changes().len())) {
             // More was staged behind the freeze.
             self.unprepare(call, id)?;
-            self.prepare(call, id, &staged)?;
+            self.prepare(call, id, staged)?;
         }
-        let flat = flatten(&staged, self.size);
+        let flat = flatten(staged, self.size);
         self.end_stage(call, abi::PUBLISH, id)?;
         self.size = flat.size;
         Ok(flat.appended)
@@ -351,6 +379,11 @@ impl Body for ForeignBody {
     fn settle(&mut self, call: Call<'_>, id: Uuid, publish: bool) -> Result<bool> {
         let is_there = self.shared.prepared.has(self.entry(id));
         if is_there {
+            // What it was to survive is not known any more.
+            let best = level(self.shared.table.capability().durability);
+            let demand =
+                Demand { durability: best.filter(|best| *best >= Persistence::Durable), ..call.demand.clone() };
+            let call = Call { demand: &demand, ..call };
             self.end_stage(call, if publish { abi::PUBLISH } else { abi::DISCARD }, id)?;
             self.look(call);
         }

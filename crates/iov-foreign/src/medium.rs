@@ -35,6 +35,8 @@ pub struct Setup<'a> {
     pub config: &'a str,
     /// A file in which is kept what it holds of stages, for a process after this one; `None`: there will be none.
     pub stages: Option<&'a Path>,
+    /// The strongest level to offer, whatever the backend can: its names may live less long.
+    pub at_most: Persistence,
     /// Most bytes in one stage (B4); they are in memory until they are published.
     pub stage_bytes: u64,
     /// Where its lines go.
@@ -52,7 +54,7 @@ pub fn open(source: &Source, setup: Setup<'_>) -> Result<Foreign> {
     // SAFETY: who names a shared object or links a table vouches for it: it runs in this process with all its rights.
     let table = unsafe { Table::open(ops, setup.config, setup.log) }?;
     let shared = Arc::new(Shared { table, prepared: Prepared::open(setup.stages)? });
-    let medium = ForeignMedium(shared);
+    let medium = ForeignMedium { shared, at_most: setup.at_most };
     Ok(Objects::over(medium.capability(setup.stage_bytes), medium))
 }
 
@@ -72,7 +74,10 @@ fn load(path: &Path) -> Result<*const Ops> {
 }
 
 /// What a table makes of it.
-pub struct ForeignMedium(Arc<Shared>);
+pub struct ForeignMedium {
+    shared: Arc<Shared>,
+    at_most: Persistence,
+}
 
 static NOTHING: Demand = Demand {
     stage: None,
@@ -92,15 +97,15 @@ const LISTED: usize = 1024;
 impl ForeignMedium {
     /// The name that the backend has given itself.
     pub fn name(&self) -> &str {
-        self.0.table.name()
+        self.shared.table.name()
     }
 
     fn best(&self) -> Persistence {
-        level(self.0.table.capability().durability).unwrap_or(Persistence::Volatile)
+        level(self.shared.table.capability().durability).unwrap_or(Persistence::Volatile).min(self.at_most)
     }
 
     fn capability(&self, stage_bytes: u64) -> Capability {
-        let table = &self.0.table;
+        let table = &self.shared.table;
         let told = table.capability();
         Capability {
             medium: Capability::RUN_TIME,
@@ -125,13 +130,13 @@ impl Medium for ForeignMedium {
     }
 
     fn create(&self, id: ObjectId) -> ForeignBody {
-        ForeignBody::new(self.0.clone(), id)
+        ForeignBody::new(self.shared.clone(), id)
     }
 
     fn find(&self, cx: &OpCx, id: ObjectId) -> Result<Option<ForeignBody>> {
         let call = Call { cx, demand: &NOTHING };
-        match self.0.plain(self.0.op(abi::STAT, id, call)) {
-            Ok(stat) => Ok(Some(ForeignBody::there(self.0.clone(), id, &stat))),
+        match self.shared.plain(self.shared.op(abi::STAT, id, call)) {
+            Ok(stat) => Ok(Some(ForeignBody::there(self.shared.clone(), id, &stat))),
             Err(e) if e.kind() == Kind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -142,11 +147,11 @@ impl Medium for ForeignMedium {
         let mut after = after.unwrap_or(ObjectId { collection: Uuid::NIL, slot: 0 });
         while found.len() < max {
             let mut page = vec![abi::Object::default(); (max - found.len()).min(LISTED)];
-            let mut op = self.0.op(abi::LIST, after, Call { cx, demand: &NOTHING });
+            let mut op = self.shared.op(abi::LIST, after, Call { cx, demand: &NOTHING });
             op.len = size_of_val(&page[..]) as u64;
             op.buf = page.as_mut_ptr().cast();
             // SAFETY: the page lives until the evidence has come.
-            let answer = unsafe { self.0.table.call(op) }?;
+            let answer = unsafe { self.shared.table.call(op) }?;
             let count = usize::try_from(answer.bytes).unwrap_or(usize::MAX) / size_of::<abi::Object>();
             if count > page.len() {
                 return Err(Error::internal("a backend has listed more objects than there was room for"));
@@ -167,27 +172,31 @@ impl Medium for ForeignMedium {
     }
 
     fn space(&self) -> Option<Space> {
-        let (bytes, free) = self.0.table.space()?;
+        let (bytes, free) = self.shared.table.space()?;
         Some(Space { bytes, taken: bytes.saturating_sub(free) })
     }
 
     fn settle(&self, cx: &OpCx, keep: &[Uuid]) -> Vec<Error> {
         let call = Call { cx, demand: &NOTHING };
         let mut failed = Vec::new();
-        for (id, stage) in self.0.prepared.earlier() {
+        for (id, stage) in self.shared.prepared.earlier() {
             if keep.contains(&stage) {
                 continue;
             }
-            let mut op = self.0.op(abi::DISCARD, id, call);
+            let mut op = self.shared.op(abi::DISCARD, id, call);
             op.batch = stage.0;
-            match self.0.plain(op) {
-                Ok(_) => self.0.prepared.remove((id, stage)),
+            match self.shared.plain(op) {
+                Ok(_) => self.shared.prepared.remove((id, stage)),
                 // With the object all its stages have gone.
-                Err(e) if e.kind() == Kind::NotFound => self.0.prepared.remove((id, stage)),
+                Err(e) if e.kind() == Kind::NotFound => self.shared.prepared.remove((id, stage)),
                 Err(e) => failed.push(e),
             }
         }
         failed
+    }
+
+    fn prepared(&self) -> Vec<(ObjectId, Uuid)> {
+        self.shared.prepared.earlier()
     }
 
     fn keeps(&self) -> bool {

@@ -46,6 +46,9 @@ impl Prepared {
             let of = |e: std::io::Error| Error::from(e).context(path.display());
             let mut file =
                 File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(of)?;
+            // A name that was lost with the power would hide what it tells of.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(of)?;
             let mut text = String::new();
             file.read_to_string(&mut text).map_err(of)?;
             // A last line without an end was never followed by a byte at the backend.

@@ -30,6 +30,17 @@ pub(crate) fn check() -> rustix::io::Result<()> {
     IoUring::new(DEPTH as u32).map(drop).map_err(|e| errno(&e))
 }
 
+/// Whether this thread has a ring, or could get one now.
+pub(crate) fn is_ready() -> bool {
+    RING.with(|ring| {
+        let mut ring = ring.borrow_mut();
+        if ring.is_none() {
+            *ring = IoUring::new(DEPTH as u32).ok();
+        }
+        ring.is_some()
+    })
+}
+
 /// Writes; how many bytes from the first on were written.
 pub(crate) fn write(file: impl AsFd, data: &[u8], offset: u64) -> rustix::io::Result<usize> {
     let fd = types::Fd(file.as_fd().as_raw_fd());

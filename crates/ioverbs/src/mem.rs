@@ -74,20 +74,19 @@ pub(crate) fn open(url: &str, rest: &str, attr: SessionAttr) -> Result<Session> 
             _ => return Err(Error::invalid(format!("{url}: behind the question mark comes storage=WHAT"))),
         },
     };
-    let mut by_name = stores().by_name.lock().unwrap_or_else(PoisonError::into_inner);
-    let sides = match by_name.get(name) {
-        Some((sides, there)) => match storage {
-            // Who says nothing takes what there is.
-            Some(asked) if asked != there => {
-                return Err(Error::exists(format!("{url}: in this process the store has storage={there} already")));
-            }
-            _ => sides.clone(),
-        },
+    let by_name = || stores().by_name.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = by_name().get(name).cloned();
+    let (sides, there) = match known {
+        Some(known) => known,
         None => {
+            // Outside of the lock: a backend may open another store while it begins. Whoever was faster has made it.
             let made = (make(storage)?, storage.unwrap_or("heap").to_owned());
-            by_name.entry(name.into()).or_insert(made).0.clone()
+            by_name().entry(name.into()).or_insert(made).clone()
         }
     };
-    drop(by_name);
+    // Who says nothing takes what there is.
+    if storage.is_some_and(|asked| asked != there) {
+        return Err(Error::exists(format!("{url}: in this process the store has storage={there} already")));
+    }
     Ok(Session::new(url, sides, identity::caller(), attr, Arc::default()))
 }

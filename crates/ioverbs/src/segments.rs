@@ -12,8 +12,8 @@ use std::{
 use iov_engine::{Collection, Op, Parent, Workspace, run};
 use iov_store::{Viewed, seam};
 use iov_types::{
-    Consistency, Controls, EntryKind, Error, Kind, Limits, Metadata, Name, Range, Result, Uuid, Value, Which,
-    catalog::SearchSpec,
+    Atomicity, Consistency, Controls, EntryKind, Error, Kind, Limits, Metadata, Name, Point, Range, Result, Uuid,
+    Value, Which, catalog::SearchSpec,
 };
 
 use crate::{commit, create, create_group, find, read_at, write_at};
@@ -75,9 +75,10 @@ impl Segments {
     }
 
     /// Makes a segment of `len` bytes, all zeros, and reserves its space; its id. As memory, it is `consistency=sequential`
-    /// unless `controls` say otherwise: a put is seen by every get that begins after it.
+    /// unless `controls` say otherwise: a put is seen by every get that begins after it, and survives what was asked for when it
+    /// returns.
     ///
-    /// Errors: `Invalid` for no bytes; `Exhausted` if there is no room for all of it; then there is no segment.
+    /// Errors: `Invalid` for no bytes, for `atomicity=publication` and for persistence at close or when asked; `Exhausted` if there is no room for all of it; then there is no segment.
     pub fn create(&self, len: u64, controls: &Controls) -> Result<Uuid> {
         if len == 0 {
             return Err(Error::invalid("a segment has at least one byte"));
@@ -98,6 +99,17 @@ impl Segments {
     }
 
     fn make(&self, id: Uuid, mut controls: Controls) -> Result<Collection> {
+        // There is no commit and no close by which the rest of a promise would be kept.
+        if controls.atomicity == Some(Atomicity::Publication)
+            || matches!(controls.point, Some(Point::Close | Point::Explicit))
+        {
+            return Err(Error::invalid(
+                "a segment keeps its promises with each put: atomicity=publication and persistence at close or when asked are \
+                 for collections; offer: persistence=durable@request",
+            ));
+        }
+        controls.atomicity = controls.atomicity.or(Some(Atomicity::None));
+        controls.point = controls.point.or(Some(Point::Request));
         controls.consistency = controls.consistency.or(Some(Consistency::Sequential));
         create(&self.ws, Some(self.group.clone()), Some(&name(id)), Metadata::new(), controls)
     }
@@ -228,8 +240,9 @@ impl Segments {
             Err(e) if e.kind() != Kind::Immutable => return Err(e),
             _ => {}
         }
-        let (parent, which) = self.place(id)?;
-        run(session, Op::Delete { w: self.ws.clone(), parent, which })?;
+        // By what it is, not by its name: another one may have it by now.
+        let which = Which::Uuid(c.uuid()?);
+        run(session, Op::Delete { w: self.ws.clone(), parent: None, which })?;
         crate::close(&c)
     }
 

@@ -9,7 +9,7 @@ use std::{
 use iov_foreign::{Setup, Source, abi::Ops};
 use iov_semantics::{quantity::parse_size, stores};
 use iov_store::{Backend, Heap, Null};
-use iov_types::{Error, Result, limits};
+use iov_types::{Error, Persistence, Result, limits};
 
 /// Tables that this program has given a name.
 static IMPORTED: Mutex<Option<HashMap<String, &'static Ops>>> = Mutex::new(None);
@@ -32,7 +32,9 @@ pub fn import(name: &str, ops: &'static Ops) -> Result<()> {
 
 fn foreign(source: &Source, config: &str) -> Result<Arc<dyn Backend>> {
     // In front of a program that has asked for nothing, lines of a backend would be in the way.
-    let setup = Setup { config, stages: None, stage_bytes: limits::STAGE_BYTES, log: Box::new(|_, _| {}) };
+    // The names are in this process: with it everything is gone, whatever the backend keeps (P7).
+    let at_most = Persistence::Volatile;
+    let setup = Setup { config, stages: None, at_most, stage_bytes: limits::STAGE_BYTES, log: Box::new(|_, _| {}) };
     Ok(Arc::new(iov_foreign::open(source, setup)?))
 }
 

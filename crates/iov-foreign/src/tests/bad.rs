@@ -33,6 +33,10 @@ const TAKES_NOTHING: u32 = 8;
 const LATE_ANSWER: u32 = 9;
 const SHORT_WRITE: u32 = 10;
 const LONG_LIST: u32 = 11;
+const NO_PUBLISH: u32 = 12;
+const NO_SYNC: u32 = 13;
+/// The levels that STAGE and PUBLISH were to reach.
+static LEVELS: Mutex<Vec<(u32, u8)>> = Mutex::new(Vec::new());
 
 unsafe extern "C" fn init(_: *const c_char, _: *const abi::Host, _: *mut *mut c_void) -> c_int {
     0
@@ -64,7 +68,11 @@ unsafe extern "C" fn submit(
     if op.kind == abi::STAT {
         e.bytes = 100;
     }
+    if matches!(op.kind, abi::STAGE | abi::PUBLISH) {
+        LEVELS.lock().unwrap().push((op.kind, op.durability));
+    }
     match (how, op.kind) {
+        (NO_PUBLISH, abi::PUBLISH) | (NO_SYNC, abi::SYNC) => (e.code, e.outcome) = (-Kind::Unavailable.code(), 3),
         (SHORT_READ, abi::READ) => e.bytes = 3,
         (WRONG_SUM, abi::READ) => (e.checksum_kind, e.checksum) = (abi::CHECKSUM_CRC32C, 0xdead_beef),
         (NO_LEVEL, abi::WRITE | abi::SYNC) => e.durability = 1,
@@ -162,6 +170,51 @@ fn answers_that_make_no_sense_are_told_and_harm_nobody() {
     }
     let e = with(TAKES_NOTHING, |object| object.write(0, b"x").unwrap_err());
     assert_eq!((e.kind(), e.outcome()), (Kind::Busy, Outcome::NotApplied), "{e}");
+}
+
+/// What was staged under a sync reaches the backend with the level of that (P3, P5).
+#[test]
+fn p3_a_stage_is_handed_over_with_what_it_must_survive() {
+    with(0, |object| {
+        LEVELS.lock().unwrap().clear();
+        let staged = object.staged(1);
+        staged.write(0, b"bytes").unwrap();
+        staged.with(|d| d.durability = Some(Persistence::Durable)).call(ObjectVerb::Sync).unwrap();
+        object.freeze(1).unwrap();
+        object.publish(1).unwrap();
+        assert_eq!(*LEVELS.lock().unwrap(), [(abi::STAGE, 3), (abi::PUBLISH, 3)]);
+    });
+}
+
+/// Behind point P nobody sees the old bytes, nor writes to them, before the publication has come through (B3).
+#[test]
+fn b3_an_object_whose_publication_failed_stays_frozen() {
+    with(NO_PUBLISH, |object| {
+        object.staged(1).write(0, b"new").unwrap();
+        object.freeze(1).unwrap();
+        let e = object.publish(1).unwrap_err();
+        assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, Outcome::Unknown), "{e}");
+        let soon = object.patient(20_000_000);
+        assert_eq!(soon.read(0, 3).unwrap_err().kind(), Kind::Timeout);
+        assert_eq!(soon.write(0, b"x").unwrap_err().kind(), Kind::Timeout);
+        HOW.store(0, Ordering::Relaxed);
+        object.publish(1).unwrap();
+        object.read(0, 3).unwrap();
+    });
+}
+
+#[test]
+fn p8_what_a_sync_has_failed_for_is_not_taken_for_safe_later() {
+    with(NO_SYNC, |object| {
+        let durable = object.with(|d| d.durability = Some(Persistence::Durable));
+        object.write(0, b"bytes").unwrap();
+        assert_eq!(durable.call(ObjectVerb::Sync).unwrap_err().clause(), Some(iov_types::Clause::P8));
+        HOW.store(0, Ordering::Relaxed);
+        for e in [durable.call(ObjectVerb::Sync).unwrap_err(), durable.write(0, b"more").unwrap_err()] {
+            assert_eq!((e.kind(), e.clause()), (Kind::Corrupt, Some(iov_types::Clause::P8)), "{e}");
+        }
+        object.write(0, b"not durable").unwrap();
+    });
 }
 
 #[test]

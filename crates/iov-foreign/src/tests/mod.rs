@@ -38,7 +38,7 @@ impl export::Exported for HeapBackend {
 static HEAP: Ops = export::table::<HeapBackend>();
 
 fn setup(config: &str) -> Setup<'_> {
-    Setup { config, stages: None, stage_bytes: 4 << 20, log: Box::new(|_, _| {}) }
+    Setup { config, stages: None, at_most: Persistence::Replicated, stage_bytes: 4 << 20, log: Box::new(|_, _| {}) }
 }
 
 fn heap() -> Foreign {

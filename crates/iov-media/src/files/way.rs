@@ -196,11 +196,20 @@ impl DataFile {
 
 /// Whole blocks from aligned memory; how many bytes were written, a multiple of a block.
 fn write_past(fd: &OwnedFd, ring: bool, data: &[u8], offset: u64) -> rustix::io::Result<usize> {
-    let n = if ring { ring::write(fd, data, offset) } else { io::retry(|| rustix::io::pwrite(fd, data, offset)) };
+    // Short of descriptors or memory there may be none: then the pieces go one after the other.
+    let n = if ring && ring::is_ready() {
+        ring::write(fd, data, offset)
+    } else {
+        io::retry(|| rustix::io::pwrite(fd, data, offset))
+    };
     n.map(|n| n / BLOCK * BLOCK)
 }
 
 /// Whole blocks into aligned memory; how many bytes were read.
 fn read_past(fd: &OwnedFd, ring: bool, out: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
-    if ring { ring::read(fd, out, offset) } else { io::retry(|| rustix::io::pread(fd, &mut *out, offset)) }
+    if ring && ring::is_ready() {
+        ring::read(fd, out, offset)
+    } else {
+        io::retry(|| rustix::io::pread(fd, &mut *out, offset))
+    }
 }

@@ -52,7 +52,7 @@ impl<M: Medium> GrantBook for Objects<M> {
     fn sweep(&self) {}
 
     fn settle(&self, keep: &[Uuid]) -> Vec<Error> {
-        self.medium().settle(&OpCx::own(PATIENCE_NS), keep)
+        Objects::settle(self, &OpCx::own(PATIENCE_NS), keep)
     }
 
     fn awaits_clients(&self) -> bool {

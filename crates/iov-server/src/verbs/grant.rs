@@ -33,6 +33,11 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
 }
 
 fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) -> Result<(Granted, Vec<OwnedFd>)> {
+    if !server.options.direct {
+        // The session has a lease page all the same: by that the next daemon knows who lives.
+        let why = "this store's bytes go through its daemon: use the socket";
+        return Err(Error::unsupported(why).with_clause(Clause::G6));
+    }
     server.catalog.at_target(cx, request.object.collection)?;
     if request.access == Access::Write {
         check_there(server, cx, request.object, None)?;

@@ -28,10 +28,7 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
     }
     server.session_begins(hello.session)?;
     // What the kernel says counts, not what the peer says of itself.
-    let page = match server.options.direct {
-        true => server.grants.open_session(hello.session, peer.pid, peer.uid),
-        false => Ok(None),
-    };
+    let page = server.grants.open_session(hello.session, peer.pid, peer.uid);
     // A descriptor comes with every welcome; without a page it is another one, so that the client does not ask for grants.
     let page = page.and_then(|page| page.map_or_else(nothing, Ok));
     let page = page.inspect_err(|_| server.session_ends(hello.session))?;

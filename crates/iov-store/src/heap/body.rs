@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use iov_types::{Error, Extent, Range, Result, Uuid};
 
 use super::Room;
-use crate::objects::{Body, Call, Shape};
+use crate::objects::{AppendKey, Body, Call, Shape, Stage};
 
 /// Bytes of a page. Large, so that a transfer touches few; a page's vector is only as long as it was filled.
 pub(super) const PAGE: u64 = 1 << 20;
@@ -16,6 +16,8 @@ pub struct HeapBody {
     pages: BTreeMap<u64, Vec<u8>>,
     /// Sum of the capacities of the pages: what is taken of the room.
     held: u64,
+    /// What has become free since a publication began, and is not given back before its end: it needs that again.
+    saved: Option<u64>,
     shape: Shape,
 }
 
@@ -44,12 +46,23 @@ fn no_memory(_: std::collections::TryReserveError) -> Error {
 
 impl HeapBody {
     pub(super) fn new(room: Arc<Room>) -> HeapBody {
-        HeapBody { room, pages: BTreeMap::new(), held: 0, shape: Shape::default() }
+        HeapBody { room, pages: BTreeMap::new(), held: 0, saved: None, shape: Shape::default() }
     }
 
     fn give(&mut self, bytes: u64) {
         self.held -= bytes;
-        self.room.give(bytes);
+        match &mut self.saved {
+            Some(saved) => *saved += bytes,
+            None => self.room.give(bytes),
+        }
+    }
+
+    /// Takes room, of what was saved first.
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        let own = self.saved.unwrap_or(0).min(bytes);
+        self.room.take(bytes - own)?;
+        self.saved = self.saved.map(|saved| saved - own);
+        Ok(())
     }
 
     /// Bytes that a write to a range would take.
@@ -88,11 +101,11 @@ impl Body for HeapBody {
     fn reserve(&mut self, range: Range) -> Result<()> {
         // All of it or nothing: what cannot have room must not take that of others.
         let generous = self.missing(range, true);
-        let (taken, double) = match self.room.take(generous) {
+        let (taken, double) = match self.take(generous) {
             Ok(()) => (generous, true),
             Err(_) => {
                 let least = self.missing(range, false);
-                self.room.take(least)?;
+                self.take(least)?;
                 (least, false)
             }
         };
@@ -191,6 +204,13 @@ impl Body for HeapBody {
         self.reserve_space(range)?;
         self.shape.allocate(range, keep_size);
         Ok(())
+    }
+
+    fn publish(&mut self, call: Call<'_>, _: Uuid, staged: &mut Stage) -> Result<Vec<(AppendKey, u64)>> {
+        self.saved = Some(0);
+        let published = staged.replay(self, call);
+        self.room.give(self.saved.take().unwrap_or(0));
+        published
     }
 
     fn unprepare(&mut self, _: Call<'_>, _: Uuid) -> Result<()> {

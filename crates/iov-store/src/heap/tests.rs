@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Backend,
     conformance::Probe,
-    objects::{Body, Medium},
+    objects::{Body, Change, Medium, Stage},
 };
 
 fn range(offset: u64, len: u64) -> Range {
@@ -79,6 +79,32 @@ fn o6_extents_are_exact_to_the_byte() {
         assert_eq!(body.extents(range(0, 100), max), all[..max.min(8)], "{max} at most");
     }
     assert_eq!(body.extents(range(32, 3), 9), [Extent { range: range(32, 3), kind: ExtentKind::Allocated, target: 0 }]);
+}
+
+/// What a publication frees it needs again: nobody gets it before the end (B3).
+#[test]
+fn b3_a_publication_that_cuts_first_keeps_its_room() {
+    let cx = cx();
+    let room = std::sync::Arc::new(super::Room { bytes: 10 << 20, taken: Default::default() });
+    let mut body = super::body::HeapBody::new(room.clone());
+    body.write(call(&cx), 0, &vec![1; 9 << 20]).unwrap();
+    let mut stage = Stage::default();
+    stage.push(Change::Truncate { size: 0 }, 0, 0);
+    stage.push(Change::Write { offset: 0, data: vec![2; 9 << 20] }, 0, 0);
+    body.prepare(call(&cx), Default::default(), &stage).unwrap();
+    let (stop, greedy) = (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), room.clone());
+    let flag = stop.clone();
+    // Another client takes whatever becomes free.
+    let other = crate::seam::spawn("greedy", move || {
+        while !flag.load(std::sync::atomic::Ordering::Relaxed) {
+            let _ = greedy.take(4096);
+        }
+    });
+    let published = body.publish(call(&cx), Default::default(), &mut stage);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    other.unwrap().join().unwrap();
+    published.unwrap();
+    assert_eq!(body.size(), 9 << 20);
 }
 
 #[test]

@@ -58,6 +58,11 @@ pub trait Medium: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What a process before has prepared for publication, and nobody has ended yet.
+    fn prepared(&self) -> Vec<(ObjectId, Uuid)> {
+        Vec::new()
+    }
+
     /// Whether bodies can be found again, so that objects which nobody uses need no memory.
     fn keeps(&self) -> bool {
         false
@@ -116,8 +121,9 @@ pub trait Body: Send + Sync {
         staged.make_room(self)
     }
 
-    /// Carries out what is staged. Where each append went comes back.
-    fn publish(&mut self, call: Call<'_>, _id: Uuid, staged: Stage) -> Result<Vec<(AppendKey, u64)>> {
+    /// Carries out what is staged, and takes it out of the stage. Where each append went comes back. A stage that is left as it
+    /// was by an error can be published again.
+    fn publish(&mut self, call: Call<'_>, _id: Uuid, staged: &mut Stage) -> Result<Vec<(AppendKey, u64)>> {
         staged.replay(self, call)
     }
 

@@ -8,6 +8,7 @@ mod medium;
 mod object;
 mod shape;
 mod stage;
+mod state;
 
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,19 @@ impl<M: Medium> Objects<M> {
         objects.iter().for_each(|object| object.abandon(stage, &self.budget));
     }
 
+    /// Drops what a process before has prepared for publication, but for the stages to keep: nobody may change their objects until
+    /// they are published. What could not be done.
+    pub fn settle(&self, cx: &OpCx, keep: &[Uuid]) -> Vec<Error> {
+        let mut failed = self.medium.settle(cx, keep);
+        for (id, stage) in self.medium.prepared().into_iter().filter(|(_, stage)| keep.contains(stage)) {
+            match self.find_or_create(cx, id) {
+                Ok(object) => object.freeze_for(stage),
+                Err(e) => failed.push(e),
+            }
+        }
+        failed
+    }
+
     /// Whether there is an object.
     pub fn has_object(&self, cx: &OpCx, id: ObjectId) -> Result<bool> {
         self.find(cx, id).map(|found| found.is_some())
@@ -116,8 +130,11 @@ impl<M: Medium> Objects<M> {
     /// and this one may have been among them, with changes that the body does not know of.
     fn enter(&self, id: ObjectId, body: M::Body, sweeps: u64) -> Option<Arc<Object<M::Body>>> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = table.known.get(&id) {
+            return Some(object.clone());
+        }
         if table.sweeps != sweeps {
-            return table.known.get(&id).cloned();
+            return None;
         }
         if self.medium.keeps() && table.known.len() >= table.sweep_at {
             // Nobody can get hold of one that only this table has while the table is locked.

@@ -1,34 +1,19 @@
 //! One object: its state under one lock, and the freeze that keeps everybody out around point P.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
-use iov_types::{
-    Clause, Demand, Error, Evidence, ObjectVerb, Outcome, Persistence, Range, Result, Uuid, limits::BATCH_MEMORY_NS,
-};
+use iov_types::{Clause, Demand, Error, Evidence, ObjectVerb, Outcome, Result, Uuid};
 
 use super::{
-    AppendKey, Body, Call,
+    Body, Call,
     budget::Budget,
-    stage::{Change, Stage},
+    stage::Change,
+    state::{State, check_age},
 };
 use crate::{Memory, OpCx, seam};
-
-struct State<B> {
-    body: B,
-    version: u64,
-    epoch: u64,
-    sealed: bool,
-    removed: bool,
-    mtime_ns: i64,
-    stages: HashMap<Uuid, Stage>,
-    frozen: Option<Uuid>,
-    /// Where published appends went, by batch and sequence number (M4). Version 7 ids sort by time, the oldest first.
-    appended: BTreeMap<AppendKey, u64>,
-}
 
 pub(super) struct Object<B> {
     state: RwLock<State<B>>,
@@ -42,30 +27,25 @@ fn passes<B>(state: &State<B>, stage: Option<Uuid>) -> bool {
 
 impl<B: Body> Object<B> {
     pub(super) fn new(body: B) -> Object<B> {
-        let Evidence { version, epoch, mtime_ns, .. } = body.earlier();
-        let state = State {
-            body,
-            version,
-            epoch,
-            sealed: false,
-            removed: false,
-            mtime_ns,
-            stages: HashMap::new(),
-            frozen: None,
-            appended: BTreeMap::new(),
-        };
-        Object { state: RwLock::new(state), thaw: Default::default() }
+        Object { state: RwLock::new(State::new(body)), thaw: Default::default() }
     }
 
     /// Whether nothing is known of it that the medium does not know.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.stages.is_empty() && state.frozen.is_none() && state.appended.is_empty()
+        state.stages.is_empty() && state.frozen.is_none() && state.appended.is_empty() && !state.sync_failed
     }
 
     pub(super) fn has_stage(&self, stage: Uuid) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.stages.contains_key(&stage) || state.frozen == Some(stage)
+    }
+
+    /// Nobody comes before a stage that the catalog has decided for (B3).
+    pub(super) fn freeze_for(&self, stage: Uuid) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.set_frozen(true);
+        state.frozen = Some(stage);
     }
 
     /// Drops a stage that has not frozen it.
@@ -157,7 +137,14 @@ impl<B: Body> Object<B> {
             ObjectVerb::Sync => {
                 let mut state = self.write(cx, demand.stage)?;
                 state.check_epoch(demand)?;
-                state.body.sync(call)?;
+                if let Some(staged) = demand.stage.and_then(|stage| state.stages.get_mut(&stage)) {
+                    // It is in memory yet: with its publication it must survive that.
+                    staged.must_survive(demand.durability);
+                    return Ok(state.survives(demand, demand.stage));
+                }
+                state.check_sync(demand)?;
+                let synced = state.body.sync(call);
+                state.judge(demand, synced)?;
                 Ok(state.survives(demand, demand.stage))
             }
             ObjectVerb::Extents { range, max } => {
@@ -263,9 +250,7 @@ impl<B: Body> Object<B> {
     fn settle(&self, call: Call<'_>, stage: Uuid, publish: bool) -> Result<Evidence> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if !state.removed && state.body.settle(call, stage, publish)? {
-            let Evidence { version, mtime_ns, .. } = state.body.earlier();
-            state.version = state.version.max(version);
-            state.mtime_ns = state.mtime_ns.max(mtime_ns);
+            state.take_earlier();
         }
         Ok(state.evidence(None))
     }
@@ -278,19 +263,36 @@ impl<B: Body> Object<B> {
             state.check_change(call.demand)?;
             state.prepare(call, stage)?;
         }
-        let mut result = Ok(());
-        if let Some(staged) = state.stages.remove(&stage) {
-            budget.give(stage, staged.cost());
-            state.version += 1;
-            if !staged.is_empty() {
-                state.mtime_ns = seam::now_ns();
+        let Some(mut staged) = state.stages.remove(&stage) else {
+            // Frozen for what a process before has prepared, or for nothing.
+            if state.body.settle(call, stage, true)? {
+                state.take_earlier();
             }
-            result = state.body.publish(call, stage, staged).map(|appended| state.appended.extend(appended));
-            state.forget_old_appends();
+            self.end_freeze(state, stage);
+            return Ok(state.evidence(None));
+        };
+        let (cost, is_empty) = (staged.cost(), staged.is_empty());
+        let demand = staged.demand(call.demand);
+        let published = state.body.publish(Call { demand: &demand, ..call }, stage, &mut staged);
+        if let Err(e) = published {
+            if !staged.is_empty() {
+                // Behind point P it must be shown, and nobody may come before it: it is tried again (B3).
+                state.stages.insert(stage, staged);
+            } else {
+                budget.give(stage, cost);
+                self.end_freeze(state, stage);
+            }
+            return Err(e.with_outcome(Outcome::Unknown));
         }
+        budget.give(stage, cost);
+        state.version += 1;
+        if !is_empty {
+            state.mtime_ns = seam::now_ns();
+        }
+        state.appended.extend(published?);
+        state.forget_old_appends();
         self.end_freeze(state, stage);
-        result.map_err(|e| e.with_outcome(Outcome::Unknown))?;
-        Ok(state.survives(call.demand, None))
+        Ok(state.survives(&demand, None))
     }
 
     /// Whether a write of `len` bytes at `offset` would be admitted now.
@@ -344,16 +346,20 @@ impl<B: Body> Object<B> {
                 _ => return Err(Error::internal("not a change")),
             };
             budget.take(id, change.cost())?;
-            state.stages.entry(id).or_default().push(change, offset, demand.max_size);
+            let staged = state.stages.entry(id).or_default();
+            staged.push(change, offset, demand.max_size);
+            staged.must_survive(demand.durability);
         } else {
-            match verb {
-                ObjectVerb::Write { offset } => state.body.write(call, *offset, memory.bytes())?,
-                ObjectVerb::Append => offset = state.body.append(call, memory.bytes(), key)?,
-                ObjectVerb::Truncate { size } => state.body.truncate(call, *size)?,
-                ObjectVerb::Punch(range) => state.body.punch(call, *range)?,
-                ObjectVerb::Allocate { range, keep_size } => state.body.allocate(call, *range, *keep_size)?,
+            state.check_sync(demand)?;
+            let done = match verb {
+                ObjectVerb::Write { offset } => state.body.write(call, *offset, memory.bytes()),
+                ObjectVerb::Append => state.body.append(call, memory.bytes(), key).map(|appended| offset = appended),
+                ObjectVerb::Truncate { size } => state.body.truncate(call, *size),
+                ObjectVerb::Punch(range) => state.body.punch(call, *range),
+                ObjectVerb::Allocate { range, keep_size } => state.body.allocate(call, *range, *keep_size),
                 _ => return Err(Error::internal("not a change")),
-            }
+            };
+            state.judge(demand, done)?;
             state.mtime_ns = seam::now_ns();
             if let Some(key) = key {
                 state.appended.insert(key, offset);
@@ -361,112 +367,5 @@ impl<B: Body> Object<B> {
             }
         }
         Ok(Evidence { bytes: len, offset, ..state.survives(demand, demand.stage) })
-    }
-}
-
-/// Whether a batch id is older than what is remembered; ids of other versions than 7 tell no time.
-fn is_old(batch: Uuid, now_ns: i64) -> bool {
-    batch.version() == 7 && batch.unix_ms() < now_ns.saturating_sub(BATCH_MEMORY_NS).max(0) as u64 / 1_000_000
-}
-
-fn check_age(batch: Uuid) -> Result<()> {
-    if is_old(batch, seam::now_ns()) {
-        let why = "the batch id is older than 24 hours: whether it was carried out is no longer known; look, then use a new one";
-        return Err(Error::stale(why).with_clause(Clause::B3));
-    }
-    Ok(())
-}
-
-impl<B: Body> State<B> {
-    fn check_epoch(&self, demand: &Demand) -> Result<()> {
-        if self.removed {
-            return Err(Error::not_found("the collection was deleted").with_clause(Clause::O10));
-        }
-        if demand.epoch != 0 && demand.epoch < self.epoch {
-            return Err(Error::fenced("another holder has opened it since; close, then reopen").with_clause(Clause::X1));
-        }
-        Ok(())
-    }
-
-    fn check_change(&self, demand: &Demand) -> Result<()> {
-        self.check_epoch(demand)?;
-        if self.sealed {
-            return Err(Error::immutable("the collection is sealed; write to a new one").with_clause(Clause::M2));
-        }
-        Ok(())
-    }
-
-    /// Where an append went, if it came before.
-    fn find_append(&self, key: &AppendKey, stage: Option<Uuid>) -> Option<u64> {
-        let staged = stage.and_then(|s| self.stages.get(&s)).and_then(|s| s.appended(key));
-        staged.or_else(|| self.appended.get(key).copied())
-    }
-
-    fn forget_old_appends(&mut self) {
-        while let Some(oldest) = self.appended.first_entry() {
-            if !is_old(oldest.key().0, self.mtime_ns) {
-                break;
-            }
-            oldest.remove();
-        }
-    }
-
-    /// Checks a change of `len` bytes of memory against the largest offset and `max_size`; the length before it.
-    fn check_room(&self, verb: &ObjectVerb, len: u64, demand: &Demand) -> Result<u64> {
-        let before = demand.stage.map_or(self.body.size(), |s| self.staged_size(s));
-        let end = match verb {
-            ObjectVerb::Write { offset } => {
-                Range::new(*offset, len).map(|r| if len == 0 { before } else { r.end() })?
-            }
-            ObjectVerb::Append => Range::new(before, len)?.end(),
-            ObjectVerb::Truncate { size } => Range::new(*size, 0)?.end(),
-            ObjectVerb::Punch(range) => Range::new(range.offset, range.len).map(|_| before)?,
-            ObjectVerb::Allocate { range, keep_size } => {
-                let end = Range::new(range.offset, range.len)?.end();
-                if *keep_size || range.len == 0 { before } else { end }
-            }
-            _ => before,
-        };
-        if demand.max_size != 0 && end > demand.max_size && end > before {
-            return Err(Error::file_too_big(format!(
-                "byte {end} is beyond collection_size.max = {}; use a collection with a larger limit",
-                demand.max_size
-            ))
-            .with_clause(Clause::H1));
-        }
-        Ok(before)
-    }
-
-    /// Makes sure that publishing this stage now cannot fail.
-    fn prepare(&mut self, call: Call<'_>, stage: Uuid) -> Result<()> {
-        let Some(staged) = self.stages.get_mut(&stage) else { return Ok(()) };
-        staged.drop_repeated(&self.appended);
-        staged.check_size(self.body.size())?;
-        self.body.prepare(call, stage, staged).inspect_err(|_| {
-            // What was made ready in vain; the error to tell is the first one.
-            let _ = self.body.unprepare(call, stage);
-        })
-    }
-
-    fn staged_size(&self, stage: Uuid) -> u64 {
-        self.stages.get(&stage).map_or(self.body.size(), |s| s.size(self.body.size()))
-    }
-
-    /// Of an operation that was to survive something; the medium has seen to it.
-    fn survives(&self, demand: &Demand, stage: Option<Uuid>) -> Evidence {
-        let asked = demand.durability.unwrap_or(Persistence::Volatile);
-        Evidence { durability: Some(asked.max(Persistence::Volatile)), ..self.evidence(stage) }
-    }
-
-    fn evidence(&self, stage: Option<Uuid>) -> Evidence {
-        Evidence {
-            size: stage.map_or(self.body.size(), |s| self.staged_size(s)),
-            allocated: self.body.allocated(),
-            version: self.version,
-            epoch: self.epoch,
-            mtime_ns: if stage.is_some_and(|s| self.stages.contains_key(&s)) { seam::now_ns() } else { self.mtime_ns },
-            durability: Some(Persistence::Volatile),
-            ..Evidence::default()
-        }
     }
 }

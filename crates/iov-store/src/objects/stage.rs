@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iov_types::{Clause, Error, Range, Result};
+use iov_types::{Clause, Demand, Error, Persistence, Range, Result};
 
 use super::{AppendKey, Body, Call, shape::Shape};
 
@@ -42,6 +42,8 @@ pub struct Stage {
     /// Appends staged here, and the offset that was told for each.
     appended: HashMap<AppendKey, u64>,
     max_size: u64,
+    /// What all of it must survive once it is published.
+    durability: Option<Persistence>,
 }
 
 impl Stage {
@@ -63,6 +65,21 @@ impl Stage {
             Change::Punch(_) | Change::Allocate { .. } => {}
         }
         self.changes.push(change);
+    }
+
+    /// It must survive this, or what was asked for before if that is more.
+    pub(super) fn must_survive(&mut self, level: Option<Persistence>) {
+        self.durability = self.durability.max(level);
+    }
+
+    /// A demand, raised to what it must survive.
+    pub(super) fn demand(&self, demand: &Demand) -> Demand {
+        Demand { durability: demand.durability.max(self.durability), ..demand.clone() }
+    }
+
+    /// What it must survive once it is published.
+    pub fn durability(&self) -> Option<Persistence> {
+        self.durability
     }
 
     /// What it counts against its room.
@@ -163,6 +180,7 @@ impl Stage {
             self.push(change, told.unwrap_or(0), old.max_size);
         }
         self.cost = old.cost; // what was taken for it is given back at the end
+        self.durability = old.durability;
     }
 
     /// Checks what others have done to the base meanwhile against the limit (H1).
@@ -207,9 +225,9 @@ impl Stage {
     }
 
     /// Replays everything on the base; where appends went.
-    pub(super) fn replay(self, base: &mut (impl Body + ?Sized), call: Call<'_>) -> Result<Vec<(AppendKey, u64)>> {
+    pub(crate) fn replay(&mut self, base: &mut (impl Body + ?Sized), call: Call<'_>) -> Result<Vec<(AppendKey, u64)>> {
         let mut appended = Vec::new();
-        for change in self.changes {
+        for change in std::mem::take(&mut self.changes) {
             match change {
                 Change::Write { offset, data } => base.write(call, offset, &data)?,
                 Change::Append { data, key } => {

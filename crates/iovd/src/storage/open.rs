@@ -51,7 +51,13 @@ fn sums_in(dir: &OwnedFd) -> Result<OpenSums> {
 /// Loads the shared object; `stages` is where is kept what it holds of stages.
 pub(super) fn load(of: &Virtual, stages: Option<&Path>) -> Result<Foreign> {
     let log = |_: u32, line: &str| log::line(&format!("backend: {line}"));
-    let setup = Setup { config: &of.config, stages, stage_bytes: iov_types::limits::STAGE_BYTES, log: Box::new(log) };
+    let setup = Setup {
+        config: &of.config,
+        stages,
+        at_most: Persistence::Replicated,
+        stage_bytes: iov_types::limits::STAGE_BYTES,
+        log: Box::new(log),
+    };
     iov_foreign::open(&Source::File(of.library.clone()), setup)
 }
 

@@ -219,6 +219,24 @@ fn files_can_be_reached_past_the_cache_and_the_way_can_be_changed() {
     store.shut_down();
 }
 
+/// What is deleted and still open is its session's, also where bytes go through the daemon and that is killed (O10).
+#[test]
+fn o10_a_session_without_direct_access_goes_on_when_the_daemon_is_killed() {
+    let store = Store::new();
+    let trace = store.dir().with_file_name("t.trace");
+    let args = ["--trace", trace.to_str().unwrap()];
+    let daemon = store.daemon(&args, &[]);
+    let ws = store.in_workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &vec![7; MIB]).unwrap();
+    crate::shared::delete(&ws, "c");
+    daemon.kill();
+    let _daemon = store.daemon(&args, &[]);
+    assert!(read(&c) == vec![7; MIB]);
+    drop((c, ws));
+    store.shut_down();
+}
+
 /// The example backend in C, compiled.
 fn directory_library(dir: &std::path::Path) -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -82,6 +82,30 @@ fn the_space_has_no_end() {
 }
 
 #[test]
+fn p5_what_only_a_commit_or_a_close_would_keep_is_refused() {
+    let ws = workspace("refused");
+    let segments = Segments::of(&ws).unwrap();
+    for asked in ["atomicity=publication", "persistence=volatile@close", "persistence=volatile@explicit"] {
+        let mut controls = Controls::default();
+        crate::text::parse(&mut controls, asked).unwrap();
+        let e = segments.create(100, &controls).unwrap_err();
+        assert!(e.kind() == Kind::Invalid && e.detail().contains("with each put"), "{asked}: {e}");
+    }
+    // Nor does a workspace's default matter.
+    let mut defaults = Controls::default();
+    crate::text::parse(&mut defaults, "atomicity=publication").unwrap();
+    let attr = iov_types::WorkspaceAttr { controls: Some(defaults), ..Default::default() };
+    let session = open(Some("mem:segments-refused"), Default::default()).unwrap();
+    let ws = session.create_workspace(Name::new("published").unwrap(), attr).unwrap();
+    let id = Segments::of(&ws).unwrap().create(100, &Controls::default()).unwrap();
+    let (one, other) = (Segments::of(&ws).unwrap(), Segments::of(&ws).unwrap());
+    one.put(id, 0, b"seen").unwrap();
+    let mut out = [0; 4];
+    other.get(id, 0, &mut out).unwrap();
+    assert_eq!(&out, b"seen");
+}
+
+#[test]
 fn ids_have_one_name() {
     let id = Uuid([0xab; 16]);
     assert_eq!(id_of(name(id).as_bytes()), Some(id));
