@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use ioverbs::{Kind, TraceEntry, TraceEvent, TraceReader};
+use ioverbs::{Kind, TraceEntry, TraceEvent, TraceReader, VerbKind};
 use serde_json::json;
 
 use crate::{
@@ -135,10 +135,11 @@ impl Show {
         notes.extend(event.staged.then(|| "staged".to_owned()));
         notes.extend(event.durability.map(|level| level.text().to_owned()));
         notes.extend(error.map(|name| format!("{name} {}", event.outcome.text())));
-        if error.is_none() && event.bytes < event.len {
+        let moves = matches!(event.verb, VerbKind::Read | VerbKind::Write | VerbKind::Append | VerbKind::Copy);
+        if error.is_none() && moves && event.bytes < event.len {
             notes.push(format!("{} bytes", event.bytes));
         }
-        ctx.out.line(format_args!(
+        let line = format!(
             "{:>12.6} {:>10} {:<8} {} {:>12} +{:<10} {}",
             since as f64 / 1e9,
             quantity::span(event.duration_ns.max(0) as u64),
@@ -147,7 +148,8 @@ impl Show {
             event.offset,
             event.len,
             notes.join(", "),
-        ))
+        );
+        ctx.out.line(line.trim_end())
     }
 
     fn summary(&mut self, ctx: &mut Ctx) -> Done {

@@ -44,6 +44,11 @@ fn a_trace_tells_every_byte_that_went_to_the_target() {
         assert!(read["median_ns"].as_u64().unwrap() <= read["max_ns"].as_u64().unwrap());
         let text = store.iov(&["trace", "show", "t.trace"]).ok().text();
         assert!(text.starts_with("a daemon began at ") && text.contains(&uuid), "{text}");
+        let looks = text.lines().filter(|line| line.contains(" extents ") || line.contains(" stat "));
+        assert!(
+            looks.clone().count() > 0 && looks.clone().all(|line| !line.ends_with("bytes")),
+            "they move none: {text}"
+        );
         let text = store.iov(&["trace", "show", "t.trace", "--summary"]).ok().text();
         assert!(text.contains("3.00 MiB"), "{text}");
         drop(up);
