@@ -29,6 +29,21 @@ fn id_of(id: &Array<abi::Uuid>) -> Result<Uuid> {
     Ok(Uuid(id.items(1, "id")?[0].bytes))
 }
 
+/// Stores bytes, one way or the other.
+fn store(
+    w: WorkspaceHandle,
+    id: &Array<abi::Uuid>,
+    offset: u64,
+    (buf, len): (&Bytes, usize),
+    how: impl FnOnce(&Segments, Uuid, &[u8]) -> Result<()>,
+) -> c_int {
+    guard(|| {
+        let w = w.get()?;
+        Range::new(offset, len as u64)?;
+        how(w.segments()?, id_of(id)?, buf.lend(len)?.bytes())
+    })
+}
+
 /// Makes a segment.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_segment_create(
@@ -61,11 +76,7 @@ pub extern "C" fn iov_segment_put(
     buf: Bytes,
     len: usize,
 ) -> c_int {
-    guard(|| {
-        let w = w.get()?;
-        Range::new(offset, len as u64)?;
-        w.segments()?.put(id_of(&id)?, offset, buf.lend(len)?.bytes())
-    })
+    store(w, &id, offset, (&buf, len), |segments, id, bytes| segments.put(id, offset, bytes))
 }
 
 /// Reads bytes of a segment.
@@ -93,11 +104,7 @@ pub extern "C" fn iov_segment_write(
     buf: Bytes,
     len: usize,
 ) -> c_int {
-    guard(|| {
-        let w = w.get()?;
-        Range::new(offset, len as u64)?;
-        w.segments()?.write(id_of(&id)?, offset, buf.lend(len)?.bytes())
-    })
+    store(w, &id, offset, (&buf, len), |segments, id, bytes| segments.write(id, offset, bytes))
 }
 
 /// Reads bytes of the endless space.

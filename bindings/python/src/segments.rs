@@ -24,6 +24,22 @@ fn id(obj: &Bound<'_, PyAny>) -> PyResult<Uuid> {
     uuid_in(obj)?.ok_or_else(|| PyTypeError::new_err("the id of a segment is a uuid.UUID"))
 }
 
+impl Segments {
+    /// New bytes, filled one way or the other.
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        which: &Bound<'py, PyAny>,
+        n: u64,
+        how: impl FnOnce(&ioverbs::Segments, Uuid, &mut [u8]) -> ioverbs::Result<()> + Send,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (id, fresh) = (id(which)?, Fresh::new(py, n)?);
+        let mut memory = fresh.to_fill();
+        py.detach(|| how(&self.0, id, memory.bytes_mut())).or_raise(py)?;
+        fresh.finish(py, n)
+    }
+}
+
 #[pymethods]
 impl Segments {
     #[new]
@@ -61,10 +77,7 @@ impl Segments {
         offset: u64,
         n: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (id, fresh) = (id(which)?, Fresh::new(py, n)?);
-        let mut memory = fresh.to_fill();
-        py.detach(|| self.0.get(id, offset, memory.bytes_mut())).or_raise(py)?;
-        fresh.finish(py, n)
+        self.fetch(py, which, n, |segments, id, out| segments.get(id, offset, out).map(drop))
     }
 
     fn read<'py>(
@@ -74,10 +87,7 @@ impl Segments {
         offset: u64,
         n: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (id, fresh) = (id(which)?, Fresh::new(py, n)?);
-        let mut memory = fresh.to_fill();
-        py.detach(|| self.0.read(id, offset, memory.bytes_mut())).or_raise(py)?;
-        fresh.finish(py, n)
+        self.fetch(py, which, n, |segments, id, out| segments.read(id, offset, out).map(drop))
     }
 
     /// Fills a buffer.

@@ -338,6 +338,11 @@ impl Body for ForeignBody {
     }
 
     fn prepare(&mut self, call: Call<'_>, id: Uuid, staged: &Stage) -> Result<()> {
+        if self.ready == Some((id, staged.changes().len())) {
+            return Ok(());
+        }
+        // What it holds already is of fewer changes: it begins anew.
+        self.unprepare(call, id)?;
         let flat = flatten(staged, self.size);
         self.ensure(call)?;
         self.shared.prepared.add(self.entry(id), call.demand.durability >= Some(Persistence::Durable))?;
@@ -365,29 +370,25 @@ impl Body for ForeignBody {
     }
 
     fn publish(&mut self, call: Call<'_>, id: Uuid, staged: &mut Stage) -> Result<Vec<(AppendKey, u64)>> {
-        if self.ready != Some((id, staged.changes().len())) {
-            // More was staged behind the freeze.
-            self.unprepare(call, id)?;
-            self.prepare(call, id, staged)?;
-        }
+        // More may have been staged behind the freeze.
+        self.prepare(call, id, staged)?;
         let flat = flatten(staged, self.size);
         self.end_stage(call, abi::PUBLISH, id)?;
         self.size = flat.size;
         Ok(flat.appended)
     }
 
-    fn settle(&mut self, call: Call<'_>, id: Uuid, publish: bool) -> Result<bool> {
-        let is_there = self.shared.prepared.has(self.entry(id));
-        if is_there {
-            // What it was to survive is not known any more.
-            let best = level(self.shared.table.capability().durability);
-            let demand =
-                Demand { durability: best.filter(|best| *best >= Persistence::Durable), ..call.demand.clone() };
-            let call = Call { demand: &demand, ..call };
-            self.end_stage(call, if publish { abi::PUBLISH } else { abi::DISCARD }, id)?;
-            self.look(call);
+    fn settle(&mut self, call: Call<'_>, id: Uuid) -> Result<bool> {
+        if !self.shared.prepared.has(self.entry(id)) {
+            return Ok(false);
         }
-        Ok(is_there)
+        // What it was to survive is not known any more.
+        let best = level(self.shared.table.capability().durability);
+        let demand = Demand { durability: best.filter(|best| *best >= Persistence::Durable), ..call.demand.clone() };
+        let call = Call { demand: &demand, ..call };
+        self.end_stage(call, abi::PUBLISH, id)?;
+        self.look(call);
+        Ok(true)
     }
 
     fn unprepare(&mut self, call: Call<'_>, id: Uuid) -> Result<()> {

@@ -79,18 +79,6 @@ pub struct ForeignMedium {
     at_most: Persistence,
 }
 
-static NOTHING: Demand = Demand {
-    stage: None,
-    batch: None,
-    epoch: 0,
-    durability: None,
-    unit: 0,
-    max_size: 0,
-    once: false,
-    pattern: None,
-    domain: None,
-};
-
 /// Objects asked for at once.
 const LISTED: usize = 1024;
 
@@ -134,7 +122,7 @@ impl Medium for ForeignMedium {
     }
 
     fn find(&self, cx: &OpCx, id: ObjectId) -> Result<Option<ForeignBody>> {
-        let call = Call { cx, demand: &NOTHING };
+        let call = Call { cx, demand: &Demand::NONE };
         match self.shared.plain(self.shared.op(abi::STAT, id, call)) {
             Ok(stat) => Ok(Some(ForeignBody::there(self.shared.clone(), id, &stat))),
             Err(e) if e.kind() == Kind::NotFound => Ok(None),
@@ -147,7 +135,7 @@ impl Medium for ForeignMedium {
         let mut after = after.unwrap_or(ObjectId { collection: Uuid::NIL, slot: 0 });
         while found.len() < max {
             let mut page = vec![abi::Object::default(); (max - found.len()).min(LISTED)];
-            let mut op = self.shared.op(abi::LIST, after, Call { cx, demand: &NOTHING });
+            let mut op = self.shared.op(abi::LIST, after, Call { cx, demand: &Demand::NONE });
             op.len = size_of_val(&page[..]) as u64;
             op.buf = page.as_mut_ptr().cast();
             // SAFETY: the page lives until the evidence has come.
@@ -177,7 +165,7 @@ impl Medium for ForeignMedium {
     }
 
     fn settle(&self, cx: &OpCx, keep: &[Uuid]) -> Vec<Error> {
-        let call = Call { cx, demand: &NOTHING };
+        let call = Call { cx, demand: &Demand::NONE };
         let mut failed = Vec::new();
         for (id, stage) in self.shared.prepared.earlier() {
             if keep.contains(&stage) {

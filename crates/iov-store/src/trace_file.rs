@@ -68,7 +68,8 @@ impl TraceWriter {
         let of = |e: std::io::Error| Error::from(e).context(format!("the trace {}", path.display()));
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(of)?;
-        if file.try_lock().is_err() {
+        // Where there are no locks, two daemons are the user's to keep apart.
+        if matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)) {
             return Err(Error::busy("another daemon writes this trace: give one of its own").context(path.display()));
         }
         let len = file.metadata().map_err(of)?.len();

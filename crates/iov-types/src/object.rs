@@ -39,6 +39,21 @@ pub struct Demand {
     pub domain: Option<Uuid>,
 }
 
+impl Demand {
+    /// Nothing.
+    pub const NONE: Demand = Demand {
+        stage: None,
+        batch: None,
+        epoch: 0,
+        durability: None,
+        unit: 0,
+        max_size: 0,
+        once: false,
+        pattern: None,
+        domain: None,
+    };
+}
+
 /// What to do. `len` of a read or write is also the length of the memory that goes with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ObjectVerb {

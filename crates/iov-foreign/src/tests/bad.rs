@@ -35,7 +35,7 @@ const SHORT_WRITE: u32 = 10;
 const LONG_LIST: u32 = 11;
 const NO_PUBLISH: u32 = 12;
 const NO_SYNC: u32 = 13;
-/// The levels that STAGE and PUBLISH were to reach.
+/// The levels that STAGE, PUBLISH and DISCARD were to reach.
 static LEVELS: Mutex<Vec<(u32, u8)>> = Mutex::new(Vec::new());
 
 unsafe extern "C" fn init(_: *const c_char, _: *const abi::Host, _: *mut *mut c_void) -> c_int {
@@ -68,7 +68,7 @@ unsafe extern "C" fn submit(
     if op.kind == abi::STAT {
         e.bytes = 100;
     }
-    if matches!(op.kind, abi::STAGE | abi::PUBLISH) {
+    if matches!(op.kind, abi::STAGE | abi::PUBLISH | abi::DISCARD) {
         LEVELS.lock().unwrap().push((op.kind, op.durability));
     }
     match (how, op.kind) {
@@ -200,6 +200,29 @@ fn b3_an_object_whose_publication_failed_stays_frozen() {
         HOW.store(0, Ordering::Relaxed);
         object.publish(1).unwrap();
         object.read(0, 3).unwrap();
+    });
+}
+
+/// What was handed over for a publication that failed is dropped there too, and handed over anew if more was staged.
+#[test]
+fn b3_nothing_of_a_stage_is_left_at_the_backend() {
+    let kinds = || LEVELS.lock().unwrap().drain(..).map(|(kind, _)| kind).collect::<Vec<_>>();
+    with(NO_PUBLISH, |object| {
+        kinds();
+        object.staged(1).write(0, b"new").unwrap();
+        object.publish(1).unwrap_err();
+        object.discard(1).unwrap();
+        assert_eq!(kinds(), [abi::STAGE, abi::PUBLISH, abi::DISCARD]);
+        object.discard(1).unwrap();
+        assert_eq!(kinds(), [], "and that is all");
+        HOW.store(0, Ordering::Relaxed);
+        object.staged(2).write(0, b"new").unwrap();
+        object.freeze(2).unwrap();
+        object.freeze(2).unwrap();
+        object.staged(2).write(500, b"more").unwrap();
+        object.publish(2).unwrap();
+        let twice = [abi::STAGE, abi::DISCARD, abi::STAGE, abi::STAGE, abi::PUBLISH];
+        assert_eq!(kinds(), twice, "once for both freezes, and once more with what came behind them");
     });
 }
 

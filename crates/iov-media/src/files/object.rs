@@ -408,11 +408,7 @@ impl Object {
     /// Refuses what would take failed bytes for good ones (P8).
     pub(super) fn check_sync(&self) -> Result<()> {
         if self.sync_failed.load(Ordering::SeqCst) {
-            return Err(Error::corrupt(
-                "a sync of this collection has failed: what was written before it may be lost; read what is there, and \
-                 write it to a new collection",
-            )
-            .with_clause(Clause::P8));
+            return Err(iov_store::objects::failed_before());
         }
         Ok(())
     }

@@ -75,6 +75,7 @@ impl<M: Medium> GrantBook for Objects<M> {
     }
 
     fn abandon_stage(&self, stage: Uuid) {
-        Objects::abandon_stage(self, stage);
+        // What the medium cannot drop now goes at the next start.
+        let _ = Objects::abandon_stage(self, &OpCx::own(PATIENCE_NS), stage);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use iov_types::{Caller, Demand, Persistence, Uuid};
+use iov_types::Demand;
 
 use super::{Room, body::HeapBody};
 use crate::{OpCx, objects::Call};
@@ -14,23 +14,10 @@ pub(crate) fn body() -> HeapBody {
 
 /// A caller with time.
 pub(crate) fn cx() -> OpCx {
-    let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), session: Uuid::NIL, holder: Uuid::NIL };
-    OpCx::new(caller, i64::MAX)
+    OpCx::own(i64::MAX)
 }
-
-static NOTHING: Demand = Demand {
-    stage: None,
-    batch: None,
-    epoch: 0,
-    durability: None::<Persistence>,
-    unit: 0,
-    max_size: 0,
-    once: false,
-    pattern: None,
-    domain: None,
-};
 
 /// A call that demands nothing.
 pub(crate) fn call(cx: &OpCx) -> Call<'_> {
-    Call { cx, demand: &NOTHING }
+    Call { cx, demand: &Demand::NONE }
 }

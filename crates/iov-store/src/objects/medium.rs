@@ -127,12 +127,12 @@ pub trait Body: Send + Sync {
         staged.replay(self, call)
     }
 
-    /// A stage of which this process knows nothing is published, or dropped: it may be one of a process before. Whether it was.
-    fn settle(&mut self, _call: Call<'_>, _id: Uuid, _publish: bool) -> Result<bool> {
+    /// A stage of which this process knows nothing is published: it may be one of a process before. Whether it was.
+    fn settle(&mut self, _call: Call<'_>, _id: Uuid) -> Result<bool> {
         Ok(false)
     }
 
-    /// A stage that was prepared is dropped.
+    /// A stage is dropped that may have been prepared.
     fn unprepare(&mut self, _call: Call<'_>, _id: Uuid) -> Result<()> {
         Ok(())
     }

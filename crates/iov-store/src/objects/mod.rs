@@ -20,13 +20,14 @@ use std::{
 
 use budget::Budget;
 use iov_types::{
-    Capability, Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Persistence, Range, Result, Uuid,
+    Capability, Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Persistence, Range, Result, Uuid,
 };
 use object::Object;
 
 pub use medium::{AppendKey, Body, Call, Medium, Space};
 pub use shape::Shape;
 pub use stage::{Change, Stage};
+pub use state::failed_before;
 
 use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
 
@@ -69,12 +70,13 @@ impl<M: Medium> Objects<M> {
     }
 
     /// Drops a stage whose owner is gone. Where it has frozen an object the catalog decides about it.
-    pub fn abandon_stage(&self, stage: Uuid) {
+    pub fn abandon_stage(&self, cx: &OpCx, stage: Uuid) -> Result<()> {
         let objects: Vec<_> = {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             table.known.values().filter(|object| object.has_stage(stage)).cloned().collect()
         };
-        objects.iter().for_each(|object| object.abandon(stage, &self.budget));
+        let call = Call { cx, demand: &Demand::NONE };
+        objects.iter().try_for_each(|object| object.abandon(call, stage, &self.budget))
     }
 
     /// Drops what a process before has prepared for publication, but for the stages to keep: nobody may change their objects until

@@ -49,13 +49,9 @@ impl<B: Body> Object<B> {
     }
 
     /// Drops a stage that has not frozen it.
-    pub(super) fn abandon(&self, stage: Uuid, budget: &Budget) {
+    pub(super) fn abandon(&self, call: Call<'_>, stage: Uuid, budget: &Budget) -> Result<()> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if state.frozen != Some(stage)
-            && let Some(staged) = state.stages.remove(&stage)
-        {
-            budget.give(stage, staged.cost());
-        }
+        if state.frozen == Some(stage) { Ok(()) } else { self.drop_stage(&mut state, call, stage, budget) }
     }
 
     fn wait_for_thaw(&self, cx: &OpCx) -> Result<()> {
@@ -173,23 +169,13 @@ impl<B: Body> Object<B> {
                 match known {
                     true => self.publish(call, *stage, budget),
                     // Nothing of it is left to be shown here: no other batch's freeze is in its way.
-                    false => self.settle(call, *stage, true),
+                    false => self.settle(call, *stage),
                 }
             }
             ObjectVerb::Discard { stage } => {
                 // Not held up by another stage's freeze: nobody sees what is dropped.
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                let frozen = state.frozen == Some(*stage);
-                let Some(staged) = state.stages.remove(stage) else {
-                    self.end_freeze(&mut state, *stage);
-                    drop(state);
-                    return if frozen { self.look() } else { self.settle(call, *stage, false) };
-                };
-                budget.give(*stage, staged.cost());
-                self.end_freeze(&mut state, *stage);
-                if frozen {
-                    state.body.unprepare(call, *stage)?;
-                }
+                self.drop_stage(&mut state, call, *stage, budget)?;
                 Ok(state.evidence(None))
             }
             ObjectVerb::Seal => {
@@ -241,15 +227,19 @@ impl<B: Body> Object<B> {
         }
     }
 
-    /// As everybody sees it.
-    fn look(&self) -> Result<Evidence> {
-        Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).evidence(None))
+    /// Drops a stage, here and wherever it was prepared. One that is dropped again is tried again there.
+    fn drop_stage(&self, state: &mut State<B>, call: Call<'_>, stage: Uuid, budget: &Budget) -> Result<()> {
+        if let Some(staged) = state.stages.remove(&stage) {
+            budget.give(stage, staged.cost());
+        }
+        self.end_freeze(state, stage);
+        if state.removed { Ok(()) } else { state.body.unprepare(call, stage) }
     }
 
-    /// Ends a stage of which nothing is known here.
-    fn settle(&self, call: Call<'_>, stage: Uuid, publish: bool) -> Result<Evidence> {
+    /// Publishes a stage of which nothing is known here.
+    fn settle(&self, call: Call<'_>, stage: Uuid) -> Result<Evidence> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if !state.removed && state.body.settle(call, stage, publish)? {
+        if !state.removed && state.body.settle(call, stage)? {
             state.take_earlier();
         }
         Ok(state.evidence(None))
@@ -265,7 +255,7 @@ impl<B: Body> Object<B> {
         }
         let Some(mut staged) = state.stages.remove(&stage) else {
             // Frozen for what a process before has prepared, or for nothing.
-            if state.body.settle(call, stage, true)? {
+            if state.body.settle(call, stage)? {
                 state.take_earlier();
             }
             self.end_freeze(state, stage);

@@ -30,7 +30,8 @@ fn is_old(batch: Uuid, now_ns: i64) -> bool {
     batch.version() == 7 && batch.unix_ms() < now_ns.saturating_sub(BATCH_MEMORY_NS).max(0) as u64 / 1_000_000
 }
 
-fn failed_before() -> Error {
+/// What was to be durable may be lost, and nothing takes it for safe any more (P8).
+pub fn failed_before() -> Error {
     Error::corrupt(
         "a sync of this collection has failed: what was written before it may be lost; read what is there, and write it to a \
          new collection",

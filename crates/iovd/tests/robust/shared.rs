@@ -124,6 +124,30 @@ pub(crate) fn stops_inside_its_copy(url: &str) {
     listen();
 }
 
+/// A segment that was used before is put and got by the program itself.
+#[test]
+fn segments_in_shared_memory_cost_no_request() {
+    let shared = Shared::new("64MiB");
+    let ws = shared.store.in_workspace();
+    let (segments, asked) = (ioverbs::Segments::of(&ws).unwrap(), || {
+        let at = ioverbs::Counters::NAMES.iter().position(|name| *name == "round_trips").unwrap();
+        ws.session().counters().snapshot()[at]
+    });
+    let id = segments.create(MIB as u64, &Default::default()).unwrap();
+    let mut out = vec![0; 4096];
+    for n in 0..3 {
+        segments.put(id, n * 4096, &[7; 4096]).unwrap();
+        segments.get(id, n * 4096, &mut out).unwrap();
+    }
+    let before = asked();
+    for n in 0..100 {
+        segments.put(id, n * 4096, &[n as u8; 4096]).unwrap();
+        segments.get(id, n * 4096, &mut out).unwrap();
+        assert!(out == [n as u8; 4096]);
+    }
+    assert_eq!(asked() - before, 0);
+}
+
 #[test]
 fn t12_a_holder_that_was_stopped_inside_its_copy_changes_nothing() {
     let shared = Shared::with("256MiB", &["--lease-ms", "600"]);
