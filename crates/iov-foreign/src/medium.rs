@@ -62,9 +62,11 @@ fn load(path: &Path) -> Result<*const Ops> {
     if !path.exists() {
         return Err(Error::not_found(format!("there is no shared object {}", path.display())));
     }
+    // A bare name would be looked for in the system's places, and found there another one.
+    let whole = std::path::absolute(path).map_err(Error::from)?;
     let bad = |e: libloading::Error| Error::invalid(format!("{} is no backend: {e}", path.display()));
     // SAFETY: as in `open`: its initialisers run here.
-    let library = unsafe { libloading::Library::new(path) }.map_err(bad)?;
+    let library = unsafe { libloading::Library::new(&whole) }.map_err(bad)?;
     // SAFETY: the name stands for a function of this type (`ioverbs.h`).
     let entry: Entry = *unsafe { library.get::<Entry>(abi::ENTRY.as_bytes()) }.map_err(bad)?;
     // SAFETY: as above.

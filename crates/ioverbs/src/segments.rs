@@ -78,7 +78,8 @@ impl Segments {
     /// unless `controls` say otherwise: a put is seen by every get that begins after it, and survives what was asked for when it
     /// returns.
     ///
-    /// Errors: `Invalid` for no bytes, for `atomicity=publication` and for persistence at close or when asked; `Exhausted` if there is no room for all of it; then there is no segment.
+    /// Errors: `Invalid` for no bytes, for `atomicity=publication` and for persistence at close or when asked; `Exhausted` if
+    /// there is no room for all of it; then there is no segment.
     pub fn create(&self, len: u64, controls: &Controls) -> Result<Uuid> {
         if len == 0 {
             return Err(Error::invalid("a segment has at least one byte"));
@@ -128,7 +129,8 @@ impl Segments {
         Ok((Some(self.group.clone()), Which::Name(Name::new(name(id))?)))
     }
 
-    /// The segment as a collection, for batches, seals and whatever else can be done with one. It is shared with what else is done here: leave it open.
+    /// The segment as a collection, for batches, seals and whatever else can be done with one. It is shared with what else is
+    /// done here: leave it open.
     pub fn handle(&self, id: Uuid) -> Result<Collection> {
         if let Some(c) = self.lock().get(&id) {
             return Ok(c.clone());
