@@ -183,7 +183,7 @@ impl Connection {
         let mut done = 0;
         while !out.is_empty() && done < TURN && !self.is_broken() {
             out.refresh();
-            let sent = socket::send_some(&self.fd, &out.pieces());
+            let sent = socket::send_some(&self.fd, &out.pieces(), &[]);
             match sent {
                 Ok(Some(n)) => {
                     out.took(n);

@@ -104,11 +104,15 @@ pub fn send(fd: impl AsFd, parts: &[&[u8]], fds: &[BorrowedFd<'_>], mut full: im
     }
 }
 
-/// Sends what the peer takes now, of at most 1,024 pieces; `None`: nothing.
-pub(crate) fn send_some(fd: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<Option<usize>> {
+/// Sends what the peer takes now, of at most 1,024 pieces, with descriptors beside the first byte; `None`: nothing.
+pub fn send_some(fd: impl AsFd, pieces: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<Option<usize>> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let mut nothing = SendAncillaryBuffer::default();
-    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, pieces, &mut nothing, flags)) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Error::internal(format!("more than {MAX_FDS} descriptors beside a frame")));
+    }
+    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, pieces, &mut beside, flags)) {
         Ok(n) => Ok(Some(n)),
         Err(rustix::io::Errno::AGAIN) => Ok(None),
         Err(e) => Err(broken(e)),

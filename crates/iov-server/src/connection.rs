@@ -1,31 +1,63 @@
 //! One connection: the handshake, then one verb after the other; answers may come from other threads.
+//!
+//! It is a state machine: whichever worker finds that it has something serves it as far as it goes without waiting.
 
 use std::{
     collections::BTreeSet,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use iov_net::{
-    frames::{Frame, Frames},
-    socket,
-};
+use iov_net::frames::{Frame, Frames};
 use iov_store::{OpCx, seam};
-use iov_types::{Caller, Error, Result, Uuid};
+use iov_types::{Caller, Error, Kind, Result, Uuid};
 use iov_wire::{
     Body, Header, MAX_VERSION, Verb,
     frame::{self, NO_DEADLINE},
     messages::{Context, Fault},
 };
 
-use crate::{Server, peer::Peer, verbs};
+use crate::{
+    Server,
+    outgoing::{Outgoing, Parcel},
+    peer::Peer,
+    verbs,
+    workers::{Awaits, Workers},
+};
+
+/// How long whoever connects may take to say who he is.
+const GREETING_NS: i64 = 10_000_000_000;
 
 /// A connection and what is known of its other side.
 pub(crate) struct Connection {
+    id: u64,
     fd: OwnedFd,
-    writing: Mutex<Vec<u8>>,
-    /// How long a peer may take nothing of an answer before it is given up.
-    patience_ns: i64,
+    born_ns: i64,
+    greeted: AtomicBool,
+    out: Mutex<Out>,
+    /// Whoever serves it has this.
+    incoming: Mutex<Incoming>,
+}
+
+struct Out {
+    outgoing: Outgoing,
+    /// Since when the peer has taken nothing.
+    stuck_since_ns: i64,
+    /// Somebody serves it, and sees to what it waits for next.
+    served: bool,
+    /// Those who serve it; `None` before and behind its life.
+    workers: Option<Arc<Workers>>,
+}
+
+struct Incoming {
+    frames: Frames,
+    client: Option<Arc<Client>>,
+    /// It has asked something besides for what it had.
+    back: bool,
+    ended: bool,
 }
 
 /// The session behind a connection, once it has said hello.
@@ -51,9 +83,56 @@ impl Client {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends a connection whose request made this thread panic: the next worker finds it gone.
+struct Falls<'a>(&'a Connection);
+
+impl Drop for Falls<'_> {
+    fn drop(&mut self) {
+        self.0.shut();
+        let mut out = lock(&self.0.out);
+        out.served = false;
+        out.outgoing = Outgoing::default();
+        self.0.arm(&out);
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Connection {
-    pub(crate) fn new(fd: OwnedFd, patience_ns: i64) -> Connection {
-        Connection { fd, writing: Mutex::default(), patience_ns }
+    pub(crate) fn new(id: u64, fd: OwnedFd) -> Connection {
+        let out = Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, workers: None };
+        let incoming = Incoming { frames: Frames::without_descriptors(), client: None, back: false, ended: false };
+        Connection {
+            id,
+            fd,
+            born_ns: seam::monotonic_ns(),
+            greeted: AtomicBool::new(false),
+            out: Mutex::new(out),
+            incoming: Mutex::new(incoming),
+        }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Has these workers serve it from now on.
+    pub(crate) fn served_by(&self, workers: &Arc<Workers>) -> Result<()> {
+        let mut out = lock(&self.out);
+        if let Some(old) = out.workers.take() {
+            old.remove(self);
+        }
+        workers.add(self, if out.outgoing.is_empty() { Awaits::Request } else { Awaits::Room })?;
+        out.workers = Some(workers.clone());
+        Ok(())
     }
 
     /// Takes no more requests: those that have arrived are still answered.
@@ -68,45 +147,63 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
 
-    /// Sends an answer. A peer that has gone does not need it, and its reading thread sees the end.
+    /// Ends it if its peer takes nothing of an answer for so long, or never said who it is.
+    pub(crate) fn expire(&self, now_ns: i64, patience_ns: i64) {
+        let out = lock(&self.out);
+        let stuck = !out.outgoing.is_empty() && now_ns.saturating_sub(out.stuck_since_ns) > patience_ns;
+        drop(out);
+        if stuck || (!self.greeted.load(Ordering::Relaxed) && now_ns - self.born_ns > GREETING_NS) {
+            self.shut();
+        }
+    }
+
+    /// Sends an answer, now or as the peer takes it. One that has gone does not need it, and whoever serves it sees the end.
     pub(crate) fn answer<B: Body>(
         &self,
         version: u16,
         request: u64,
         body: &B,
-        payload: &[&[u8]],
-        fds: &[BorrowedFd<'_>],
+        payload: Vec<Vec<u8>>,
+        fds: Vec<OwnedFd>,
     ) {
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let header = Header { version, payload_len, ..Header::new(B::VERB, request) };
-        let mut out = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        out.clear();
-        if let Err(error) = frame::append(header, body, &mut out) {
-            out.clear();
-            let fault = Fault { error };
-            if frame::append(Header { payload_len: 0, ..header }, &fault, &mut out).is_ok() {
-                self.send(&[&out], &[]);
+        let mut parcel = Parcel { head: Vec::new(), payload, fds };
+        if let Err(error) = frame::append(header, body, &mut parcel.head) {
+            parcel = Parcel::default();
+            if frame::append(Header { payload_len: 0, ..header }, &Fault { error }, &mut parcel.head).is_err() {
+                return;
             }
-            return;
         }
-        let mut parts: Vec<&[u8]> = vec![&out];
-        parts.extend(payload);
-        self.send(&parts, fds);
+        let mut out = lock(&self.out);
+        out.outgoing.push(parcel);
+        self.send(&mut out);
+        if !out.outgoing.is_empty() && !out.served {
+            self.arm(&out);
+        }
     }
 
-    fn send(&self, parts: &[&[u8]], fds: &[BorrowedFd<'_>]) {
-        let until = seam::monotonic_ns().saturating_add(self.patience_ns);
-        let _ = socket::send(&self.fd, parts, fds, || {
-            // It must not keep this thread for ever, nor whoever else has an answer for it.
-            if seam::monotonic_ns() > until {
-                self.shut();
-            }
-            true
-        });
+    /// Sends what the peer takes now.
+    fn send(&self, out: &mut Out) {
+        match out.outgoing.send(&self.fd) {
+            Ok(false) if out.stuck_since_ns != 0 => {}
+            Ok(_) => out.stuck_since_ns = seam::monotonic_ns(),
+            // It is gone: whoever reads sees that too.
+            Err(_) => out.outgoing = Outgoing::default(),
+        }
+        if out.outgoing.is_empty() {
+            out.stuck_since_ns = 0;
+        }
+    }
+
+    fn arm(&self, out: &Out) {
+        if let Some(workers) = &out.workers {
+            workers.arm(self, if out.outgoing.is_empty() { Awaits::Request } else { Awaits::Room });
+        }
     }
 
     pub(crate) fn fault(&self, version: u16, request: u64, error: Error) {
-        self.answer(version, request, &Fault { error }, &[], &[]);
+        self.answer(version, request, &Fault { error }, Vec::new(), Vec::new());
     }
 
     /// Tells a peer that it is not let in.
@@ -114,60 +211,83 @@ impl Connection {
         self.fault(MAX_VERSION, 0, error.clone());
     }
 
-    /// Serves until the peer goes, or breaks the protocol.
+    /// Serves what has arrived, and has the workers wait for more.
     pub(crate) fn serve(self: &Arc<Self>, server: &Arc<Server>) {
-        let mut frames = Frames::without_descriptors();
-        let client = match self.greet(server, &mut frames) {
-            Ok(client) => Arc::new(client),
-            Err(e) => return self.refuse(&e),
-        };
-        let mut back = false;
-        loop {
-            match frames.next(self.fd.as_fd(), true) {
-                Ok(Some(frame)) => {
-                    let request = frame.header.request;
-                    // A session that comes back first says what it had: until it has, nothing of that is given up.
-                    if !back && frame.header.verb() != Ok(Verb::Resume) {
-                        back = true;
-                        server.came_back(client.session);
-                    }
-                    match self.handle(server, &client, frame) {
-                        Ok(true) => {}
-                        Ok(false) => break,
-                        Err(e) => self.fault(client.version, request, e),
-                    }
-                }
-                Ok(None) => {}
-                Err(e) if e.kind() == iov_types::Kind::Unavailable => break,
-                Err(e) => {
-                    self.refuse(&e);
-                    break;
-                }
-            }
+        let mut incoming = lock(&self.incoming);
+        if incoming.ended {
+            return;
         }
-        server.session_ends(client.session);
+        lock(&self.out).served = true;
+        let falls = Falls(self);
+        let goes_on = self.run(server, &mut incoming);
+        std::mem::forget(falls);
+        let mut out = lock(&self.out);
+        out.served = false;
+        if goes_on {
+            return self.arm(&out);
+        }
+        incoming.ended = true;
+        if let Some(workers) = out.workers.take() {
+            workers.remove(self);
+        }
+        drop(out);
+        let client = incoming.client.take();
+        drop(incoming);
+        if let Some(client) = client {
+            server.session_ends(client.session);
+        }
+        server.ended(self.id);
     }
 
-    fn greet(&self, server: &Arc<Server>, frames: &mut Frames) -> Result<Client> {
-        let peer = Peer::of(&self.fd, server.options.owner)?;
-        // Whoever connects and says nothing must not hold a thread for ever.
-        let until = seam::monotonic_ns() + 10_000_000_000;
-        let frame = loop {
-            if let Some(frame) = frames.next(self.fd.as_fd(), false)? {
-                break frame;
+    /// `false`: the peer has gone, or has broken the protocol.
+    fn run(self: &Arc<Self>, server: &Arc<Server>, incoming: &mut Incoming) -> bool {
+        loop {
+            let mut out = lock(&self.out);
+            self.send(&mut out);
+            if !out.outgoing.is_empty() {
+                return true;
             }
-            if server.is_stopping() || seam::monotonic_ns() > until {
-                return Err(Error::unavailable("no hello came"));
+            drop(out);
+            let frame = match incoming.frames.next(&self.fd, false) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return true,
+                Err(e) => {
+                    if e.kind() != Kind::Unavailable {
+                        self.refuse(&e);
+                    }
+                    return false;
+                }
+            };
+            let Some(client) = &incoming.client else {
+                match Peer::of(&self.fd, server.options.owner)
+                    .and_then(|peer| verbs::hello::greet(self, server, peer, &frame))
+                {
+                    Ok(client) => incoming.client = Some(Arc::new(client)),
+                    Err(e) => {
+                        self.refuse(&e);
+                        return false;
+                    }
+                }
+                self.greeted.store(true, Ordering::Relaxed);
+                continue;
+            };
+            let request = frame.header.request;
+            // A session that comes back first says what it had: until it has, nothing of that is given up.
+            if !incoming.back && frame.header.verb() != Ok(Verb::Resume) {
+                incoming.back = true;
+                server.came_back(client.session);
             }
-            // A stop ends the receiving side, which is readable then: thousands that wait here cost nothing.
-            socket::wait_readable(&self.fd, (until - seam::monotonic_ns()).max(0));
-        };
-        verbs::hello::greet(self, server, peer, &frame)
+            match self.handle(server, client, frame) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(e) => self.fault(client.version, request, e),
+            }
+        }
     }
 
     /// `false`: the peer said goodbye.
     fn handle(self: &Arc<Self>, server: &Arc<Server>, client: &Arc<Client>, frame: Frame) -> Result<bool> {
-        server.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        server.requests.fetch_add(1, Ordering::Relaxed);
         match frame.header.verb()? {
             Verb::Catalog => verbs::catalog::run(self, server, client, &frame)?,
             Verb::Object => verbs::object::run(self, server, client, &frame)?,

@@ -1,4 +1,4 @@
-//! The serving side of one store: a listening socket, a thread for each connection, one file for each verb.
+//! The serving side of one store: listening sockets, bounded sets of workers, one file for each verb.
 //!
 //! The catalog, the target and the book of grants behind it are the same traits and types that a program could use in its
 //! own process; this crate only puts a wire in front of them.
@@ -6,11 +6,13 @@
 
 mod connection;
 mod grants;
+mod outgoing;
 mod peer;
 mod server;
 mod sessions;
 mod stages;
 mod verbs;
+mod workers;
 
 pub use grants::{GrantBook, Granted};
 pub use server::{Options, Server, listen};

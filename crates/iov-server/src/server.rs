@@ -1,4 +1,4 @@
-//! The listening socket, the threads behind it, and the end of an idle daemon.
+//! The listening sockets, the workers behind them, and the end of an idle daemon.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use iov_catalog::Service;
 use iov_store::{Backend, Catalog, seam};
 use iov_types::{Error, Result, Uuid};
 
-use crate::{GrantBook, connection::Connection, sessions::Sessions, stages::Stages};
+use crate::{GrantBook, connection::Connection, sessions::Sessions, stages::Stages, workers::Workers};
 
 /// How a store is served.
 #[derive(Clone, Debug)]
@@ -43,6 +43,7 @@ pub struct Server {
     pub(crate) requests: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    control: Arc<Workers>,
     sessions: Sessions,
     next: AtomicU64,
     last_busy_ns: AtomicI64,
@@ -55,6 +56,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How often the listener looks whether it is time to end, and lets the catalog look at its deadlines.
 const TICK_NS: i64 = 50_000_000;
+/// How often it looks for peers that have fallen silent.
+const EXPIRY_NS: i64 = 1_000_000_000;
+/// Most threads that serve requests.
+const CONTROL_WORKERS: usize = 1024;
 /// How often leftovers of ended processes are swept.
 const SWEEP_NS: i64 = 5_000_000_000;
 
@@ -65,10 +70,11 @@ impl Server {
         catalog: Arc<Service>,
         target: Arc<dyn Backend>,
         grants: Arc<dyn GrantBook>,
-    ) -> Arc<Server> {
+    ) -> Result<Arc<Server>> {
         let unfinished = catalog.unfinished();
         let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
-        Arc::new(Server {
+        let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
+        Ok(Arc::new(Server {
             options,
             catalog,
             target,
@@ -78,16 +84,19 @@ impl Server {
             requests: AtomicU64::new(0),
             object_bytes: AtomicU64::new(0),
             connections: Mutex::default(),
+            control,
             sessions: Sessions::default(),
             next: AtomicU64::new(1),
             last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
             stopping: AtomicBool::new(false),
-        })
+        }))
     }
 
     /// Serves connections until it is told to end, `asked` says so, or it has been idle for long enough.
     pub fn run(self: &Arc<Self>, listener: &OwnedFd, asked: &dyn Fn() -> bool) -> Result<()> {
+        self.control.start(self)?;
         let mut swept = seam::monotonic_ns();
+        let mut looked = swept;
         let mut awaits = true;
         while !self.is_stopping() && !asked() {
             if iov_net::socket::wait_readable(listener, TICK_NS) {
@@ -108,6 +117,14 @@ impl Server {
                 self.grants.sweep();
             }
             let now = seam::monotonic_ns();
+            if now - looked > EXPIRY_NS {
+                looked = now;
+                let patience_ns = self.lease_ns() as i64;
+                self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
+                if self.control.threads() == 0 {
+                    self.control.stand_in(self);
+                }
+            }
             if !lock(&self.connections).is_empty() {
                 self.last_busy_ns.store(now, Ordering::Relaxed);
             } else if now.saturating_sub(self.last_busy_ns.load(Ordering::Relaxed)) > self.options.idle_ns {
@@ -115,22 +132,39 @@ impl Server {
             }
         }
         self.stop();
-        // Their threads finish the requests that have arrived; nothing acknowledged depends on it.
-        for _ in 0..500 {
-            if self.is_idle() {
-                break;
+        // The workers finish the requests that have arrived; nothing acknowledged depends on it.
+        let wait = |ended: &dyn Fn() -> bool| {
+            for _ in 0..500 {
+                if ended() {
+                    break;
+                }
+                seam::sleep(10_000_000);
             }
-            seam::sleep(10_000_000);
-        }
+        };
+        wait(&|| self.is_idle());
+        self.control.ring();
+        wait(&|| self.control.threads() == 0);
         Ok(())
+    }
+
+    fn all(&self) -> Vec<Arc<Connection>> {
+        lock(&self.connections).values().cloned().collect()
+    }
+
+    /// A connection by its number, if it has not ended.
+    pub(crate) fn connection(&self, id: u64) -> Option<Arc<Connection>> {
+        lock(&self.connections).get(&id).cloned()
+    }
+
+    /// A connection has ended.
+    pub(crate) fn ended(&self, id: u64) {
+        lock(&self.connections).remove(&id);
     }
 
     /// Asks the server to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        for connection in lock(&self.connections).values() {
-            connection.drain();
-        }
+        self.all().iter().for_each(|connection| connection.drain());
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -139,21 +173,16 @@ impl Server {
 
     fn accept(self: &Arc<Self>, fd: OwnedFd) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(fd, self.lease_ns() as i64));
+        let connection = Arc::new(Connection::new(id, fd));
         if lock(&self.connections).len() >= self.options.connections {
             let most = self.options.connections;
             return connection
                 .refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
         }
         lock(&self.connections).insert(id, connection.clone());
-        let server = self.clone();
-        let thread = seam::spawn("iov-connection", move || {
-            connection.serve(&server);
-            lock(&server.connections).remove(&id);
-        });
-        if thread.is_err() {
-            // Without a thread nobody answers: dropping the socket tells the peer to try again.
-            lock(&self.connections).remove(&id);
+        if connection.served_by(&self.control).is_err() {
+            // Nobody would answer: dropping the socket tells the peer to try again.
+            self.ended(id);
         }
     }
 

@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         direct: direct && args.trace.is_none(),
     };
     let listener = iov_server::listen(dir.as_fd())?;
-    let server = Server::new(options, catalog.clone(), target, grants);
+    let server = Server::new(options, catalog.clone(), target, grants)?;
     ready(args);
     if args.ready {
         log::to_file(dir.as_fd())?;

@@ -27,7 +27,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         &cx,
         ops,
         request.how,
-        Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), &[], &[])),
+        Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new())),
     );
     if let Some(batch) = batch {
         server.stages.leave(batch, &*server.grants);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, PoisonError},
 };
 
@@ -21,13 +21,10 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let request: GrantRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
     let answer =
-        |body: &GrantAnswer, fds: &[_]| connection.answer(client.version, frame.header.request, body, &[], fds);
+        |body: &GrantAnswer, fds| connection.answer(client.version, frame.header.request, body, Vec::new(), fds);
     match grant(server, client, &cx, &request) {
-        Ok((granted, descriptors)) => {
-            let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-            answer(&GrantAnswer::Granted(granted), &descriptors);
-        }
-        Err(e) => answer(&GrantAnswer::Failed(e), &[]),
+        Ok((granted, descriptors)) => answer(&GrantAnswer::Granted(granted), descriptors),
+        Err(e) => answer(&GrantAnswer::Failed(e), Vec::new()),
     }
     Ok(())
 }

@@ -1,9 +1,6 @@
 //! Hello: who it is, which version both speak, and the lease page of its session.
 
-use std::{
-    os::fd::{AsFd, OwnedFd},
-    sync::Mutex,
-};
+use std::{os::fd::OwnedFd, sync::Mutex};
 
 use iov_net::frames::Frame;
 use iov_types::{Error, Result};
@@ -41,6 +38,6 @@ pub(crate) fn greet(connection: &Connection, server: &Server, peer: Peer, frame:
         pid: std::process::id(),
         lease_ns: server.lease_ns(),
     };
-    connection.answer(version, frame.header.request, &welcome, &[], &[page.as_fd()]);
+    connection.answer(version, frame.header.request, &welcome, Vec::new(), vec![page]);
     Ok(Client { peer, session: hello.session, version, segments: Mutex::default() })
 }

@@ -127,7 +127,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
             _ => None,
         })
         .collect();
-    let mut read = Vec::new();
+    let mut payload = Vec::new();
     let looks: Vec<Option<Uuid>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
     let results = run_all(&*server.target, &cx, ops);
     for ((index, looks), (result, bytes)) in places.into_iter().zip(looks).zip(results) {
@@ -138,13 +138,12 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
             _ => Ok(found),
         });
         completions.push(done(index, result, &bytes));
-        read.push(bytes);
+        payload.push(bytes);
     }
     discarded.into_iter().for_each(|stage| server.stages.leave(stage, &*server.grants));
-    let moved = frame.payload.len() + read.iter().map(Vec::len).sum::<usize>();
+    let moved = frame.payload.len() + payload.iter().map(Vec::len).sum::<usize>();
     server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };
-    let payload: Vec<&[u8]> = read.iter().map(Vec::as_slice).collect();
-    connection.answer(client.version, frame.header.request, &answer, &payload, &[]);
+    connection.answer(client.version, frame.header.request, &answer, payload, Vec::new());
     Ok(())
 }

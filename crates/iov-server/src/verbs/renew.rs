@@ -19,6 +19,12 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     let _: Renew = frame.header.body(&frame.body)?;
     let cx = client.cx(&Context::default(), &frame.header);
     server.catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
-    connection.answer(client.version, frame.header.request, &Renew { lease_ns: server.lease_ns() }, &[], &[]);
+    connection.answer(
+        client.version,
+        frame.header.request,
+        &Renew { lease_ns: server.lease_ns() },
+        Vec::new(),
+        Vec::new(),
+    );
     Ok(())
 }

@@ -20,6 +20,12 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     let lost = server.stages.claim(client.session, request.stages, &*server.grants);
     // What is published is there.
     let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
-    connection.answer(client.version, frame.header.request, &ResumeAnswer { opens, lost, locks }, &[], &[]);
+    connection.answer(
+        client.version,
+        frame.header.request,
+        &ResumeAnswer { opens, lost, locks },
+        Vec::new(),
+        Vec::new(),
+    );
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let _: Shutdown = frame.header.body(&frame.body)?;
-    connection.answer(client.version, frame.header.request, &Goodbye, &[], &[]);
+    connection.answer(client.version, frame.header.request, &Goodbye, Vec::new(), Vec::new());
     server.stop();
     Ok(())
 }

@@ -38,6 +38,6 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         connections,
         counters: counters.into_iter().map(|(name, value)| Counter { name, value }).collect(),
     };
-    connection.answer(client.version, frame.header.request, &answer, &[], &[]);
+    connection.answer(client.version, frame.header.request, &answer, Vec::new(), Vec::new());
     Ok(())
 }
