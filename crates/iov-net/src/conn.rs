@@ -14,8 +14,8 @@ use std::{
 use iov_store::{Memory, seam};
 use iov_types::{Clause, Error, Outcome, Result};
 use iov_wire::{
-    Body, Header, Verb, frame,
-    messages::{Fault, GiveBack, GrantAnswer, Granted, Hello, Welcome},
+    Body, Header, Verb,
+    messages::{Fault, GiveBack, GrantAnswer, Granted},
 };
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -23,7 +23,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::{
     frames::{Frame, Frames},
     outbox::{Outbox, Withdrawn},
-    socket,
+    socket, tcp,
 };
 
 /// What answers a request.
@@ -72,6 +72,7 @@ pub(crate) struct Connection {
     /// It tells of room in the socket too. Changes with the outbox locked.
     tells_of_room: AtomicBool,
     version: u16,
+    network: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,27 +89,9 @@ fn until(deadline_ns: i64) -> i64 {
 }
 
 impl Connection {
-    /// Shakes hands over a connected socket; the descriptor is the session's lease page.
-    pub(crate) fn open(fd: OwnedFd, hello: &Hello, timeout_ns: i64) -> Result<(Connection, Welcome, OwnedFd)> {
-        let mut out = Vec::new();
-        frame::append(Header { deadline_left_ns: timeout_ns as u64, ..Header::new(Verb::Hello, 0) }, hello, &mut out)?;
-        let until = seam::monotonic_ns().saturating_add(timeout_ns);
-        socket::send(&fd, &[&out], &[], || seam::monotonic_ns() < until)?;
-        let mut frames = Frames::default();
-        let welcome = loop {
-            if let Some(frame) = frames.next(&fd, false)? {
-                break frame;
-            }
-            if !socket::wait_readable(&fd, (until - seam::monotonic_ns()).max(0)) && seam::monotonic_ns() >= until {
-                return Err(Error::timeout("the store's daemon does not answer; see its log, or end it and try again"));
-            }
-        };
-        if welcome.header.verb == Verb::Fault.number() {
-            return Err(welcome.header.body::<Fault>(&welcome.body)?.error);
-        }
-        let welcome: Welcome = welcome.header.body(&welcome.body)?;
-        let page = frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?;
-        let connection = Connection {
+    /// A connection over which hands have been shaken.
+    pub(crate) fn new(fd: OwnedFd, frames: Frames, version: u16, network: bool) -> Connection {
+        Connection {
             fd,
             out: Mutex::default(),
             reading: Mutex::new(frames),
@@ -120,9 +103,14 @@ impl Connection {
             broken: AtomicBool::new(false),
             watched: OnceLock::new(),
             tells_of_room: AtomicBool::new(false),
-            version: welcome.version,
-        };
-        Ok((connection, welcome, page))
+            version,
+            network,
+        }
+    }
+
+    /// Whether it goes over a network, and not by a socket of this host.
+    pub(crate) fn is_network(&self) -> bool {
+        self.network
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -406,7 +394,11 @@ impl Connection {
     pub(crate) fn fail(&self, error: &Error) {
         self.broken.store(true, Ordering::SeqCst);
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        match self.network {
+            // Else it would take the end of this connection for the end of the session.
+            true => tcp::abort(&self.fd),
+            false => drop(rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both)),
+        }
         let unsent = lock(&self.out).give_up();
         let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
         // In the order in which they were sent: some are sent again.

@@ -130,14 +130,15 @@ fn room() -> usize {
 impl Direct {
     /// The connection's lease page.
     fn page(&self, up: &Arc<Up>) -> Result<Arc<ClientPage>> {
-        let mut page = lock(&self.page);
-        if let Some((of, page)) = &*page
+        let mut known = lock(&self.page);
+        if let Some((of, page)) = &*known
             && of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, up))
         {
             return Ok(page.clone());
         }
-        let new = ClientPage::map(&up.page)?;
-        *page = Some((Arc::downgrade(up), new.clone()));
+        let page = up.page.as_ref().ok_or_else(|| Error::unsupported("over a network there is no direct access"))?;
+        let new = ClientPage::map(page)?;
+        *known = Some((Arc::downgrade(up), new.clone()));
         Ok(new)
     }
 

@@ -32,6 +32,8 @@ pub struct Frames {
     /// `None`: one that was lost on its way, as this process has no room for more.
     fds: VecDeque<Option<OwnedFd>>,
     takes_none: bool,
+    at_end: bool,
+    most: Option<usize>,
 }
 
 /// Most bytes the buffer grows at a time: what a peer announces takes memory only as it arrives.
@@ -48,6 +50,16 @@ impl Frames {
     /// Of a peer that has no descriptors to send: they are closed as they come.
     pub fn without_descriptors() -> Frames {
         Frames { takes_none: true, ..Frames::default() }
+    }
+
+    /// Larger frames than this end the connection from now on.
+    pub fn limit(&mut self, most: usize) {
+        self.most = Some(most);
+    }
+
+    /// Whether the peer has closed its side.
+    pub fn at_end(&self) -> bool {
+        self.at_end
     }
 
     /// The `n` descriptors that came with the frame just taken; `None` if this process has no room for all of them.
@@ -91,6 +103,7 @@ impl Frames {
             } else if self.fds.len() > WAITING_FDS {
                 return Err(Error::corrupt("the peer sent more descriptors than it announced"));
             }
+            self.at_end = matches!(got, Ok(Some(0)));
             match got? {
                 None => return Ok(false),
                 Some(0) if self.have() == 0 => return Err(Error::unavailable("the peer has closed the connection")),
@@ -126,6 +139,9 @@ impl Frames {
         header.copy_from_slice(&self.buf[self.at..][..HEADER_BYTES]);
         let header = Header::decode(&header)?;
         let (body, payload) = (header.body_len as usize, header.payload_len as usize);
+        if self.most.is_some_and(|most| body.saturating_add(payload) > most) {
+            return Err(Error::corrupt("a greeting is larger than any is"));
+        }
         if !self.fill(fd, HEADER_BYTES + body + payload, wait)? {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! The link of a session to its store's daemon: connects, starts the daemon on demand, connects anew when it broke.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -9,12 +9,11 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
-use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Uuid, limits};
+use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result};
 use iov_wire::{
-    Body, MAX_VERSION, MIN_VERSION,
-    messages::{Context, Hello, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
+    Body,
+    messages::{Context, Goodbye, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
 };
-use rustix::io::Errno;
 
 use crate::{
     asks::Asks,
@@ -24,43 +23,36 @@ use crate::{
     kept::Piece,
     memory::Maps,
     mend::Queue,
+    reach::{self, Address},
     socket,
-    start::Starter,
 };
-
-/// The name of a store's socket in its directory.
-pub const SOCKET: &str = "socket";
 
 /// Opens presented in one frame.
 const PRESENTED: usize = 1 << 16;
 /// How often a request is sent again over a new connection: one that kills its daemon must not do so for ever.
 pub(crate) const ATTEMPTS: u32 = 5;
 
-/// What is needed to reach the daemon of a `file:` store.
-pub struct Address {
-    /// The store's directory.
-    pub dir: OwnedFd,
-    /// How to start a daemon; `None` = start none.
-    pub starter: Option<Starter>,
-    /// The session.
-    pub session: Uuid,
-    /// The program's name, for people.
-    pub program: String,
-}
-
 /// A connection and what came with it.
 pub(crate) struct Up {
     pub(crate) connection: Connection,
-    pub(crate) page: OwnedFd,
+    /// The session's lease page; none over a network.
+    pub(crate) page: Option<OwnedFd>,
     /// Segments that came over it.
     pub(crate) maps: Maps,
 }
 
 impl Up {
+    pub(crate) fn new(connection: Connection, page: Option<OwnedFd>) -> Up {
+        Up { connection, page, maps: Maps::default() }
+    }
+
     /// The session ends: no daemon waits for it to come back.
     fn leave(&self) {
-        // A page that cannot be marked is over when this process ends.
-        let _ = rustix::io::pwrite(&self.page, &LEASE_ENDED, 0);
+        match &self.page {
+            // A page that cannot be marked is over when this process ends.
+            Some(page) => drop(rustix::io::pwrite(page, &LEASE_ENDED, 0)),
+            None => self.connection.tell(&Goodbye),
+        }
     }
 }
 
@@ -81,6 +73,7 @@ pub struct Link {
     pub(crate) queue: Mutex<Queue>,
     pub(crate) mended_or_not: Condvar,
     capability: CatalogCapability,
+    addresses: Vec<String>,
     counters: Arc<Counters>,
     book: Book,
     generation: u64,
@@ -100,7 +93,7 @@ impl Link {
     /// Connects, and starts the daemon if there is none and the address says how.
     pub fn open(address: Address, counters: Arc<Counters>, timeout_ns: i64) -> Result<Arc<Link>> {
         let until = seam::monotonic_ns().saturating_add(timeout_ns);
-        let (up, capability) = connect(&address, until)?;
+        let (up, capability, addresses) = reach::connect(&address, 0, until)?;
         Counters::add(&counters.connections, 1);
         Ok(Arc::new(Link {
             address,
@@ -110,6 +103,7 @@ impl Link {
             queue: Mutex::default(),
             mended_or_not: Condvar::new(),
             capability,
+            addresses,
             counters,
             book: Book::default(),
             generation: seam::fork_generation(),
@@ -129,21 +123,21 @@ impl Link {
         &self.capability.targets
     }
 
+    /// Where the daemon said that it can be reached over a network.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
     /// The counters of the session.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// The store's directory.
-    pub fn dir(&self) -> BorrowedFd<'_> {
-        self.address.dir.as_fd()
     }
 
     /// Makes the connection anew; by one thread at a time.
     pub(crate) fn renew(&self, cx: &OpCx) -> Result<Arc<Up>> {
         let (new, capability) = loop {
             self.check_open()?;
-            let (new, capability) = connect(&self.address, cx.deadline_ns)?;
+            let (new, capability, _) = reach::connect(&self.address, 0, cx.deadline_ns)?;
             match self.resume(cx, &new) {
                 // It ended before it could answer: there will be another one, which finds the page of the last that did.
                 Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {
@@ -283,10 +277,13 @@ impl Link {
     /// Asks the daemon to end, and waits until it has: its directory can be removed then.
     pub fn shutdown(self: &Arc<Link>, cx: &OpCx) -> Result<()> {
         let up = self.up(cx)?;
-        let daemon = rustix::net::sockopt::socket_peercred(up.connection.as_fd())
-            .and_then(|peer| rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()));
+        let daemon = match up.connection.is_network() {
+            true => Err(rustix::io::Errno::SRCH),
+            false => rustix::net::sockopt::socket_peercred(up.connection.as_fd())
+                .and_then(|peer| rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty())),
+        };
         call(&up, cx, &Shutdown)?;
-        // One of another container cannot be watched: its word has to do.
+        // One of another host or container cannot be watched: its word has to do.
         let Ok(daemon) = daemon else { return Ok(()) };
         while !socket::wait_readable(&daemon, cx.left_ns()) {
             if cx.left_ns() == 0 {
@@ -330,76 +327,4 @@ fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
         }
         up.connection.drive(left.min(50_000_000));
     }
-}
-
-fn connect(address: &Address, until: i64) -> Result<(Up, CatalogCapability)> {
-    let mut started = false;
-    let mut pause = 1_000_000;
-    loop {
-        let left = until.saturating_sub(seam::monotonic_ns());
-        match socket::connect(address.dir.as_fd(), SOCKET)? {
-            Ok(fd) => match greet(address, fd, left) {
-                // A daemon that is just ending closes without a word: its successor will answer.
-                Err(e) if e.kind() == Kind::Unavailable && left > 0 => {}
-                // It has not noticed yet that the connection we had is gone.
-                Err(e) if e.kind() == Kind::Exists && left > 0 => {}
-                done => return done,
-            },
-            Err(Errno::NOENT | Errno::CONNREFUSED) => match &address.starter {
-                None => {
-                    return Err(Error::unavailable(
-                        "no daemon runs for this store, and the session may start none (IOV_SESSION_NOSTART)",
-                    ));
-                }
-                Some(starter) => {
-                    // It returns once the daemon listens, or somebody else's does.
-                    starter.start(address.dir.as_fd(), until)?;
-                    if std::mem::replace(&mut started, true) {
-                        seam::sleep(pause);
-                        pause = (pause * 2).min(100_000_000);
-                    }
-                }
-            },
-            Err(Errno::AGAIN) => {}
-            Err(Errno::ACCESS | Errno::PERM) => {
-                return Err(Error::denied(
-                    "the store belongs to another user: a file: store serves its owner only; ask for a store of your own",
-                )
-                .with_clause(iov_types::Clause::A2));
-            }
-            Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the store's daemon cannot be reached")),
-        }
-        if left <= 0 {
-            return Err(Error::unavailable("the store's daemon does not answer; look into its log file in the store"));
-        }
-        seam::sleep(pause);
-        pause = (pause * 2).min(100_000_000);
-    }
-}
-
-fn greet(address: &Address, fd: OwnedFd, timeout_ns: i64) -> Result<(Up, CatalogCapability)> {
-    let hello = Hello {
-        min_version: MIN_VERSION,
-        max_version: MAX_VERSION,
-        library: env!("CARGO_PKG_VERSION").into(),
-        session: address.session,
-        program: address.program.clone(),
-        pid: std::process::id(),
-    };
-    let (connection, welcome, page) = Connection::open(fd, &hello, timeout_ns)?;
-    let capability = CatalogCapability {
-        targets: {
-            let targets = welcome.capability.targets;
-            let medium = Capability::medium_named(&targets.medium);
-            targets.named(medium)
-        },
-        max_ops: welcome.capability.max_ops as usize,
-        single_user: welcome.capability.single_user,
-        inline_bytes: welcome.capability.inline_bytes,
-        lease_ns: match welcome.lease_ns {
-            0 => limits::LEASE_NS,
-            ns => ns.min(i64::MAX as u64) as i64,
-        },
-    };
-    Ok((Up { connection, page, maps: Maps::default() }, capability))
 }

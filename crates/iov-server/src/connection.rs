@@ -24,18 +24,23 @@ use crate::{
     Server,
     outgoing::{Outgoing, Parcel},
     peer::Peer,
-    verbs,
+    verbs::{self, hello::Greeting},
     workers::{Awaits, Workers},
 };
 
 /// How long whoever connects may take to say who he is.
 const GREETING_NS: i64 = 10_000_000_000;
 
+/// Largest frame of whoever is not in yet.
+const GREETING_BYTES: usize = 16 << 10;
+
 /// A connection and what is known of its other side.
 pub(crate) struct Connection {
     id: u64,
     fd: OwnedFd,
     born_ns: i64,
+    /// It came over a network.
+    network: bool,
     greeted: AtomicBool,
     out: Mutex<Out>,
     /// Whoever serves it has this.
@@ -54,6 +59,7 @@ struct Out {
 
 struct Incoming {
     frames: Frames,
+    greeting: Greeting,
     client: Option<Arc<Client>>,
     /// It has asked something besides for what it had.
     back: bool,
@@ -64,6 +70,8 @@ struct Incoming {
 pub(crate) struct Client {
     pub(crate) peer: Peer,
     pub(crate) session: Uuid,
+    /// Which of its connections this is.
+    pub(crate) channel: u32,
     pub(crate) version: u16,
     /// Segments whose descriptors it has, and whether for writing.
     pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
@@ -87,6 +95,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The peer has closed it, or is not let in, or has broken the protocol.
+    Over,
+    /// Nobody has closed it: the network, or the peer's host, is gone.
+    Broke,
+}
+
 /// Ends a connection whose request made this thread panic: the next worker finds it gone.
 struct Falls<'a>(&'a Connection);
 
@@ -107,13 +124,16 @@ impl AsFd for Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, fd: OwnedFd) -> Connection {
+    pub(crate) fn new(id: u64, fd: OwnedFd, network: bool) -> Connection {
         let out = Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, workers: None };
-        let incoming = Incoming { frames: Frames::without_descriptors(), client: None, back: false, ended: false };
+        let mut frames = Frames::without_descriptors();
+        frames.limit(GREETING_BYTES);
+        let incoming = Incoming { frames, greeting: Greeting::default(), client: None, back: false, ended: false };
         Connection {
             id,
             fd,
             born_ns: seam::monotonic_ns(),
+            network,
             greeted: AtomicBool::new(false),
             out: Mutex::new(out),
             incoming: Mutex::new(incoming),
@@ -122,6 +142,16 @@ impl Connection {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether its peer has not proved yet who it is.
+    pub(crate) fn is_greeting(&self) -> bool {
+        !self.greeted.load(Ordering::Relaxed)
+    }
+
+    /// Whether it came over a network, where no kernel tells who is there.
+    pub(crate) fn is_network(&self) -> bool {
+        self.network
     }
 
     /// Has these workers serve it from now on.
@@ -219,13 +249,11 @@ impl Connection {
         }
         lock(&self.out).served = true;
         let falls = Falls(self);
-        let goes_on = self.run(server, &mut incoming);
+        let served = self.run(server, &mut incoming);
         std::mem::forget(falls);
         let mut out = lock(&self.out);
         out.served = false;
-        if goes_on {
-            return self.arm(&out);
-        }
+        let Err(end) = served else { return self.arm(&out) };
         incoming.ended = true;
         if let Some(workers) = out.workers.take() {
             workers.remove(self);
@@ -234,41 +262,42 @@ impl Connection {
         let client = incoming.client.take();
         drop(incoming);
         if let Some(client) = client {
-            server.session_ends(client.session);
+            let broke = self.network && end == End::Broke;
+            server.connection_ended(client.session, client.channel, self.id, broke);
         }
         server.ended(self.id);
     }
 
-    /// `false`: the peer has gone, or has broken the protocol.
-    fn run(self: &Arc<Self>, server: &Arc<Server>, incoming: &mut Incoming) -> bool {
+    /// Serves what has arrived.
+    fn run(self: &Arc<Self>, server: &Arc<Server>, incoming: &mut Incoming) -> std::result::Result<(), End> {
         loop {
             let mut out = lock(&self.out);
             self.send(&mut out);
             if !out.outgoing.is_empty() {
-                return true;
+                return Ok(());
             }
             drop(out);
             let frame = match incoming.frames.next(&self.fd, false) {
                 Ok(Some(frame)) => frame,
-                Ok(None) => return true,
-                Err(e) => {
-                    if e.kind() != Kind::Unavailable {
-                        self.refuse(&e);
-                    }
-                    return false;
+                Ok(None) => return Ok(()),
+                Err(e) if e.kind() != Kind::Unavailable => {
+                    self.refuse(&e);
+                    return Err(End::Over);
                 }
+                Err(_) if incoming.frames.at_end() => return Err(End::Over),
+                Err(_) => return Err(End::Broke),
             };
             let Some(client) = &incoming.client else {
-                match Peer::of(&self.fd, server.options.owner)
-                    .and_then(|peer| verbs::hello::greet(self, server, peer, &frame))
-                {
-                    Ok(client) => incoming.client = Some(Arc::new(client)),
+                match verbs::hello::greet(self, server, &mut incoming.greeting, &frame) {
+                    Ok(None) => continue,
+                    Ok(Some(client)) => incoming.client = Some(Arc::new(client)),
                     Err(e) => {
                         self.refuse(&e);
-                        return false;
+                        return Err(End::Over);
                     }
                 }
                 self.greeted.store(true, Ordering::Relaxed);
+                incoming.frames.limit(usize::MAX);
                 continue;
             };
             let request = frame.header.request;
@@ -279,7 +308,7 @@ impl Connection {
             }
             match self.handle(server, client, frame) {
                 Ok(true) => {}
-                Ok(false) => return false,
+                Ok(false) => return Err(End::Over),
                 Err(e) => self.fault(client.version, request, e),
             }
         }
@@ -288,7 +317,11 @@ impl Connection {
     /// `false`: the peer said goodbye.
     fn handle(self: &Arc<Self>, server: &Arc<Server>, client: &Arc<Client>, frame: Frame) -> Result<bool> {
         server.requests.fetch_add(1, Ordering::Relaxed);
-        match frame.header.verb()? {
+        let verb = frame.header.verb()?;
+        if client.channel > 0 && !matches!(verb, Verb::Object | Verb::Goodbye) {
+            return Err(Error::invalid(format!("{} goes over the session's first connection", verb.name())));
+        }
+        match verb {
             Verb::Catalog => verbs::catalog::run(self, server, client, &frame)?,
             Verb::Object => verbs::object::run(self, server, client, &frame)?,
             Verb::Grant => verbs::grant::run(self, server, client, &frame)?,

@@ -15,4 +15,4 @@ mod verbs;
 mod workers;
 
 pub use grants::{GrantBook, Granted};
-pub use server::{Options, Server, listen};
+pub use server::{Doors, Entrance, Options, Server, listen};

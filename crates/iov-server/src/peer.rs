@@ -1,18 +1,21 @@
-//! Who is on the other side of a local socket (A2): the kernel says so.
+//! Who is on the other side (A2): of a local socket the kernel says so; over a network it is whoever has the store's secret,
+//! and that is its owner.
 
 use std::os::fd::AsFd;
 
 use iov_types::{Clause, Error, Result};
 
 /// A proven peer.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    pub(crate) pid: u32,
+    /// Its process; `None` = on another host, perhaps.
+    pub(crate) pid: Option<u32>,
 }
 
 impl Peer {
-    /// The peer of a connected socket; only `owner` and root are let in.
+    /// The peer of a connected socket; only `owner` is let in.
     pub(crate) fn of(socket: impl AsFd, owner: u32) -> Result<Peer> {
         let credentials = rustix::net::sockopt::socket_peercred(&socket)
             .map_err(|e| Error::denied(format!("the kernel does not say who connects: {e}")).with_clause(Clause::A2))?;
@@ -24,6 +27,11 @@ impl Peer {
             .with_clause(Clause::A2));
         }
         let pid = credentials.pid.as_raw_nonzero().get() as u32;
-        Ok(Peer { uid, gid, pid })
+        Ok(Peer { uid, gid, pid: Some(pid) })
+    }
+
+    /// Whoever comes over a network and has proved that it may.
+    pub(crate) fn owner(uid: u32) -> Peer {
+        Peer { uid, gid: rustix::process::getegid().as_raw(), pid: None }
     }
 }

@@ -10,10 +10,18 @@ use std::{
 };
 
 use iov_catalog::Service;
+use iov_net::{secret::Secret, tcp};
 use iov_store::{Backend, Catalog, seam};
 use iov_types::{Error, Result, Uuid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{GrantBook, connection::Connection, sessions::Sessions, stages::Stages, workers::Workers};
+use crate::{
+    GrantBook,
+    connection::Connection,
+    sessions::{Ending, Left, Sessions},
+    stages::Stages,
+    workers::Workers,
+};
 
 /// How a store is served.
 #[derive(Clone, Debug)]
@@ -30,6 +38,30 @@ pub struct Options {
     pub connections: usize,
     /// Whether bytes may be moved past this process, where the medium allows it.
     pub direct: bool,
+    /// Whom to let in over a network.
+    pub entrance: Entrance,
+    /// Where it can be reached over a network, as `HOST:PORT`, the best first.
+    pub addresses: Vec<String>,
+    /// Most threads that move bytes for clients over a network.
+    pub data_workers: usize,
+}
+
+/// Whom to let in over a network (A2).
+#[derive(Clone, Debug)]
+pub enum Entrance {
+    /// Who proves to have the store's secret.
+    Secret(Secret),
+    /// Anybody who reaches the port, as the owner has said.
+    Anybody,
+}
+
+/// What a server listens on.
+#[derive(Debug)]
+pub struct Doors {
+    /// The socket in the store's directory.
+    pub local: OwnedFd,
+    /// TCP sockets.
+    pub network: Vec<OwnedFd>,
 }
 
 /// A served store.
@@ -44,6 +76,7 @@ pub struct Server {
     pub(crate) object_bytes: AtomicU64,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     control: Arc<Workers>,
+    data: Arc<Workers>,
     sessions: Sessions,
     next: AtomicU64,
     last_busy_ns: AtomicI64,
@@ -58,6 +91,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const TICK_NS: i64 = 50_000_000;
 /// How often it looks for peers that have fallen silent.
 const EXPIRY_NS: i64 = 1_000_000_000;
+/// Most connections of a session besides its first.
+pub(crate) const MAX_CHANNELS: u32 = 64;
+/// Most connections over a network whose peers have not proved yet who they are.
+const STRANGERS: usize = 256;
 /// Most threads that serve requests.
 const CONTROL_WORKERS: usize = 1024;
 /// How often leftovers of ended processes are swept.
@@ -74,6 +111,7 @@ impl Server {
         let unfinished = catalog.unfinished();
         let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
         let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
+        let data = Arc::new(Workers::new("iov-data", options.data_workers.max(1))?);
         Ok(Arc::new(Server {
             options,
             catalog,
@@ -85,6 +123,7 @@ impl Server {
             object_bytes: AtomicU64::new(0),
             connections: Mutex::default(),
             control,
+            data,
             sessions: Sessions::default(),
             next: AtomicU64::new(1),
             last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
@@ -92,21 +131,22 @@ impl Server {
         }))
     }
 
+    /// How it serves.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Serves connections until it is told to end, `asked` says so, or it has been idle for long enough.
-    pub fn run(self: &Arc<Self>, listener: &OwnedFd, asked: &dyn Fn() -> bool) -> Result<()> {
+    pub fn run(self: &Arc<Self>, doors: &Doors, asked: &dyn Fn() -> bool) -> Result<()> {
         self.control.start(self)?;
+        if !doors.network.is_empty() {
+            self.data.start(self)?;
+        }
         let mut swept = seam::monotonic_ns();
         let mut looked = swept;
         let mut awaits = true;
         while !self.is_stopping() && !asked() {
-            if iov_net::socket::wait_readable(listener, TICK_NS) {
-                match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
-                    Ok(fd) => self.accept(fd),
-                    // The peer went away, or descriptors are short for now: the next round tries again.
-                    Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => seam::sleep(TICK_NS as u64),
-                    Err(_) => {}
-                }
-            }
+            self.wait_at(doors);
             self.catalog.tick(seam::monotonic_ns());
             if awaits && !self.grants.awaits_clients() {
                 awaits = false;
@@ -121,11 +161,15 @@ impl Server {
                 looked = now;
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
+                self.sessions.expired(now).into_iter().for_each(|ending| self.end_session(&ending));
                 if self.control.threads() == 0 {
                     self.control.stand_in(self);
                 }
+                if self.data.threads() == 0 && !doors.network.is_empty() {
+                    self.data.stand_in(self);
+                }
             }
-            if !lock(&self.connections).is_empty() {
+            if !lock(&self.connections).is_empty() || self.sessions.any_kept() {
                 self.last_busy_ns.store(now, Ordering::Relaxed);
             } else if now.saturating_sub(self.last_busy_ns.load(Ordering::Relaxed)) > self.options.idle_ns {
                 break;
@@ -143,8 +187,32 @@ impl Server {
         };
         wait(&|| self.is_idle());
         self.control.ring();
-        wait(&|| self.control.threads() == 0);
+        self.data.ring();
+        wait(&|| self.control.threads() + self.data.threads() == 0);
         Ok(())
+    }
+
+    /// Waits a moment for somebody to connect.
+    fn wait_at(self: &Arc<Self>, doors: &Doors) {
+        let all: Vec<(&OwnedFd, bool)> =
+            std::iter::once((&doors.local, false)).chain(doors.network.iter().map(|fd| (fd, true))).collect();
+        let mut fds: Vec<PollFd<'_>> = all.iter().map(|(fd, _)| PollFd::new(*fd, PollFlags::IN)).collect();
+        let moment = Timespec { tv_sec: 0, tv_nsec: TICK_NS as _ };
+        if !poll(&mut fds, Some(&moment)).is_ok_and(|n| n > 0) {
+            return;
+        }
+        for (ready, (fd, network)) in fds.iter().zip(&all) {
+            if !ready.revents().contains(PollFlags::IN) {
+                continue;
+            }
+            match rustix::net::accept_with(*fd, rustix::net::SocketFlags::CLOEXEC) {
+                Ok(fd) => self.accept(fd, *network),
+                // Descriptors are short for now: the next round tries again.
+                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => seam::sleep(TICK_NS as u64),
+                // The peer went away.
+                Err(_) => {}
+            }
+        }
     }
 
     fn all(&self) -> Vec<Arc<Connection>> {
@@ -171,13 +239,21 @@ impl Server {
         self.stopping.load(Ordering::Acquire)
     }
 
-    fn accept(self: &Arc<Self>, fd: OwnedFd) {
+    fn accept(self: &Arc<Self>, fd: OwnedFd, network: bool) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(id, fd));
+        let connection = Arc::new(Connection::new(id, fd, network));
+        if network {
+            // What cannot be set costs time, not promises.
+            let _ = tcp::tune(&*connection);
+        }
         if lock(&self.connections).len() >= self.options.connections {
             let most = self.options.connections;
             return connection
                 .refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
+        }
+        if network && self.all().iter().filter(|c| c.is_network() && c.is_greeting()).count() >= STRANGERS {
+            // Who does not say who he is must not keep out those who do: the peer tries again.
+            return;
         }
         lock(&self.connections).insert(id, connection.clone());
         if connection.served_by(&self.control).is_err() {
@@ -201,9 +277,39 @@ impl Server {
         }
     }
 
-    /// A session is connected, unless it still is or is ending just now.
-    pub(crate) fn session_begins(&self, session: Uuid) -> Result<()> {
-        self.sessions.begin(session)
+    /// A connection of a session is there, unless an old one still is or is ending just now.
+    pub(crate) fn session_begins(&self, session: Uuid, channel: u32, connection: u64) -> Result<()> {
+        let begun = self.sessions.begin(session, channel, connection);
+        let Err(in_the_way) = begun else { return self.move_bytes(channel, connection) };
+        let old = in_the_way.old.and_then(|old| self.connection(old));
+        // Its client has given it up, although the network has not told us yet. One of this host would have.
+        old.filter(|old| old.is_network()).inspect(|old| old.shut());
+        Err(in_the_way.error)
+    }
+
+    /// Has those serve a connection that move bytes, if it is for that.
+    fn move_bytes(&self, channel: u32, connection: u64) -> Result<()> {
+        match self.connection(connection) {
+            Some(connection) if channel > 0 => connection.served_by(&self.data),
+            _ => Ok(()),
+        }
+    }
+
+    /// A connection could not begin after all.
+    pub(crate) fn session_never_began(&self, session: Uuid, channel: u32, connection: u64) {
+        drop(self.sessions.end(session, channel, connection, Left::Ended));
+    }
+
+    /// A connection of a session has ended, and nothing is being done for it any more.
+    pub(crate) fn connection_ended(&self, session: Uuid, channel: u32, connection: u64, broke: bool) {
+        let left = match broke && !self.is_stopping() {
+            true => Left::Broke(seam::monotonic_ns().saturating_add(self.lease_ns() as i64)),
+            false => Left::Ended,
+        };
+        let follows = self.sessions.end(session, channel, connection, left);
+        let others: Vec<_> = follows.shut.iter().filter_map(|id| self.connection(*id)).collect();
+        others.iter().for_each(|other| other.shut());
+        follows.ends.inspect(|ending| self.end_session(ending));
     }
 
     /// How long a session that does not renew keeps what it holds, in nanoseconds.
@@ -211,9 +317,9 @@ impl Server {
         self.catalog.capability().lease_ns.max(0) as u64
     }
 
-    /// Ends the session with its last connection: opens, holds, locks, cursors, grants, stages.
-    pub(crate) fn session_ends(&self, session: Uuid) {
-        let Some(_ending) = self.sessions.end(session) else { return };
+    /// Ends a session: opens, holds, locks, cursors, grants, stages.
+    fn end_session(&self, ending: &Ending<'_>) {
+        let session = ending.session;
         if self.is_stopping() && (self.catalog.has_open(session) || self.stages.has_any(session)) {
             // It is not the session that ends but the daemon: it will come back to the next one.
             return;

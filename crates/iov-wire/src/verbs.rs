@@ -2,9 +2,9 @@
 
 use crate::Wire;
 use crate::messages::{
-    CatalogAnswer, CatalogRequest, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, ObjectAnswer,
-    ObjectRequest, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, SumsAnswer, SumsRequest,
-    Welcome,
+    CatalogAnswer, CatalogRequest, Challenge, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, ObjectAnswer,
+    ObjectRequest, Proof, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, SumsAnswer,
+    SumsRequest, Welcome,
 };
 
 /// Who sends a frame.
@@ -86,6 +86,8 @@ verbs! {
     ResumeAnswer = 18, Server, ResumeAnswer, "What has become of that.";
     Sums = 19, Client, SumsRequest, "Asks for checksums of an object, to compare what is read with them.";
     SumsAnswer = 20, Server, SumsAnswer, "The checksums, in the payload.";
+    Challenge = 21, Server, Challenge, "Asks for proof of the store's secret.";
+    Proof = 22, Client, Proof, "The proof.";
 }
 
 impl Verb {

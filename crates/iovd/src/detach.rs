@@ -9,25 +9,16 @@ use std::{
 
 use iov_types::{Error, Result};
 
-use crate::Args;
-
 /// What the daemon says once it listens.
 pub(crate) const READY: &str = "iovd is ready";
 
 /// Starts the daemon and waits until it is ready or has failed; the code is what it ended with.
-pub(crate) fn run(args: &Args) -> Result<u8> {
+pub(crate) fn run() -> Result<u8> {
     let exe = std::env::current_exe().map_err(Error::from)?;
     let mut child = Command::new(exe)
-        .arg("--dir")
-        .arg(&args.dir)
+        // What came by the environment comes so again.
+        .args(std::env::args_os().skip(1).filter(|arg| arg != "--detach"))
         .arg("--ready")
-        .args(["--idle", &args.idle.to_string(), "--lease-ms", &args.lease_ms.to_string()])
-        .args(["--inline-bytes", &args.inline_bytes.to_string()])
-        .args(args.storage.iter().flat_map(|storage| ["--storage".to_owned(), storage.to_string()]))
-        .args(args.new_storage.iter().flat_map(|storage| ["--new-storage".to_owned(), storage.to_string()]))
-        .args(args.trace.iter().flat_map(|path| [std::ffi::OsStr::new("--trace"), path.as_os_str()]))
-        .arg("--shm")
-        .arg(&args.shm)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -7,6 +7,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod detach;
 mod hold;
 mod limits;
+mod listen;
 mod log;
 mod serve;
 mod storage;
@@ -54,6 +55,22 @@ pub(crate) struct Args {
     #[arg(long, env = "IOVD_TRACE", value_name = "FILE", value_parser = absolute)]
     trace: Option<PathBuf>,
 
+    /// Serve clients on other hosts too: HOST:PORT of this one, or several, the best first; the port is 4867 if none is named
+    #[arg(long, env = "IOVD_LISTEN", value_name = "HOST[:PORT],…", value_parser = Hosts::parse)]
+    listen: Option<Hosts>,
+
+    /// The secret that clients over a network must have; else the file named secret in the store, which is made if there is none
+    #[arg(long, env = "IOVD_SECRET", value_name = "FILE", conflicts_with = "no_secret", value_parser = absolute)]
+    secret: Option<PathBuf>,
+
+    /// Let in whoever reaches the port. Not on a network that others reach
+    #[arg(long, requires = "listen")]
+    no_secret: bool,
+
+    /// Most threads that move bytes for clients over a network
+    #[arg(long, env = "IOVD_WORKERS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+
     /// Where shared memory is
     #[arg(long, env = "IOVD_SHM", default_value = "/dev/shm", hide = true)]
     shm: PathBuf,
@@ -65,6 +82,16 @@ pub(crate) struct Args {
     /// Says on standard error that it is ready; used by --detach.
     #[arg(long, hide = true)]
     ready: bool,
+}
+
+/// Hosts and ports to listen on.
+#[derive(Clone, Debug)]
+struct Hosts(Vec<iov_net::tcp::Host>);
+
+impl Hosts {
+    fn parse(text: &str) -> Result<Hosts, String> {
+        listen::parse(text).map(Hosts)
+    }
 }
 
 /// A daemon in the background is not where it was started.
@@ -96,7 +123,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match () {
         () if args.release => serve::release(&args),
-        () if args.detach => detach::run(&args),
+        () if args.detach => detach::run(),
         () => serve::run(&args),
     };
     match done {

@@ -12,7 +12,7 @@ use std::{
 
 use iov_catalog::Service;
 use iov_meta_local::LocalStore;
-use iov_server::Server;
+use iov_server::{Doors, Entrance, Server};
 use iov_store::{Backend, Trace, TraceWriter, seam};
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
@@ -20,7 +20,9 @@ use rustix::fs::{Mode, OFlags};
 use crate::{
     Args, detach,
     hold::{Hold, Taken},
-    limits, log,
+    limits,
+    listen::{self, Listening},
+    log,
     storage::{Opened, Storage},
 };
 
@@ -94,6 +96,14 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let grace_ns = if grants.awaits_clients() { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
     troubles.extend(grants.settle(&catalog.unfinished()).iter().map(|e| format!("recovery: {e}")));
+    let listening = match listen::listen(&dir, args) {
+        // Programs of this host must not suffer for it.
+        Err(e) if args.listen.is_none() => {
+            troubles.push(format!("nothing listens on the network as before the last end: {e}"));
+            Listening::default()
+        }
+        listening => listening?,
+    };
     let options = iov_server::Options {
         store: catalog.store_uuid(),
         incarnation,
@@ -102,8 +112,11 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         connections,
         // What goes past this process cannot be traced.
         direct: direct && args.trace.is_none(),
+        entrance: listening.entrance,
+        addresses: listening.addresses,
+        data_workers: usize::from(args.workers),
     };
-    let listener = iov_server::listen(dir.as_fd())?;
+    let doors = Doors { local: iov_server::listen(dir.as_fd())?, network: listening.network };
     let server = Server::new(options, catalog.clone(), target, grants)?;
     ready(args);
     if args.ready {
@@ -116,9 +129,17 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         log::line(&format!("every call to the target is recorded in {}", path.display()));
     }
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
-    server.run(&listener, &|| stop.load(Ordering::Relaxed))?;
+    if !doors.network.is_empty() {
+        let who = match &server.options().entrance {
+            Entrance::Secret(_) => "who has the store's secret",
+            Entrance::Anybody => "anybody",
+        };
+        log::line(&format!("listening on {} for {who}", server.options().addresses.join(", ")));
+    }
+    server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
-    drop(listener);
+    drop(doors);
+    listen::end(&dir);
     drop(server);
     if !catalog.has_open(Uuid::NIL) {
         // With clients that have something open it is like a crash: they come back to the next daemon.

@@ -7,12 +7,12 @@ use std::{
 };
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, DirectBackend, Link, RemoteCatalog, Starter};
+use iov_net::{Address, DirectBackend, Link, Place, RemoteCatalog, Starter};
 use iov_store::OpCx;
 use iov_types::{Clause, Counters, Error, Result, limits};
 use rustix::fs::{Mode, OFlags};
 
-use crate::{identity, library};
+use crate::{identity, library, network};
 
 /// Where the default store lies: `$IOVERBS_STORE`, else `$XDG_DATA_HOME/ioverbs`, else `~/.local/share/ioverbs`.
 pub(crate) fn default_dir() -> Result<PathBuf> {
@@ -53,12 +53,11 @@ fn link(dir: &str, attr: &SessionAttr, session: iov_types::Uuid, counters: Arc<C
     if dir.is_empty() {
         return Err(Error::invalid("file: names no directory, as in file:/scratch/me/store"));
     }
-    let address = Address {
+    let place = Place::Directory {
         dir: open_dir(Path::new(dir), !attr.nostart)?,
         starter: if attr.nostart { None } else { Some(Starter::find(library::dir())?) },
-        session,
-        program: attr.program.clone().unwrap_or_else(identity::program),
     };
+    let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
     Link::open(address, counters, timeout)
 }
@@ -96,6 +95,11 @@ pub fn daemon_medium_within(url: &str, timeout_ns: i64) -> Result<Option<&'stati
     Ok(running(url, timeout_ns)?.map(|(link, _)| link.targets().medium))
 }
 
+/// Where a store's daemon can be reached over a network, as `HOST:PORT`, the best first; `None`: no daemon runs.
+pub fn daemon_addresses_within(url: &str, timeout_ns: i64) -> Result<Option<Vec<String>>> {
+    Ok(running(url, timeout_ns)?.map(|(link, _)| link.addresses().to_vec()))
+}
+
 /// Ends a store's daemon and waits until it has ended; `false`: none runs. The next session starts it again. Nothing is lost,
 /// unless the medium is the daemon's own memory.
 pub fn daemon_shutdown(url: &str) -> Result<bool> {
@@ -116,14 +120,19 @@ pub struct StoreSetup {
     pub storage: Option<String>,
     /// Record every call to the store's target in this file, until the daemon ends.
     pub trace: Option<std::path::PathBuf>,
+    /// Listen on these hosts and ports of this machine, as in `node7:4867,10.0.0.7`; `None` = on none.
+    pub listen: Option<String>,
+    /// The secret that clients over a network must have; `None` = the one in the store, `none` = let in anybody.
+    pub secret: Option<std::path::PathBuf>,
     /// End the daemon after so many seconds without a connection; 0 = never, `None` = as usual.
     pub idle_s: Option<u64>,
 }
 
 fn directory_of(url: &str) -> Result<&Path> {
     let dir = url.strip_prefix("file:").filter(|dir| !dir.is_empty());
-    dir.map(Path::new)
-        .ok_or_else(|| Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release")))
+    dir.map(Path::new).ok_or_else(|| {
+        Error::unsupported(format!("{url} is not of this machine: only file:DIR stores are made and started"))
+    })
 }
 
 /// Makes a store where there is none, and starts its daemon. One that runs already stays as it is.
@@ -137,6 +146,18 @@ pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()
         let trace = std::path::absolute(trace).map_err(Error::from)?;
         let text = trace.to_str().ok_or_else(|| Error::invalid("the name of a trace is UTF-8"))?;
         starter.args.extend(["--trace".to_owned(), text.to_owned()]);
+    }
+    if let Some(listen) = &setup.listen {
+        starter.args.extend(["--listen".to_owned(), listen.clone()]);
+    }
+    match &setup.secret {
+        Some(none) if none.as_os_str() == "none" => starter.args.push("--no-secret".to_owned()),
+        Some(secret) => {
+            let secret = std::path::absolute(secret).map_err(Error::from)?;
+            let text = secret.to_str().ok_or_else(|| Error::invalid("the name of a secret's file is UTF-8"))?;
+            starter.args.extend(["--secret".to_owned(), text.to_owned()]);
+        }
+        None => {}
     }
     if let Some(idle) = setup.idle_s {
         starter.args.extend(["--idle".to_owned(), idle.to_string()]);
@@ -153,13 +174,18 @@ pub fn store_release(url: &str) -> Result<u64> {
 
 /// One deadline for all that is asked of it.
 fn running(url: &str, timeout_ns: i64) -> Result<Option<(Arc<Link>, OpCx)>> {
-    let Some(dir) = url.strip_prefix("file:") else {
-        return Err(Error::unsupported(format!("{url} has no daemon: only file: stores have one in this release")));
-    };
     let attr = SessionAttr { nostart: true, deadline_ns: timeout_ns, ..SessionAttr::default() };
     let caller = identity::caller();
     let cx = OpCx::new(caller.clone(), timeout_ns);
-    match link(dir, &attr, caller.session, Arc::default()) {
+    let linked = match (url.strip_prefix("file:"), url.starts_with("iov:")) {
+        (Some(dir), _) => link(dir, &attr, caller.session, Arc::default()),
+        // One that cannot be reached may run all the same.
+        (None, true) => return network::link(url, &attr, caller.session, Arc::default()).map(|link| Some((link, cx))),
+        (None, false) => {
+            return Err(Error::unsupported(format!("{url} has no daemon: file: and iov: stores have one")));
+        }
+    };
+    match linked {
         Ok(link) => Ok(Some((link, cx))),
         Err(e) if matches!(e.kind(), iov_types::Kind::Unavailable | iov_types::Kind::NotFound) => Ok(None),
         Err(e) => Err(e),

@@ -25,6 +25,7 @@ mod identity;
 mod lent;
 mod library;
 mod mem;
+mod network;
 mod open;
 mod search;
 mod segments;
@@ -32,8 +33,8 @@ mod storage;
 
 pub use blocking::{append, close, commit, create, create_group, find, lookup, read_at, stat, write_at};
 pub use file::{
-    StoreSetup, daemon_medium_within, daemon_shutdown, daemon_shutdown_within, daemon_start, daemon_status,
-    daemon_status_within, store_release,
+    StoreSetup, daemon_addresses_within, daemon_medium_within, daemon_shutdown, daemon_shutdown_within, daemon_start,
+    daemon_status, daemon_status_within, store_release,
 };
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{

@@ -3,7 +3,7 @@
 use iov_engine::{Session, SessionAttr};
 use iov_types::{Error, Result};
 
-use crate::{file, mem};
+use crate::{file, mem, network};
 
 /// Opens a store. `None` = `$IOVERBS_URL`, else the embedded default store of this user.
 pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
@@ -21,10 +21,11 @@ pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
     match scheme {
         "mem" => mem::open(url, rest, attr),
         "file" => file::open(url, rest, attr),
-        "iov" | "etcd" => {
-            Err(Error::unsupported(format!("{scheme}: stores are not in this release; use file:DIR or mem:")))
+        "iov" => network::open(url, attr),
+        "etcd" => {
+            Err(Error::unsupported(format!("{scheme}: is for daemons and administrators: programs use iov://HOST")))
         }
-        other => Err(Error::unsupported(format!("no store has the scheme {other:?}; there are mem: and file:"))),
+        other => Err(Error::unsupported(format!("no store has the scheme {other:?}; there are mem:, file: and iov:"))),
     }
 }
 

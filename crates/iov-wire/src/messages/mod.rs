@@ -20,5 +20,6 @@ pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, Targ
 pub use request::{CatalogAnswer, CatalogRequest, Context};
 pub use resume::{Resume, ResumeAnswer};
 pub use session::{
-    Counter, Fault, Goodbye, Hello, Renew, Shutdown, StatusAnswer, StatusRequest, StoreCapability, Welcome,
+    Challenge, Counter, Fault, Goodbye, Hello, Proof, Renew, Shutdown, StatusAnswer, StatusRequest, StoreCapability,
+    Welcome,
 };

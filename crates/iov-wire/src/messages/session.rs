@@ -21,6 +21,10 @@ pub struct Hello {
     pub program: String,
     /// Its process.
     pub pid: u32,
+    /// Which of the session's connections: 0 = its first, over which it asks for facts; others only move bytes.
+    pub channel: u32,
+    /// Random bytes for the server to prove itself with; empty on a socket where the kernel tells who it is.
+    pub challenge: Vec<u8>,
 }
 
 message! {
@@ -31,6 +35,8 @@ message! {
         4 => session: uuid,
         5 => program: string,
         6 => pid: uint,
+        7 => channel: uint,
+        8 => challenge: bytes,
     }
 }
 
@@ -67,7 +73,29 @@ pub struct Welcome {
     /// How long exclusive holds and locks outlive a session that does not renew them, in nanoseconds; 0 = the server is
     /// older than this field.
     pub lease_ns: u64,
+    /// That the server has the store's secret too; empty where none was asked for.
+    pub proof: Vec<u8>,
+    /// Where else the server can be reached, as `HOST:PORT`, the best first.
+    pub addresses: Vec<String>,
 }
+
+/// Before a server lets anybody in over a network: prove that you have the store's secret.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Challenge {
+    /// Random bytes.
+    pub challenge: Vec<u8>,
+}
+
+message! { Challenge { 1 => challenge: bytes } }
+
+/// The client has the store's secret.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Proof {
+    /// A MAC over both challenges and all of `Hello`.
+    pub proof: Vec<u8>,
+}
+
+message! { Proof { 1 => proof: bytes } }
 
 message! {
     Welcome {
@@ -78,6 +106,8 @@ message! {
         5 => daemon: string,
         6 => pid: uint,
         7 => lease_ns: uint,
+        8 => proof: bytes,
+        9 => addresses: repeated string,
     }
 }
 

@@ -20,8 +20,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer | GrantAnswer => "-3",
-        Welcome | Catalog | Grant | Resume | ResumeAnswer => "-2",
+        CatalogAnswer | GrantAnswer | Welcome => "-3",
+        Hello | Catalog | Grant | Resume | ResumeAnswer => "-2",
         _ => "",
     };
     named(verb, newest)
@@ -77,12 +77,20 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::resume_answer());
     reads_as(examples::sums_request());
     reads_as(examples::sums_answer());
+    reads_as(examples::challenge());
+    reads_as(examples::proof());
 }
 
 #[test]
 fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "")).expect("the bytes of the first release");
-    reads(&bytes, Welcome { lease_ns: 0, ..examples::welcome() });
+    let local = Welcome { proof: Vec::new(), addresses: Vec::new(), ..examples::welcome() };
+    reads(&bytes, Welcome { lease_ns: 0, ..local.clone() });
+    // Before there were connections over a network.
+    let bytes = std::fs::read(named(Verb::Welcome, "-2")).expect("the bytes of a later one");
+    reads(&bytes, local);
+    let bytes = std::fs::read(named(Verb::Hello, "")).expect("the bytes of the first release");
+    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), ..examples::hello() });
     // Before bytes could live in records.
     let bytes = std::fs::read(named(Verb::Catalog, "")).expect("the bytes of the first release");
     let mut request = examples::catalog_request();

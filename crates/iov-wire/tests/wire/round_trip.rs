@@ -57,6 +57,8 @@ round_trips!(
     resume_answer,
     sums_request,
     sums_answer,
+    challenge,
+    proof,
 );
 
 #[test]
@@ -93,6 +95,8 @@ fn a_library_that_does_not_fit_is_told_which_side_to_update() {
         session: Uuid::NIL,
         program: "solver".into(),
         pid: 1,
+        channel: 0,
+        challenge: Vec::new(),
     };
     assert_eq!(hello(MIN_VERSION, MAX_VERSION + 5).choose(), Ok(MAX_VERSION));
     assert!(hello(MAX_VERSION + 1, MAX_VERSION + 5).choose().unwrap_err().detail().ends_with("update the daemon"));

@@ -27,6 +27,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<std::path::PathBuf>,
 
+    /// Serve programs on other hosts too: HOST[:PORT] of this machine, or several, the preferred one first; port 0 takes one
+    /// that is free. They open iov://HOST:PORT, with a copy of the store's secret
+    #[arg(long, value_name = "HOST[:PORT],…")]
+    listen: Option<String>,
+
+    /// The file of the secret that those programs must have, or none to let in whoever reaches the port; else the file named
+    /// secret in the store's directory, which is made if there is none
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    secret: Option<std::path::PathBuf>,
+
     /// End the daemon after so long without a connection; it starts again when it is needed
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
@@ -53,21 +63,33 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         Err(e) if e.kind() == ioverbs::Kind::NotFound => false,
         Err(e) => return Err(e.into()),
     };
-    if runs && (args.storage.is_some() || args.trace.is_some()) {
-        let what = if args.trace.is_some() { "a trace can be begun" } else { "its storage can be set" };
+    if runs && (args.storage.is_some() || args.trace.is_some() || args.listen.is_some()) {
+        let what = match (&args.trace, &args.listen) {
+            (Some(_), _) => "a trace can be begun",
+            (None, Some(_)) => "it can be told to listen",
+            (None, None) => "its storage can be set",
+        };
         return Err(Error::busy(format!("{url} is up: {what} when it is not, behind iov down --keep")).into());
     }
     if !runs {
-        let setup = StoreSetup { storage: args.storage.clone(), trace: args.trace.clone(), idle_s: Some(idle_s) };
+        let setup = StoreSetup {
+            storage: args.storage.clone(),
+            trace: args.trace.clone(),
+            listen: args.listen.clone(),
+            secret: args.secret.clone(),
+            idle_s: Some(idle_s),
+        };
         ioverbs::daemon_start(&url, &setup, timeout)?;
     }
     let facts = ioverbs::daemon_status_within(&url, timeout)?.unwrap_or_default();
     let of = |what: &str| facts.iter().find(|(name, _)| name == what).map(|(_, bytes)| *bytes);
     let medium = ioverbs::daemon_medium_within(&url, timeout)?.unwrap_or_default();
+    let addresses = ioverbs::daemon_addresses_within(&url, timeout)?.unwrap_or_default();
     let (shm, heap) = (of("shm_capacity_bytes"), of("heap_capacity_bytes"));
     if ctx.global.json {
         let facts = json!({
             "store": url, "started": !runs, "medium": medium, "shm_capacity_bytes": shm, "heap_capacity_bytes": heap,
+            "addresses": addresses,
         });
         return ctx.out.line(facts);
     }
@@ -76,5 +98,21 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         None => medium.into(),
     };
     let what = if runs { "is up already" } else { "is up" };
-    ctx.out.line(format_args!("{url} {what}, with {medium}\n  next: export IOVERBS_URL={url}"))
+    ctx.out.line(format_args!("{url} {what}, with {medium}\n  next: export IOVERBS_URL={url}"))?;
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let secret = match &args.secret {
+        Some(none) if none.as_os_str() == "none" => "?secret=none".to_owned(),
+        _ => String::new(),
+    };
+    ctx.out.line(format_args!("  from other hosts: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
+    let dir = url.strip_prefix("file:").unwrap_or_default();
+    match (&args.secret, runs) {
+        (None, false) => {
+            let file = std::path::Path::new(dir).join("secret");
+            ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))
+        }
+        _ => Ok(()),
+    }
 }

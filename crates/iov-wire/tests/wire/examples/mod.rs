@@ -22,6 +22,8 @@ pub(crate) fn hello() -> Hello {
         session: SESSION,
         program: "solver".into(),
         pid: 4711,
+        channel: 2,
+        challenge: vec![0x66; 32],
     }
 }
 
@@ -45,7 +47,17 @@ pub(crate) fn welcome() -> Welcome {
         daemon: "0.1.0".into(),
         pid: 815,
         lease_ns: 20_000_000_000,
+        proof: vec![0x77; 32],
+        addresses: vec!["node7-ib:4867".into(), "10.0.0.7:4867".into()],
     }
+}
+
+pub(crate) fn challenge() -> Challenge {
+    Challenge { challenge: vec![0x88; 32] }
+}
+
+pub(crate) fn proof() -> Proof {
+    Proof { proof: vec![0x99; 32] }
 }
 
 fn metadata() -> Metadata {
@@ -295,5 +307,7 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&resume_answer(), 11, 0),
         frame(&sums_request(), 12, 0),
         frame(&sums_answer(), 12, 0),
+        frame(&challenge(), 0, 0),
+        frame(&proof(), 0, 0),
     ]
 }

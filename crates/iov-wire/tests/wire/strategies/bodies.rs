@@ -16,16 +16,26 @@ pub(crate) fn context() -> BoxedStrategy<Context> {
 }
 
 pub(crate) fn hello() -> BoxedStrategy<Hello> {
-    (any::<[u16; 2]>(), text(), uuid(), text(), any::<u32>())
-        .prop_map(|([min_version, max_version], library, session, program, pid)| Hello {
+    (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 2]>(), any::<Vec<u8>>())
+        .prop_map(|([min_version, max_version], library, session, program, [pid, channel], challenge)| Hello {
             min_version,
             max_version,
             library,
             session,
             program,
             pid,
+            channel,
+            challenge,
         })
         .boxed()
+}
+
+pub(crate) fn challenge() -> BoxedStrategy<Challenge> {
+    any::<Vec<u8>>().prop_map(|challenge| Challenge { challenge }).boxed()
+}
+
+pub(crate) fn proof() -> BoxedStrategy<Proof> {
+    any::<Vec<u8>>().prop_map(|proof| Proof { proof }).boxed()
 }
 
 pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
@@ -33,8 +43,9 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
         (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
             StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
         });
-    (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>())
-        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid)| Welcome {
+    let more = (any::<Vec<u8>>(), list(text()));
+    (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>(), more)
+        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid, (proof, addresses))| Welcome {
             version,
             store,
             incarnation,
@@ -42,6 +53,8 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
             daemon,
             pid,
             lease_ns,
+            proof,
+            addresses,
         })
         .boxed()
 }

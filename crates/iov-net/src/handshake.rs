@@ -1,0 +1,96 @@
+//! The first frames of a connection: who the client is, that both sides have the store's secret where the kernel does not
+//! tell who is there, and which version they speak.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use iov_store::seam;
+use iov_types::{Clause, Error, Result};
+use iov_wire::{
+    Body, Header, Verb, frame,
+    messages::{Challenge, Fault, Hello, Proof, Welcome},
+};
+
+use crate::{
+    frames::{Frame, Frames},
+    secret::{Secret, Side},
+    socket,
+};
+
+/// By what a client knows whom it talks to.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// A socket in the store's directory: whoever listens there may do so.
+    Directory,
+    /// The daemon has the same secret.
+    Secret(Secret),
+    /// By nothing: the user has said so.
+    Anybody,
+}
+
+/// A connection that both sides have agreed on.
+pub(crate) struct Shaken {
+    pub(crate) fd: OwnedFd,
+    pub(crate) frames: Frames,
+    pub(crate) welcome: Welcome,
+    /// The session's lease page; none over a network.
+    pub(crate) page: Option<OwnedFd>,
+}
+
+fn send<B: Body>(fd: &OwnedFd, body: &B, until_ns: i64) -> Result<()> {
+    let mut out = Vec::new();
+    let left = (until_ns - seam::monotonic_ns()).max(0);
+    frame::append(Header { deadline_left_ns: left as u64, ..Header::new(B::VERB, 0) }, body, &mut out)?;
+    socket::send(fd, &[&out], &[], || seam::monotonic_ns() < until_ns)
+}
+
+fn receive(fd: &OwnedFd, frames: &mut Frames, until_ns: i64) -> Result<Frame> {
+    loop {
+        if let Some(frame) = frames.next(fd.as_fd(), false)? {
+            if frame.header.verb == Verb::Fault.number() {
+                return Err(frame.header.body::<Fault>(&frame.body)?.error);
+            }
+            return Ok(frame);
+        }
+        if !socket::wait_readable(fd, (until_ns - seam::monotonic_ns()).max(0)) && seam::monotonic_ns() >= until_ns {
+            return Err(Error::timeout("the store's daemon does not answer; see its log, or end it and try again"));
+        }
+    }
+}
+
+/// Shakes hands over a connected socket, until a time of the monotonic clock.
+pub(crate) fn shake(fd: OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<Shaken> {
+    send(&fd, hello, until_ns)?;
+    let local = matches!(trust, Trust::Directory);
+    let mut frames = if local { Frames::default() } else { Frames::without_descriptors() };
+    let mut frame = receive(&fd, &mut frames, until_ns)?;
+    let mut asked = false;
+    if frame.header.verb == Verb::Challenge.number() {
+        let challenge: Challenge = frame.header.body(&frame.body)?;
+        let Trust::Secret(secret) = trust else {
+            return Err(Error::denied(
+                "the store asks for its secret: copy the file named secret from its directory, and name the copy in \
+                 IOVERBS_SECRET, or as ?secret=FILE behind the URL",
+            )
+            .with_clause(Clause::A2));
+        };
+        let proof = secret.proof(Side::Client, hello, &challenge.challenge).to_vec();
+        send(&fd, &Proof { proof }, until_ns)?;
+        frame = receive(&fd, &mut frames, until_ns)?;
+        asked = true;
+    }
+    let welcome: Welcome = frame.header.body(&frame.body)?;
+    if let Trust::Secret(secret) = trust
+        && !(asked && secret.fits(&welcome.proof, Side::Server, hello, &hello.challenge))
+    {
+        return Err(Error::denied(
+            "whoever listens there does not prove that it has the store's secret: check the address; if the daemon was \
+             told to do without (--no-secret), say so too, with ?secret=none",
+        )
+        .with_clause(Clause::A2));
+    }
+    let page = match local {
+        true => Some(frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?),
+        false => None,
+    };
+    Ok(Shaken { fd, frames, welcome, page })
+}

@@ -1,0 +1,221 @@
+//! How a store's daemon is reached: by the socket in its directory, where it is started if there is none, or over a network.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use iov_store::{CatalogCapability, seam};
+use iov_types::{Capability, Clause, Error, Kind, Result, Uuid, limits};
+use iov_wire::{MAX_VERSION, MIN_VERSION, messages::Hello};
+use rustix::io::Errno;
+
+use crate::{
+    conn::Connection,
+    handshake::{self, Trust},
+    link::Up,
+    secret, socket,
+    start::Starter,
+    tcp::{self, Host},
+};
+
+/// The name of a store's socket in its directory.
+pub const SOCKET: &str = "socket";
+
+/// Longest that one address of several is waited for.
+const TRY_NS: i64 = 5_000_000_000;
+
+/// Where a store's daemon is.
+pub enum Place {
+    /// In this directory.
+    Directory {
+        /// The store's directory.
+        dir: OwnedFd,
+        /// How to start a daemon; `None` = start none.
+        starter: Option<Starter>,
+    },
+    /// At one of these, the best first.
+    Network {
+        /// Names and ports.
+        hosts: Vec<Host>,
+        /// By what it is known.
+        trust: Trust,
+    },
+}
+
+/// What is needed to reach a store's daemon.
+pub struct Address {
+    /// Where it is.
+    pub place: Place,
+    /// The session.
+    pub session: Uuid,
+    /// The program's name, for people.
+    pub program: String,
+    /// Which of the hosts answered last.
+    pub last: AtomicUsize,
+}
+
+impl Address {
+    /// A place and who wants to reach it.
+    pub fn new(place: Place, session: Uuid, program: String) -> Address {
+        Address { place, session, program, last: AtomicUsize::new(0) }
+    }
+
+    fn hello(&self, channel: u32) -> Hello {
+        let challenge = match &self.place {
+            Place::Directory { .. } => Vec::new(),
+            Place::Network { .. } => secret::nonce().to_vec(),
+        };
+        Hello {
+            min_version: MIN_VERSION,
+            max_version: MAX_VERSION,
+            library: env!("CARGO_PKG_VERSION").into(),
+            session: self.session,
+            program: self.program.clone(),
+            pid: std::process::id(),
+            channel,
+            challenge,
+        }
+    }
+}
+
+/// A connection, what the store can do, and where else its daemon can be reached.
+pub(crate) type Reached = (Up, CatalogCapability, Vec<String>);
+
+/// How an attempt ended.
+enum Tried {
+    Up(Box<Reached>),
+    /// To be tried again.
+    Again,
+    /// It cannot be reached this way now; why.
+    Not(Error),
+}
+
+/// Connects until a time of the monotonic clock.
+pub(crate) fn connect(address: &Address, channel: u32, until: i64) -> Result<Reached> {
+    let mut started = false;
+    let mut pause = 1_000_000;
+    loop {
+        let tried = match &address.place {
+            Place::Directory { dir, starter } => {
+                by_directory(address, channel, dir, starter.as_ref(), &mut started, until)
+            }
+            Place::Network { hosts, trust } => over_network(address, channel, hosts, trust, until),
+        }?;
+        let why = match tried {
+            Tried::Up(up) => return Ok(*up),
+            Tried::Again => None,
+            Tried::Not(e) => Some(e),
+        };
+        if seam::monotonic_ns() >= until {
+            return Err(why.unwrap_or_else(|| {
+                Error::unavailable("the store's daemon does not answer; look into its log file in the store")
+            }));
+        }
+        seam::sleep(pause);
+        pause = (pause * 2).min(100_000_000);
+    }
+}
+
+fn by_directory(
+    address: &Address,
+    channel: u32,
+    dir: &OwnedFd,
+    starter: Option<&Starter>,
+    started: &mut bool,
+    until: i64,
+) -> Result<Tried> {
+    match socket::connect(dir.as_fd(), SOCKET)? {
+        Ok(fd) => greet(address, channel, fd, &Trust::Directory, until),
+        Err(Errno::NOENT | Errno::CONNREFUSED) => match starter {
+            None => Err(Error::unavailable(
+                "no daemon runs for this store, and the session may start none (IOV_SESSION_NOSTART)",
+            )),
+            Some(starter) => {
+                // It returns once the daemon listens, or somebody else's does.
+                starter.start(dir.as_fd(), until)?;
+                if !std::mem::replace(started, true) {
+                    return by_directory(address, channel, dir, Some(starter), started, until);
+                }
+                Ok(Tried::Again)
+            }
+        },
+        Err(Errno::AGAIN) => Ok(Tried::Again),
+        Err(Errno::ACCESS | Errno::PERM) => Err(Error::denied(
+            "the store belongs to another user: a file: store serves its owner only; ask for a store of your own",
+        )
+        .with_clause(Clause::A2)),
+        Err(e) => Err(Error::from(std::io::Error::from(e)).context("the store's daemon cannot be reached")),
+    }
+}
+
+/// One host after the other, beginning with the one that answered last.
+fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, until: i64) -> Result<Tried> {
+    let mut why: Option<Error> = None;
+    let first = address.last.load(Ordering::Relaxed);
+    for i in 0..hosts.len() {
+        let at = (first + i) % hosts.len();
+        let host = &hosts[at];
+        let all = match host.resolve() {
+            Ok(all) => all,
+            Err(e) => {
+                why.get_or_insert(e);
+                continue;
+            }
+        };
+        for one in all {
+            let now = seam::monotonic_ns();
+            // Of several, none takes all of the time.
+            let patience = if hosts.len() > 1 { until.min(now.saturating_add(TRY_NS)) } else { until };
+            let e = match tcp::connect(one, patience)? {
+                Ok(fd) => match greet(address, channel, fd, trust, patience) {
+                    Ok(Tried::Not(e)) => e,
+                    Ok(tried) => {
+                        address.last.store(at, Ordering::Relaxed);
+                        return Ok(tried);
+                    }
+                    // It listens and says nothing; another may be well.
+                    Err(e) if e.kind() == Kind::Timeout && hosts.len() > 1 => e,
+                    Err(e) => return Err(e),
+                },
+                Err(e) => {
+                    let e = std::io::Error::from(e);
+                    Error::unavailable(format!(
+                        "no store's daemon answers at {host}: {e}; it listens where it is started with --listen (iov up)"
+                    ))
+                }
+            };
+            why.get_or_insert(e);
+        }
+    }
+    Ok(Tried::Not(why.unwrap_or_else(|| Error::invalid("a store over a network has a host"))))
+}
+
+fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64) -> Result<Tried> {
+    let shaken = match handshake::shake(fd, &address.hello(channel), trust, until) {
+        Ok(shaken) => shaken,
+        // A daemon that is just ending closes without a word: its successor will answer.
+        Err(e) if e.kind() == Kind::Unavailable => return Ok(Tried::Not(e)),
+        // It has not noticed yet that the connection we had is gone.
+        Err(e) if e.kind() == Kind::Exists => return Ok(Tried::Again),
+        Err(e) => return Err(e),
+    };
+    let welcome = &shaken.welcome;
+    let capability = CatalogCapability {
+        targets: {
+            let targets = welcome.capability.targets.clone();
+            let medium = Capability::medium_named(&targets.medium);
+            targets.named(medium)
+        },
+        max_ops: welcome.capability.max_ops as usize,
+        single_user: welcome.capability.single_user,
+        inline_bytes: welcome.capability.inline_bytes,
+        lease_ns: match welcome.lease_ns {
+            0 => limits::LEASE_NS,
+            ns => ns.min(i64::MAX as u64) as i64,
+        },
+    };
+    let network = matches!(address.place, Place::Network { .. });
+    let connection = Connection::new(shaken.fd, shaken.frames, welcome.version, network);
+    Ok(Tried::Up(Box::new((Up::new(connection, shaken.page), capability, shaken.welcome.addresses))))
+}

@@ -1,0 +1,139 @@
+//! What a daemon listens on besides the socket in its directory, and whom it lets in there.
+//!
+//! It is written down in the store, so that a daemon which is started in place of one that crashed listens as that did. An end
+//! in order takes it back: nothing listens on a network that nobody has asked for.
+
+use std::{
+    fs,
+    io::Write,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use iov_net::{
+    secret::Secret,
+    tcp::{self, Host},
+};
+use iov_server::Entrance;
+use iov_types::{Error, Result};
+
+use crate::{Args, Hosts, serve::inside};
+
+/// The file in the store's directory.
+const FILE: &str = "listen";
+/// The secret that is made where none is named.
+const SECRET: &str = "secret";
+/// First line of the file.
+const TITLE: &str = "iovd listen 1";
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    hosts: Vec<Host>,
+    /// `None`: the one in the store's directory.
+    secret: Option<PathBuf>,
+    no_secret: bool,
+}
+
+/// What is listened on.
+pub(crate) struct Listening {
+    pub(crate) network: Vec<OwnedFd>,
+    pub(crate) entrance: Entrance,
+    /// Where it can be reached, the first asked for first.
+    pub(crate) addresses: Vec<String>,
+}
+
+/// Reads a list of hosts and ports.
+pub(crate) fn parse(text: &str) -> std::result::Result<Vec<Host>, String> {
+    text.split(',').map(|one| Host::parse(one.trim()).map_err(|e| e.detail().to_owned())).collect()
+}
+
+impl Asked {
+    fn write(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        for host in &self.hosts {
+            text.push_str(&format!("on {host}\n"));
+        }
+        match (&self.secret, self.no_secret) {
+            (_, true) => text.push_str("no secret\n"),
+            (Some(path), _) => text.push_str(&format!("secret {}\n", path.display())),
+            (None, _) => {}
+        }
+        text
+    }
+
+    fn read(text: &str) -> Result<Asked> {
+        let mut lines = text.lines();
+        if lines.next() != Some(TITLE) {
+            return Err(Error::version("is not of this release: remove it, and start the daemon with --listen again"));
+        }
+        let mut asked = Asked::default();
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("on", host)) => asked.hosts.push(Host::parse(host)?),
+                Some(("secret", path)) => asked.secret = Some(path.into()),
+                Some(("no", "secret")) => asked.no_secret = true,
+                _ => return Err(Error::corrupt("is damaged: remove it, and start the daemon with --listen again")),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+impl Default for Listening {
+    fn default() -> Listening {
+        Listening { network: Vec::new(), entrance: Entrance::Anybody, addresses: Vec::new() }
+    }
+}
+
+/// Listens on what was asked for now, or of a daemon that crashed.
+pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
+    let file = inside(dir, FILE);
+    let asked = match &args.listen {
+        Some(Hosts(hosts)) => Asked { hosts: hosts.clone(), secret: args.secret.clone(), no_secret: args.no_secret },
+        None => match fs::read_to_string(&file) {
+            Ok(text) => Asked::read(&text).map_err(|e| e.context(format!("the store's file {FILE}")))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Listening::default()),
+            Err(e) => return Err(Error::from(e).context(format!("the store's file {FILE}"))),
+        },
+    };
+    let entrance = match (asked.no_secret, &asked.secret) {
+        (true, _) => Entrance::Anybody,
+        (false, Some(path)) => Entrance::Secret(Secret::load(path)?),
+        (false, None) => {
+            let path = inside(dir, SECRET);
+            Secret::make(&path)?;
+            Entrance::Secret(Secret::load(&path)?)
+        }
+    };
+    let mut listening = Listening { entrance, ..Listening::default() };
+    let mut taken = Asked { hosts: Vec::new(), ..asked };
+    for host in &asked.hosts {
+        for fd in tcp::listen(host)? {
+            let address = tcp::address_of(&fd)?;
+            // Another port than asked for is the same again after a crash, for whoever was told.
+            taken.hosts.push(Host { name: address.ip().to_string(), port: address.port() });
+            if !address.ip().is_unspecified() {
+                listening.addresses.push(address.to_string());
+            }
+            listening.network.push(fd);
+        }
+    }
+    write(&file, &taken.write())?;
+    Ok(listening)
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    // What a crash leaves of it is told as damaged; it holds nothing that cannot be said again.
+    let written = fs::File::create(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|e| Error::from(e).context(format!("the store's file {FILE} cannot be written")))
+}
+
+/// The daemon ends in order.
+pub(crate) fn end(dir: &OwnedFd) {
+    // Left behind, it says what was asked for last.
+    let _ = fs::remove_file(inside(dir, FILE));
+}
+
+#[cfg(test)]
+mod tests;

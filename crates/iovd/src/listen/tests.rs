@@ -1,0 +1,20 @@
+use iov_types::Kind;
+
+use super::*;
+
+#[test]
+fn what_is_written_down_is_read_again() {
+    let hosts = parse("10.0.0.7:4000,[::1]:4001, node7").unwrap();
+    for (secret, no_secret) in [(None, false), (Some("/a dir/secret".into()), false), (None, true)] {
+        let asked = Asked { hosts: hosts.clone(), secret, no_secret };
+        assert_eq!(Asked::read(&asked.write()).unwrap(), asked);
+    }
+}
+
+#[test]
+fn what_is_damaged_or_of_another_release_is_told() {
+    assert_eq!(Asked::read("").unwrap_err().kind(), Kind::Version);
+    assert_eq!(Asked::read("iovd listen 2\n").unwrap_err().kind(), Kind::Version);
+    assert_eq!(Asked::read(&format!("{TITLE}\nnonsense\n")).unwrap_err().kind(), Kind::Corrupt);
+    assert!(parse("10.0.0.7:x").unwrap_err().contains("10.0.0.7:x"));
+}

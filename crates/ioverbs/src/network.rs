@@ -1,0 +1,85 @@
+//! `iov://HOST[:PORT][,HOST…]` stores: a daemon that listens on a network. All bytes go over connections to it.
+
+use std::{path::Path, sync::Arc};
+
+use iov_engine::{Session, SessionAttr, Sides};
+use iov_net::{Address, Link, Place, RemoteBackend, RemoteCatalog, Trust, secret::Secret, tcp::Host};
+use iov_types::{Counters, Error, Result, Uuid, limits};
+
+use crate::identity;
+
+/// What a URL of this kind says.
+#[derive(Debug, PartialEq, Eq)]
+struct Url<'a> {
+    hosts: Vec<Host>,
+    /// The file of the secret, or `none`.
+    secret: Option<&'a str>,
+}
+
+fn parse(url: &str) -> Result<Url<'_>> {
+    let wrong = |why: String| Error::invalid(format!("{url}: {why}"));
+    let rest = url.strip_prefix("iov://").ok_or_else(|| wrong("behind iov: come two slashes and a host".into()))?;
+    let (hosts, query) = rest.split_once('?').map_or((rest, None), |(hosts, query)| (hosts, Some(query)));
+    let hosts = hosts.trim_end_matches('/');
+    if hosts.contains('/') {
+        return Err(wrong(
+            "a store has no path; name what is in it behind opening it, or give this to the iov command".into(),
+        ));
+    }
+    let hosts = match hosts {
+        "" => return Err(wrong("it names no host, as in iov://node7 or iov://node7:4867,node8:4867".into())),
+        hosts => hosts.split(',').map(Host::parse).collect::<Result<_>>().map_err(|e| e.context(url))?,
+    };
+    let secret = match query.map(|q| q.split_once('=')) {
+        None => None,
+        Some(Some(("secret", file))) if !file.is_empty() => Some(file),
+        Some(_) => return Err(wrong("behind the question mark comes secret=FILE or secret=none".into())),
+    };
+    Ok(Url { hosts, secret })
+}
+
+/// By what the daemon is known: the URL says, else the environment, else a file of the user.
+fn trust(url: &Url<'_>) -> Result<Trust> {
+    let from_env = std::env::var("IOVERBS_SECRET").ok().filter(|v| !v.is_empty());
+    if let Some(named) = url.secret.or(from_env.as_deref()) {
+        return Ok(match named {
+            "none" => Trust::Anybody,
+            file => Trust::Secret(Secret::load(Path::new(file))?),
+        });
+    }
+    let home = std::env::var_os("HOME").filter(|v| !v.is_empty());
+    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    let config = config.or_else(|| home.map(|home| Path::new(&home).join(".config")));
+    let file = config.map(|config| config.join("ioverbs/secret"));
+    match file {
+        Some(file) if file.exists() => Ok(Trust::Secret(Secret::load(&file)?)),
+        file => {
+            let place = file.map_or_else(|| "~/.config/ioverbs/secret".to_owned(), |file| file.display().to_string());
+            Err(Error::not_found(format!(
+                "no secret for a store over a network: copy the file named secret from the store's directory to {place}, or \
+                 name it in IOVERBS_SECRET or as ?secret=FILE behind the URL; secret=none is for a daemon that asks for none"
+            )))
+        }
+    }
+}
+
+pub(crate) fn link(url: &str, attr: &SessionAttr, session: Uuid, counters: Arc<Counters>) -> Result<Arc<Link>> {
+    let parsed = parse(url)?;
+    let trust = trust(&parsed)?;
+    let place = Place::Network { hosts: parsed.hosts, trust };
+    let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
+    let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
+    Link::open(address, counters, timeout)
+}
+
+pub(crate) fn open(url: &str, attr: SessionAttr) -> Result<Session> {
+    let caller = identity::caller();
+    let counters = Arc::<Counters>::default();
+    let link = link(url, &attr, caller.session, counters.clone())?;
+    let backend = Arc::new(RemoteBackend(link.clone()));
+    let sides = Sides { catalog: Arc::new(RemoteCatalog(link)), backend };
+    Ok(Session::new(url, sides, caller, attr, counters))
+}
+
+#[cfg(test)]
+mod tests;
