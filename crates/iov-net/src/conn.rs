@@ -15,7 +15,7 @@ use iov_store::{Memory, seam};
 use iov_types::{Clause, Error, Outcome, Result};
 use iov_wire::{
     Body, Header, Verb,
-    messages::{Fault, GiveBack, GrantAnswer, Granted},
+    messages::{Fault, GiveBack, GrantAnswer, Granted, ObjectAnswer},
 };
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -29,6 +29,8 @@ use crate::{
 /// What answers a request.
 pub(crate) enum Reply {
     Frame(Frame),
+    /// Its bytes are in the memory that was lent for them.
+    Read(ObjectAnswer),
     /// Without descriptors where this process has no room for them.
     Granted(Granted, Option<Vec<OwnedFd>>),
 }
@@ -42,8 +44,25 @@ struct Waiter {
     until_ns: i64,
     /// Only if its frame has not been begun: behind that, whoever asked gives up by himself, and a late answer counts.
     unsent_only: bool,
-    /// It has lent memory.
+    /// It has lent memory to be sent.
     lends: bool,
+    /// Where the bytes of the answer go, one for each operation.
+    rooms: Vec<Memory>,
+}
+
+/// An answer whose bytes are arriving.
+struct Landing {
+    request: u64,
+    answer: ObjectAnswer,
+    /// Which of its completions, and how much of that one is there.
+    at: usize,
+    done: usize,
+}
+
+/// The receiving side.
+struct Reading {
+    frames: Frames,
+    landing: Option<Landing>,
 }
 
 /// How long after its deadline a request is answered here: a daemon that lives says better how it ended.
@@ -57,7 +76,7 @@ const TURN: usize = 4 << 20;
 pub(crate) struct Connection {
     fd: OwnedFd,
     out: Mutex<Outbox>,
-    reading: Mutex<Frames>,
+    reading: Mutex<Reading>,
     /// Somebody found `reading` locked and could not wait: whoever has it looks once more.
     missed: AtomicBool,
     waiting: Mutex<HashMap<u64, Waiter>>,
@@ -94,7 +113,7 @@ impl Connection {
         Connection {
             fd,
             out: Mutex::default(),
-            reading: Mutex::new(frames),
+            reading: Mutex::new(Reading { frames, landing: None }),
             missed: AtomicBool::new(false),
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
@@ -124,14 +143,23 @@ impl Connection {
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent. One that
     /// the socket does not take by the deadline is never sent.
     pub(crate) fn request<B: Body>(&self, body: &B, deadline_ns: i64, done: OnReply) {
-        let waiter = Waiter { done, until_ns: until(deadline_ns), unsent_only: true, lends: false };
+        let until_ns = until(deadline_ns);
+        let waiter = Waiter { done, until_ns, unsent_only: true, lends: false, rooms: Vec::new() };
         self.post(body, Vec::new(), deadline_ns, Some(waiter));
     }
 
-    /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload is lent until `done` is
-    /// called, and not touched after that.
-    pub(crate) fn request_in_time<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, done: OnReply) {
-        let waiter = Waiter { done, until_ns: until(deadline_ns), unsent_only: false, lends: !payload.is_empty() };
+    /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload, and the rooms for what
+    /// operations on objects read, are lent until `done` is called, and not touched after that.
+    pub(crate) fn request_in_time<B: Body>(
+        &self,
+        body: &B,
+        payload: Vec<Memory>,
+        rooms: Vec<Memory>,
+        deadline_ns: i64,
+        done: OnReply,
+    ) {
+        let until_ns = until(deadline_ns);
+        let waiter = Waiter { done, until_ns, unsent_only: false, lends: !payload.is_empty(), rooms };
         self.post(body, payload, deadline_ns, Some(waiter));
     }
 
@@ -165,8 +193,18 @@ impl Connection {
         waiting.insert(request, waiter);
     }
 
+    /// Whether anybody waits for an answer, or for something to be sent.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !lock(&self.waiting).is_empty() || self.has_more_to_send()
+    }
+
+    /// Whether the socket has not taken everything yet.
+    pub(crate) fn has_more_to_send(&self) -> bool {
+        !lock(&self.out).is_empty()
+    }
+
     /// Sends what the socket takes now.
-    fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let mut out = lock(&self.out);
         let mut done = 0;
         while !out.is_empty() && done < TURN && !self.is_broken() {
@@ -273,7 +311,7 @@ impl Connection {
     }
 
     /// Leave to read. `None`: somebody else does, and has been waited for for a moment, or looks once more.
-    fn reader(&self, timeout_ns: i64) -> Option<MutexGuard<'_, Frames>> {
+    fn reader(&self, timeout_ns: i64) -> Option<MutexGuard<'_, Reading>> {
         let try_lock = || match self.reading.try_lock() {
             Ok(frames) => Some(frames),
             Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
@@ -305,12 +343,12 @@ impl Connection {
 
     fn receive(&self, mut timeout_ns: i64) -> bool {
         loop {
-            let Some(mut frames) = self.reader(timeout_ns) else { return true };
+            let Some(mut reading) = self.reader(timeout_ns) else { return true };
             if lock(&self.waiting).is_empty() {
                 return false;
             }
-            self.receive_with(&mut frames, timeout_ns);
-            drop(frames);
+            self.receive_with(&mut reading, timeout_ns);
+            drop(reading);
             *lock(&self.rounds) += 1;
             self.dispatched.notify_all();
             if !self.missed.swap(false, Ordering::SeqCst) {
@@ -320,16 +358,11 @@ impl Connection {
         }
     }
 
-    fn receive_with(&self, frames: &mut Frames, timeout_ns: i64) {
+    fn receive_with(&self, reading: &mut Reading, timeout_ns: i64) {
         let mut waited = timeout_ns == 0;
         loop {
-            match frames.next(self.as_fd(), false) {
-                Ok(Some(frame)) => {
-                    waited = true;
-                    if let Err(e) = self.dispatch(frame, frames) {
-                        return self.fail(&e);
-                    }
-                }
+            match self.take_frame(reading) {
+                Ok(Some(())) => waited = true,
                 Ok(None) if waited => return,
                 Ok(None) => {
                     if !lock(&self.out).is_empty() {
@@ -345,6 +378,70 @@ impl Connection {
         }
     }
 
+    /// Takes what has arrived of the next frame; `None`: nothing.
+    fn take_frame(&self, reading: &mut Reading) -> Result<Option<()>> {
+        if let Some(landing) = reading.landing.take() {
+            return self.land(reading, landing);
+        }
+        let Reading { frames, landing } = reading;
+        if frames.is_within() {
+            return match frames.next(self.as_fd(), false)? {
+                Some(frame) => self.dispatch(frame, frames).map(Some),
+                None => Ok(None),
+            };
+        }
+        let Some((header, body)) = frames.head(self.as_fd(), false)? else { return Ok(None) };
+        let answer = (header.verb == Verb::ObjectAnswer.number()).then(|| header.body::<ObjectAnswer>(&body));
+        let Some(Ok(answer)) = answer else {
+            // One that cannot be read is told to whoever asked, behind its payload.
+            frames.begin(header, body);
+            return Ok(Some(()));
+        };
+        let bytes = answer.completions.iter().fold(0u64, |sum, c| sum.saturating_add(c.len));
+        if bytes != header.payload_len {
+            return Err(Error::corrupt("the daemon sent other bytes than it tells of"));
+        }
+        *landing = Some(Landing { request: header.request, answer, at: 0, done: 0 });
+        Ok(Some(()))
+    }
+
+    /// Receives bytes of an answer, into the memory of whoever asked, or away if nobody does any more.
+    fn land(&self, reading: &mut Reading, mut landing: Landing) -> Result<Option<()>> {
+        loop {
+            let Some(completion) = landing.answer.completions.get(landing.at) else {
+                self.answer(landing.request, Ok(Reply::Read(landing.answer)));
+                return Ok(Some(()));
+            };
+            let left = completion.len as usize - landing.done;
+            if left == 0 {
+                (landing.at, landing.done) = (landing.at + 1, 0);
+                continue;
+            }
+            // While this is locked nobody takes the memory back.
+            let mut waiting = lock(&self.waiting);
+            let got = match waiting.get_mut(&landing.request) {
+                Some(waiter) => {
+                    let room = waiter.rooms.get_mut(completion.index as usize).map(Memory::bytes_mut);
+                    let room = room.and_then(|room| room.get_mut(landing.done..landing.done + left));
+                    let room = room.ok_or_else(|| Error::corrupt("the daemon sent more bytes than there is room for"))?;
+                    reading.frames.payload(&self.fd, room, false)?
+                }
+                None => {
+                    drop(waiting);
+                    let mut away = [0; 4096];
+                    reading.frames.payload(&self.fd, &mut away[..left.min(4096)], false)?
+                }
+            };
+            match got {
+                Some(n) => landing.done += n,
+                None => {
+                    reading.landing = Some(landing);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
     fn dispatch(&self, frame: Frame, frames: &mut Frames) -> Result<()> {
         let request = frame.header.request;
         let reply = match frame.header.verb()? {
@@ -355,6 +452,13 @@ impl Connection {
                 }
                 GrantAnswer::Failed(e) => Err(e),
             },
+            Verb::ObjectAnswer => {
+                frame.header.check_body(&frame.body)?;
+                match frame.header.body::<ObjectAnswer>(&frame.body) {
+                    Ok(_) => Err(Error::internal("an answer was not read as it came")),
+                    Err(e) => Err(e.with_outcome(Outcome::Applied)),
+                }
+            }
             Verb::Fault => Err(frame.header.body::<Fault>(&frame.body)?.error),
             _ => {
                 frame.header.check_body(&frame.body)?;

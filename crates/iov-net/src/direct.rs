@@ -283,13 +283,13 @@ impl Direct {
         let reply = Box::new(move |reply| done(direct.grant(reply, &of, &page, epoch)));
         let memory = self.link.targets().medium == Capability::SHARED_MEMORY;
         let request = GrantRequest { memory, anew: memory && up.maps.are_none(), ..request.clone() };
-        up.connection.request_in_time(&request, Vec::new(), deadline_ns, reply);
+        up.connection.request_in_time(&request, Vec::new(), Vec::new(), deadline_ns, reply);
     }
 
     fn grant(&self, reply: Result<Reply>, up: &Weak<Up>, page: &Arc<ClientPage>, epoch: u64) -> Result<Grant> {
         let (granted, descriptors) = match reply? {
             Reply::Granted(granted, descriptors) => (granted, descriptors),
-            Reply::Frame(_) => return Err(Error::corrupt("the daemon answered a grant request with something else")),
+            _ => return Err(Error::corrupt("the daemon answered a grant request with something else")),
         };
         let (slot, generation) = slot_of(granted.grant);
         let lent = descriptors.ok_or_else(|| socket::no_descriptor("direct access to a collection"));

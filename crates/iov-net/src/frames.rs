@@ -1,14 +1,33 @@
 //! Cuts a stream of bytes into frames, and pairs descriptors with the frame they came beside.
+//!
+//! Payloads go from the socket to where they are wanted: into the memory of whoever asked ([`Frames::head`],
+//! [`Frames::payload`]), or into one buffer that is used again ([`Frames::next`]).
 
 use std::{
     collections::VecDeque,
-    os::fd::{AsFd, OwnedFd},
+    ops::Deref,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use iov_types::{Error, Result};
 use iov_wire::{Header, frame::HEADER_BYTES};
 
 use crate::socket;
+
+/// The payload of a frame.
+#[derive(Debug, Default)]
+pub struct Payload {
+    buf: Vec<u8>,
+    len: usize,
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+}
 
 /// A received frame.
 #[derive(Debug)]
@@ -18,32 +37,43 @@ pub struct Frame {
     /// Its body, not yet checked.
     pub body: Vec<u8>,
     /// Its payload.
-    pub payload: Vec<u8>,
+    pub payload: Payload,
 }
 
-/// Bytes asked of the socket at a time while the size of what comes is unknown.
-const READ_AHEAD: usize = 64 << 10;
+/// Bytes asked of the socket at a time while the size of what comes is unknown: small frames come as a whole, and little of a
+/// large payload is copied once more.
+const READ_AHEAD: usize = 16 << 10;
 
 /// A stream being cut into frames.
 #[derive(Default)]
 pub struct Frames {
+    /// Bytes that have come, from `at` to `end`; the rest is room.
     buf: Vec<u8>,
     at: usize,
+    end: usize,
     /// `None`: one that was lost on its way, as this process has no room for more.
     fds: VecDeque<Option<OwnedFd>>,
     takes_none: bool,
     at_end: bool,
     most: Option<usize>,
+    /// A frame whose payload is still coming.
+    begun: Option<(Header, Vec<u8>)>,
+    payload: Payload,
 }
 
-/// Most bytes the buffer grows at a time: what a peer announces takes memory only as it arrives.
+/// Most bytes a buffer grows at a time: what a peer announces takes memory only as it arrives.
 const GROWTH: usize = 1 << 20;
 /// Most descriptors that wait for their frame.
 const WAITING_FDS: usize = 1024;
 
-/// Room for more bytes: these are the large pieces of memory, whose lack must not end the program.
-fn room(buf: &mut Vec<u8>, more: usize) -> Result<()> {
-    buf.try_reserve(more).map_err(|_| Error::exhausted("no memory is left to receive what the store's daemon sends"))
+/// Room for so many bytes: these are the large pieces of memory, whose lack must not end the program.
+fn grow(buf: &mut Vec<u8>, to: usize) -> Result<()> {
+    if buf.len() < to {
+        buf.try_reserve_exact(to - buf.len())
+            .map_err(|_| Error::exhausted("no memory is left to receive what the store's daemon sends"))?;
+        buf.resize(to, 0);
+    }
+    Ok(())
 }
 
 impl Frames {
@@ -60,6 +90,21 @@ impl Frames {
     /// Whether the peer has closed its side.
     pub fn at_end(&self) -> bool {
         self.at_end
+    }
+
+    /// Puts a buffer there for payloads, for as long as the caller reads, in exchange for the one that was there. Nothing is
+    /// exchanged while a payload is coming.
+    pub fn exchange(&mut self, buffer: &mut Vec<u8>) {
+        if self.begun.is_none() {
+            std::mem::swap(&mut self.payload.buf, buffer);
+        }
+    }
+
+    /// A frame has been dealt with: its payload's memory is used again.
+    pub fn give_back(&mut self, payload: Payload) {
+        if self.begun.is_none() && payload.buf.len() > self.payload.buf.len() {
+            self.payload = payload;
+        }
     }
 
     /// The `n` descriptors that came with the frame just taken; `None` if this process has no room for all of them.
@@ -82,55 +127,64 @@ impl Frames {
     }
 
     fn have(&self) -> usize {
-        self.buf.len() - self.at
+        self.end - self.at
     }
 
     /// Fills the buffer up to `want` bytes; `false`: not there yet (only without `wait`).
-    fn fill(&mut self, fd: impl AsFd, want: usize, wait: bool) -> Result<bool> {
+    fn fill(&mut self, fd: BorrowedFd<'_>, want: usize, wait: bool) -> Result<bool> {
         while self.have() < want {
-            if self.at > 0 && self.at == self.buf.len() {
-                self.buf.clear();
-                self.at = 0;
+            if self.at == self.end {
+                (self.at, self.end) = (0, 0);
             }
-            let old = self.buf.len();
+            // Not all of it at once: what is announced need not come.
             let more = (want - self.have()).clamp(READ_AHEAD, GROWTH);
-            room(&mut self.buf, more)?;
-            self.buf.resize(old + more, 0);
-            let got = socket::receive(&fd, &mut self.buf[old..], &mut self.fds, wait);
-            self.buf.truncate(old + *got.as_ref().unwrap_or(&None).as_ref().unwrap_or(&0));
+            if self.at > 0 && self.end + more > self.buf.len() {
+                self.buf.copy_within(self.at..self.end, 0);
+                (self.at, self.end) = (0, self.have());
+            }
+            grow(&mut self.buf, self.end + more)?;
+            let got = socket::receive(fd, &mut self.buf[self.end..], &mut self.fds, wait);
             if self.takes_none {
                 self.fds.clear();
             } else if self.fds.len() > WAITING_FDS {
                 return Err(Error::corrupt("the peer sent more descriptors than it announced"));
             }
-            self.at_end = matches!(got, Ok(Some(0)));
             match got? {
                 None => return Ok(false),
-                Some(0) if self.have() == 0 => return Err(Error::unavailable("the peer has closed the connection")),
-                Some(0) => return Err(Error::unavailable("the peer closed the connection in the middle of a frame")),
-                Some(_) => {}
+                Some(0) => return Err(self.closed(self.have() == 0)),
+                Some(n) => self.end += n,
             }
         }
         Ok(true)
     }
 
+    fn closed(&mut self, between_frames: bool) -> Error {
+        self.at_end = true;
+        match between_frames {
+            true => Error::unavailable("the peer has closed the connection"),
+            false => Error::unavailable("the peer closed the connection in the middle of a frame"),
+        }
+    }
+
     fn take(&mut self, n: usize) -> Result<Vec<u8>> {
         let mut part = Vec::new();
-        room(&mut part, n)?;
+        part.try_reserve_exact(n)
+            .map_err(|_| Error::exhausted("no memory is left to receive what the store's daemon sends"))?;
         part.extend_from_slice(&self.buf[self.at..self.at + n]);
         self.at += n;
-        if self.at == self.buf.len() {
-            self.buf.clear();
-            self.at = 0;
-        } else if self.at > READ_AHEAD * 4 {
-            self.buf.drain(..self.at);
-            self.at = 0;
+        if self.at == self.end {
+            (self.at, self.end) = (0, 0);
+            // A large body was an exception.
+            if self.buf.len() > GROWTH {
+                self.buf = Vec::new();
+            }
         }
         Ok(part)
     }
 
-    /// The next frame; `None`: not complete yet (only without `wait`). An error ends the connection.
-    pub fn next(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<Frame>> {
+    /// The header and the body of the next frame, whose payload comes next; `None`: not complete yet (only without `wait`). An
+    /// error ends the connection.
+    pub fn head(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<(Header, Vec<u8>)>> {
         let fd = fd.as_fd();
         if !self.fill(fd, HEADER_BYTES, wait)? {
             return Ok(None);
@@ -142,12 +196,71 @@ impl Frames {
         if self.most.is_some_and(|most| body.saturating_add(payload) > most) {
             return Err(Error::corrupt("a greeting is larger than any is"));
         }
-        if !self.fill(fd, HEADER_BYTES + body + payload, wait)? {
+        if !self.fill(fd, HEADER_BYTES + body, wait)? {
             return Ok(None);
         }
         self.at += HEADER_BYTES;
-        let body = self.take(body)?;
-        let payload = self.take(payload)?;
+        Ok(Some((header, self.take(body)?)))
+    }
+
+    /// Whether the payload of a frame is coming that [`Frames::next`] takes.
+    pub(crate) fn is_within(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Leaves the payload behind what [`Frames::head`] has taken to [`Frames::next`].
+    pub(crate) fn begin(&mut self, header: Header, body: Vec<u8>) {
+        self.payload.len = 0;
+        self.begun = Some((header, body));
+    }
+
+    /// Receives the next bytes of a payload, and no more than `into` has room for; `None`: nothing there yet (only without
+    /// `wait`). The caller knows from the header how many come.
+    pub fn payload(&mut self, fd: impl AsFd, into: &mut [u8], wait: bool) -> Result<Option<usize>> {
+        let here = self.have().min(into.len());
+        if here > 0 || into.is_empty() {
+            into[..here].copy_from_slice(&self.buf[self.at..self.at + here]);
+            self.at += here;
+            return Ok(Some(here));
+        }
+        match socket::receive_bytes(fd.as_fd(), into, wait)? {
+            Some(0) => Err(self.closed(false)),
+            got => Ok(got),
+        }
+    }
+
+    /// The next frame; `None`: not complete yet (only without `wait`). An error ends the connection.
+    pub fn next(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<Frame>> {
+        let fd = fd.as_fd();
+        let (header, body) = match self.begun.take() {
+            Some(begun) => begun,
+            None => match self.head(fd, wait)? {
+                Some(head) => {
+                    self.payload.len = 0;
+                    head
+                }
+                None => return Ok(None),
+            },
+        };
+        let len = header.payload_len as usize;
+        let mut payload = std::mem::take(&mut self.payload);
+        while payload.len < len {
+            let room = len.min(payload.len + GROWTH);
+            let got = match grow(&mut payload.buf, room) {
+                Ok(()) => self.payload(fd, &mut payload.buf[payload.len..room], wait),
+                Err(e) => Err(e),
+            };
+            match got? {
+                Some(n) => payload.len += n,
+                None => {
+                    (self.begun, self.payload) = (Some((header, body)), payload);
+                    return Ok(None);
+                }
+            }
+        }
         Ok(Some(Frame { header, body, payload }))
     }
 }
+
+#[cfg(test)]
+mod tests;

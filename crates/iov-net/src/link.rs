@@ -21,6 +21,7 @@ use crate::{
     conn::{Connection, Reply},
     frames::Frame,
     kept::Piece,
+    lanes::Lanes,
     memory::Maps,
     mend::Queue,
     reach::{self, Address},
@@ -62,7 +63,8 @@ fn closed() -> Error {
 
 /// A link that mends itself.
 pub struct Link {
-    address: Address,
+    pub(crate) address: Address,
+    pub(crate) lanes: Lanes,
     /// Locked for a moment only.
     up: Mutex<Option<Arc<Up>>>,
     /// Grants that are being asked for: of an object, for writing or not.
@@ -96,6 +98,7 @@ impl Link {
         let (up, capability, addresses) = reach::connect(&address, 0, until)?;
         Counters::add(&counters.connections, 1);
         Ok(Arc::new(Link {
+            lanes: Lanes::to(&address.place),
             address,
             up: Mutex::new(Some(Arc::new(up))),
             grants_asked: Asks::default(),
@@ -169,11 +172,16 @@ impl Link {
         drop(up);
         // By its new page it is known from now on.
         old.inspect(|old| old.leave());
+        self.watch_too(&new.connection);
+        Ok(new)
+    }
+
+    /// Adds a new connection to the set of epoll, if there is one.
+    pub(crate) fn watch_too(&self, connection: &Connection) {
         let set = lock(&self.watched).clone();
         if let Some(set) = set {
-            new.connection.watch(&set);
+            connection.watch(&set);
         }
-        Ok(new)
     }
 
     /// Tells a daemon that may not know the session what it has open and staged.
@@ -241,6 +249,9 @@ impl Link {
         }
         let set = watched.clone();
         drop(watched);
+        if let Some(set) = &set {
+            self.watch_lanes(set);
+        }
         let up = lock(&self.up).clone();
         if let (Some(set), Some(up)) = (set, up) {
             up.connection.watch(&set);
@@ -251,6 +262,7 @@ impl Link {
     /// is still to come by the page that it finds marked, so that it does not wait for the session.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+        self.close_lanes();
         let up = lock(&self.up).take();
         if let Some(up) = up {
             Counters::sub(&self.counters.connections, 1);
@@ -317,7 +329,7 @@ fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
     loop {
         match lock(&slot).take() {
             Some(Ok(Reply::Frame(frame))) => return Ok(frame),
-            Some(Ok(Reply::Granted(..))) => return Err(Error::corrupt("the daemon sent a grant nobody asked for")),
+            Some(Ok(_)) => return Err(Error::corrupt("the daemon sent a grant, or bytes, that nobody asked for")),
             Some(Err(e)) => return Err(e),
             None => {}
         }

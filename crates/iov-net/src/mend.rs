@@ -8,7 +8,7 @@ use std::{
 };
 
 use iov_store::{OpCx, seam};
-use iov_types::{Clause, Error, Result};
+use iov_types::{Clause, Error, Kind, Result};
 
 use crate::link::{Link, Up, lock};
 
@@ -16,6 +16,7 @@ type OnUp = Box<dyn FnOnce(Result<Arc<Up>>) + Send>;
 
 struct Job {
     cx: OpCx,
+    lane: u32,
     go: OnUp,
 }
 
@@ -35,9 +36,14 @@ impl Link {
     /// Calls `go` with a connection that works: now if there is one, else when it is made anew, or cannot be by the
     /// deadline of `cx`. Does not wait for that.
     pub(crate) fn with_up(self: &Arc<Link>, cx: &OpCx, go: OnUp) {
+        self.with_lane(0, cx, go);
+    }
+
+    /// The same for a lane, which has a connection of its own, perhaps.
+    pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, cx: &OpCx, go: OnUp) {
         let mut queue = lock(&self.queue);
         if !queue.mending
-            && let Some(up) = self.current()
+            && let Some(up) = self.current_of(lane)
         {
             drop(queue);
             return go(Ok(up));
@@ -46,7 +52,7 @@ impl Link {
             drop(queue);
             return go(Err(e));
         }
-        queue.jobs.push_back(Job { cx: cx.clone(), go });
+        queue.jobs.push_back(Job { cx: cx.clone(), lane, go });
         if std::mem::replace(&mut queue.mending, true) {
             return;
         }
@@ -107,7 +113,19 @@ impl Link {
                 };
                 let Some(job) = job else { break };
                 let late = up.is_ok() && job.cx.left_ns() == 0;
-                (job.go)(if late { Err(self::late()) } else { up.clone() });
+                let up = match &up {
+                    Ok(_) if late => Err(self::late()),
+                    Ok(first) if job.lane > 0 => match self.connect_lane(job.lane, first, &job.cx) {
+                        // First the first one, once more.
+                        Err(e) if e.kind() == Kind::Stale && first.connection.is_broken() => {
+                            lock(&self.queue).jobs.push_back(job);
+                            continue;
+                        }
+                        up => up,
+                    },
+                    up => up.clone(),
+                };
+                (job.go)(up);
             }
             self.mended_or_not.notify_all();
         }
@@ -132,6 +150,9 @@ impl Link {
     pub(crate) fn expire(&self) {
         self.grants_asked.expire();
         self.sums_asked.expire();
+        for lane in self.lanes.all() {
+            lane.gate.take_out(|part| part.is_late()).into_iter().for_each(|part| part.give_up(late()));
+        }
         let mut queue = lock(&self.queue);
         if queue.jobs.is_empty() {
             return;

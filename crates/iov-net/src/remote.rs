@@ -5,20 +5,21 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, Memory, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Result,
+    Capability, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
     Verb,
     frame::PAYLOAD_BYTES,
-    messages::{CatalogAnswer, CatalogRequest, ObjectAnswer, ObjectCall, ObjectRequest},
+    messages::{CatalogAnswer, CatalogRequest, ObjectCall, ObjectRequest},
 };
 
 use crate::{
     book::Entry,
     conn::Reply,
+    gate::Goes,
     link::{ATTEMPTS, Link, Up},
 };
 
@@ -194,10 +195,7 @@ impl Catalog for RemoteCatalog {
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {
-        let drives = match self.0.current() {
-            Some(up) => up.connection.drive(timeout_ns) || self.0.wait_mended(timeout_ns),
-            None => self.0.wait_mended(timeout_ns),
-        };
+        let drives = self.0.drive(timeout_ns);
         self.0.expire();
         drives
     }
@@ -216,10 +214,12 @@ pub struct RemoteBackend(pub Arc<Link>);
 
 /// Most operations in one frame, and most bytes of each way, so that one request does not keep others waiting.
 const CALLS: usize = 4096;
-const BYTES: usize = PAYLOAD_BYTES / 4;
+const BYTES: usize = 1 << 20;
+/// From so many bytes on a request is a piece of a large transfer.
+const BULK: usize = 256 << 10;
 
 /// Operations under way in one frame.
-struct Part {
+pub(crate) struct Part {
     ops: Vec<(usize, Submitted)>,
     sink: Arc<dyn Sink>,
     link: Arc<Link>,
@@ -227,6 +227,25 @@ struct Part {
     attempt: u32,
     /// An earlier attempt may have taken effect.
     maybe: bool,
+    /// It goes over a network.
+    network: bool,
+    /// Which way it goes.
+    lane: u32,
+    bulk: bool,
+}
+
+impl Goes for Part {
+    fn is_bulk(&self) -> bool {
+        self.bulk
+    }
+
+    fn concerns(&self, object: ObjectId) -> bool {
+        self.ops.iter().any(|(_, (op, _))| op.object == object)
+    }
+
+    fn objects(&self) -> Vec<ObjectId> {
+        self.ops.iter().map(|(_, (op, _))| op.object).collect()
+    }
 }
 
 /// Whether an operation may be carried out again although nobody knows whether it was: where nobody else can have come
@@ -262,32 +281,65 @@ impl Part {
         });
     }
 
+    /// Its time is up.
+    pub(crate) fn is_late(&self) -> bool {
+        self.cx.left_ns() == 0
+    }
+
+    /// Goes as soon as those that are under way leave room.
+    fn go(self) {
+        let link = self.link.clone();
+        if let Some(part) = link.lanes.lane(self.lane).gate.enter(self) {
+            part.send();
+        }
+    }
+
     fn send(self) {
-        let (link, cx) = (self.link.clone(), self.cx.clone());
-        link.with_up(&cx, Box::new(move |up| self.send_over(up)));
+        let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
+        link.with_lane(lane, &cx, Box::new(move |up| self.send_over(up)));
+    }
+
+    /// It has not gone.
+    pub(crate) fn give_up(self, e: Error) {
+        let e = after(self.maybe, e);
+        self.ops.into_iter().for_each(|(index, _)| self.sink.complete(index, Err(e.clone())));
+    }
+
+    /// It is not under way any more.
+    fn left(link: &Link, lane: u32, bulk: bool) {
+        if bulk {
+            link.lanes.lane(lane).gate.leave(Part::send);
+        }
     }
 
     fn send_over(mut self, up: Result<Arc<Up>>) {
+        let (link, lane, bulk) = (self.link.clone(), self.lane, self.bulk);
         let up = match up {
             Ok(up) => up,
             Err(e) => {
-                let (sink, e) = (self.sink, after(self.maybe, e));
-                return self.ops.into_iter().for_each(|(index, _)| sink.complete(index, Err(e.clone())));
+                self.give_up(e);
+                return Part::left(&link, lane, bulk);
             }
         };
+        self.network = up.connection.is_network();
         self.check();
         if self.ops.is_empty() {
-            return;
+            return Part::left(&link, lane, bulk);
         }
         let counters = self.link.counters();
-        let mut loans = Vec::new();
+        let (mut loans, mut rooms) = (Vec::new(), Vec::with_capacity(self.ops.len()));
+        let moved = by_network(counters, up.connection.is_network());
         let mut calls = Vec::with_capacity(self.ops.len());
         for (_, (op, memory)) in &self.ops {
             let mut checksum = None;
+            rooms.push(match op.verb {
+                ObjectVerb::Read { .. } => memory.part(0, memory.len()),
+                _ => Memory::default(),
+            });
             if matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Append) {
                 checksum = Some(iov_wire::frame::checksum(memory.bytes()));
                 loans.push(memory.part(0, memory.len()));
-                Counters::add(&counters.bytes_unix, memory.len() as u64);
+                Counters::add(moved, memory.len() as u64);
             }
             calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum });
         }
@@ -295,7 +347,8 @@ impl Part {
         let request = ObjectRequest { context: Link::context(&self.cx), calls };
         let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
         // The operations, and with them the caller's memory, are held until the answer or the deadline.
-        up.connection.request_in_time(&request, loans, until, Box::new(move |reply| self.replied(reply, &connection)));
+        let replied = Box::new(move |reply| self.replied(reply, &connection));
+        up.connection.request_in_time(&request, loans, rooms, until, replied);
     }
 
     fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {
@@ -319,9 +372,9 @@ impl Part {
 
     /// Gives each operation its evidence and its bytes.
     fn finish(self, reply: Result<Reply>) {
-        let Part { mut ops, sink, link, maybe, .. } = self;
+        let Part { ops, sink, link, maybe, network, lane, bulk, .. } = self;
         let mut results: Vec<Option<Result<Evidence>>> = ops.iter().map(|_| None).collect();
-        let failed = self::unpack(reply, &mut ops, &mut results, &link).err();
+        let failed = unpack(reply, &ops, &mut results, by_network(link.counters(), network)).err();
         let ok = |result: &Option<Result<Evidence>>| matches!(result, Some(Ok(_)));
         link.book().done(ops.iter().zip(&results).map(|((_, (op, _)), result)| (op, ok(result))));
         for ((index, _), result) in ops.into_iter().zip(results) {
@@ -332,45 +385,42 @@ impl Part {
             };
             sink.complete(index, result.unwrap_or_else(missing).map_err(|e| after(maybe, e)));
         }
+        Part::left(&link, lane, bulk);
     }
+}
+
+/// What counts the bytes.
+fn by_network(counters: &Counters, network: bool) -> &std::sync::atomic::AtomicU64 {
+    if network { &counters.bytes_tcp } else { &counters.bytes_unix }
 }
 
 fn unpack(
     reply: Result<Reply>,
-    ops: &mut [(usize, Submitted)],
+    ops: &[(usize, Submitted)],
     results: &mut [Option<Result<Evidence>>],
-    link: &Link,
+    moved: &std::sync::atomic::AtomicU64,
 ) -> Result<()> {
-    let Reply::Frame(frame) = reply? else {
-        return Err(Error::corrupt("the daemon answered an object request with a grant"));
+    let Reply::Read(answer) = reply? else {
+        return Err(Error::corrupt("the daemon answered an object request with something else"));
     };
-    let answer: ObjectAnswer = frame.header.body(&frame.body)?;
     if let Some(e) = answer.failed {
         return Err(e);
     }
-    let mut payload = &frame.payload[..];
     for completion in answer.completions {
-        let Some((_, (_, memory))) = ops.get_mut(completion.index as usize) else {
+        let index = completion.index as usize;
+        let Some((_, (_, memory))) = ops.get(index) else {
             return Err(Error::corrupt("the daemon completed an operation that was not asked for"));
         };
-        let len = completion.len as usize;
-        if len > payload.len() || (len > 0 && len > memory.len()) {
+        let Some(bytes) = memory.bytes().get(..completion.len as usize) else {
             return Err(Error::corrupt("the daemon sent more bytes than there is room for"));
-        }
-        let (bytes, rest) = payload.split_at(len);
-        payload = rest;
+        };
         if completion.checksum.is_some_and(|sum| sum != iov_wire::frame::checksum(bytes)) {
-            results[completion.index as usize] =
-                Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
-                    .with_clause(iov_types::Clause::I1)));
+            results[index] = Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
+                .with_clause(iov_types::Clause::I1)));
             continue;
         }
-        if len > 0 {
-            memory.bytes_mut()[..len].copy_from_slice(bytes);
-            Counters::add(&link.counters().bytes_unix, len as u64);
-            Counters::add(&link.counters().bytes_copied, len as u64);
-        }
-        results[completion.index as usize] = Some(completion.result);
+        Counters::add(moved, completion.len);
+        results[index] = Some(completion.result);
     }
     Ok(())
 }
@@ -382,30 +432,35 @@ impl RemoteBackend {
             let gone = Error::forked("the connection belongs to the parent process");
             return ops.into_iter().for_each(|(i, _)| sink.complete(i, Err(gone.clone())));
         }
-        let mut part = Vec::new();
-        let mut bytes = 0;
+        // By lanes: what is not in one part may arrive in any order, but for what goes the same way.
+        let mut parts: Vec<(Vec<(usize, Submitted)>, usize)> = Vec::new();
+        parts.resize_with(self.0.lanes.all().len(), Default::default);
         for (index, (op, memory)) in ops {
+            let lane = self.0.lanes.of(op.object);
+            let (part, bytes) = &mut parts[lane as usize];
             if memory.len() > BYTES {
-                self.flush(cx, std::mem::take(&mut part), &sink);
-                bytes = 0;
-                self.split(cx, index, (op, memory), &sink);
+                self.flush(cx, lane, std::mem::take(part), &sink);
+                *bytes = 0;
+                self.split(cx, lane, index, (op, memory), &sink);
                 continue;
             }
-            if part.len() >= CALLS || bytes + memory.len() > BYTES {
-                self.flush(cx, std::mem::take(&mut part), &sink);
-                bytes = 0;
+            if part.len() >= CALLS || *bytes + memory.len() > BYTES {
+                self.flush(cx, lane, std::mem::take(part), &sink);
+                *bytes = 0;
             }
-            bytes += memory.len();
+            *bytes += memory.len();
             part.push((index, (op, memory)));
         }
-        self.flush(cx, part, &sink);
+        for (lane, (part, _)) in parts.into_iter().enumerate() {
+            self.flush(cx, lane as u32, part, &sink);
+        }
     }
 
     /// A large read or write as several; an append must stay one record.
-    fn split(&self, cx: &OpCx, index: usize, (op, memory): Submitted, sink: &Arc<dyn Sink>) {
+    fn split(&self, cx: &OpCx, lane: u32, index: usize, (op, memory): Submitted, sink: &Arc<dyn Sink>) {
         let offset = match op.verb {
             ObjectVerb::Write { offset } | ObjectVerb::Read { offset } => offset,
-            _ if memory.len() <= PAYLOAD_BYTES => return self.flush(cx, vec![(index, (op, memory))], sink),
+            _ if memory.len() <= PAYLOAD_BYTES => return self.flush(cx, lane, vec![(index, (op, memory))], sink),
             _ => {
                 let e = format!("one record has at most {PAYLOAD_BYTES} bytes over the daemon's socket: split it");
                 return sink.complete(index, Err(Error::too_big(e)));
@@ -427,15 +482,17 @@ impl RemoteBackend {
                 _ => ObjectVerb::Read { offset: at },
             };
             let sink: Arc<dyn Sink> = joined.clone();
-            self.flush(cx, vec![(0, (op, memory.part(from, len)))], &sink);
+            self.flush(cx, lane, vec![(0, (op, memory.part(from, len)))], &sink);
         }
     }
 
-    fn flush(&self, cx: &OpCx, ops: Vec<(usize, Submitted)>, sink: &Arc<dyn Sink>) {
+    fn flush(&self, cx: &OpCx, lane: u32, ops: Vec<(usize, Submitted)>, sink: &Arc<dyn Sink>) {
         if ops.is_empty() {
             return;
         }
-        Part { ops, sink: sink.clone(), link: self.0.clone(), cx: cx.clone(), attempt: 0, maybe: false }.send();
+        let bulk = ops.iter().map(|(_, (_, memory))| memory.len()).sum::<usize>() >= BULK;
+        let (sink, link, cx) = (sink.clone(), self.0.clone(), cx.clone());
+        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk }.go();
     }
 }
 

@@ -260,7 +260,7 @@ impl Run {
                 direct.link.sums_asked.answered((object, first), piece.clone());
                 Gather::take(&gather, first, piece);
             });
-            up.connection.request_in_time(&request, Vec::new(), until, reply);
+            up.connection.request_in_time(&request, Vec::new(), Vec::new(), until, reply);
         }
     }
 

@@ -158,6 +158,16 @@ pub fn receive(
     }
 }
 
+/// Receives up to `buf.len()` bytes beside which nothing comes: what is in the middle of a frame.
+pub(crate) fn receive_bytes(fd: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {
+    let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+    match rustix::io::retry_on_intr(|| rustix::net::recv(fd, &mut *buf, flags)) {
+        Ok((n, _)) => Ok(Some(n)),
+        Err(rustix::io::Errno::AGAIN) => Ok(None),
+        Err(e) => Err(broken(e)),
+    }
+}
+
 fn broken(e: rustix::io::Errno) -> Error {
     Error::unavailable(format!("the connection to the store's daemon broke: {e}"))
 }
@@ -175,6 +185,15 @@ pub(crate) fn wait_for_either(fd: impl AsFd, timeout_ns: i64) {
 /// Waits until the peer takes something.
 pub(crate) fn wait_for_room(fd: impl AsFd, timeout_ns: i64) {
     wait_for(fd.as_fd(), PollFlags::OUT, timeout_ns);
+}
+
+/// Waits until there is something to receive on one of several, or room on one that has more to send.
+pub(crate) fn wait_for_any(all: &[(BorrowedFd<'_>, bool)], timeout_ns: i64) {
+    let what = |more: bool| if more { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let mut fds: Vec<PollFd<'_>> = all.iter().map(|(fd, more)| PollFd::from_borrowed_fd(*fd, what(*more))).collect();
+    let timeout = Timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: (timeout_ns % 1_000_000_000) as _ };
+    // An interruption is like a timeout.
+    let _ = poll(&mut fds, Some(&timeout));
 }
 
 fn wait_for(fd: BorrowedFd<'_>, what: PollFlags, timeout_ns: i64) -> bool {

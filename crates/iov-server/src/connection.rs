@@ -34,6 +34,9 @@ const GREETING_NS: i64 = 10_000_000_000;
 /// Largest frame of whoever is not in yet.
 const GREETING_BYTES: usize = 16 << 10;
 
+/// What a worker keeps for the payloads to come.
+const SPARE_BYTES: usize = 4 << 20;
+
 /// A connection and what is known of its other side.
 pub(crate) struct Connection {
     id: u64,
@@ -242,14 +245,20 @@ impl Connection {
     }
 
     /// Serves what has arrived, and has the workers wait for more.
-    pub(crate) fn serve(self: &Arc<Self>, server: &Arc<Server>) {
+    pub(crate) fn serve(self: &Arc<Self>, server: &Arc<Server>, spare: &mut Vec<u8>) {
         let mut incoming = lock(&self.incoming);
         if incoming.ended {
             return;
         }
         lock(&self.out).served = true;
         let falls = Falls(self);
+        // Payloads go into memory of the worker: so many workers, so many buffers.
+        incoming.frames.exchange(spare);
         let served = self.run(server, &mut incoming);
+        incoming.frames.exchange(spare);
+        if spare.len() > SPARE_BYTES {
+            *spare = Vec::new();
+        }
         std::mem::forget(falls);
         let mut out = lock(&self.out);
         out.served = false;
@@ -306,31 +315,33 @@ impl Connection {
                 incoming.back = true;
                 server.came_back(client.session);
             }
-            match self.handle(server, client, frame) {
+            let handled = self.handle(server, client, &frame);
+            match handled {
                 Ok(true) => {}
                 Ok(false) => return Err(End::Over),
                 Err(e) => self.fault(client.version, request, e),
             }
+            incoming.frames.give_back(frame.payload);
         }
     }
 
     /// `false`: the peer said goodbye.
-    fn handle(self: &Arc<Self>, server: &Arc<Server>, client: &Arc<Client>, frame: Frame) -> Result<bool> {
+    fn handle(self: &Arc<Self>, server: &Arc<Server>, client: &Arc<Client>, frame: &Frame) -> Result<bool> {
         server.requests.fetch_add(1, Ordering::Relaxed);
         let verb = frame.header.verb()?;
         if client.channel > 0 && !matches!(verb, Verb::Object | Verb::Goodbye) {
             return Err(Error::invalid(format!("{} goes over the session's first connection", verb.name())));
         }
         match verb {
-            Verb::Catalog => verbs::catalog::run(self, server, client, &frame)?,
-            Verb::Object => verbs::object::run(self, server, client, &frame)?,
-            Verb::Grant => verbs::grant::run(self, server, client, &frame)?,
-            Verb::Sums => verbs::sums::run(self, server, client, &frame)?,
-            Verb::GiveBack => verbs::give_back::run(server, client, &frame)?,
-            Verb::Renew => verbs::renew::run(self, server, client, &frame)?,
-            Verb::Status => verbs::status::run(self, server, client, &frame)?,
-            Verb::Resume => verbs::resume::run(self, server, client, &frame)?,
-            Verb::Shutdown => verbs::shutdown::run(self, server, client, &frame)?,
+            Verb::Catalog => verbs::catalog::run(self, server, client, frame)?,
+            Verb::Object => verbs::object::run(self, server, client, frame)?,
+            Verb::Grant => verbs::grant::run(self, server, client, frame)?,
+            Verb::Sums => verbs::sums::run(self, server, client, frame)?,
+            Verb::GiveBack => verbs::give_back::run(server, client, frame)?,
+            Verb::Renew => verbs::renew::run(self, server, client, frame)?,
+            Verb::Status => verbs::status::run(self, server, client, frame)?,
+            Verb::Resume => verbs::resume::run(self, server, client, frame)?,
+            Verb::Shutdown => verbs::shutdown::run(self, server, client, frame)?,
             Verb::Goodbye => return Ok(false),
             verb => {
                 return Err(Error::version(format!("a client does not send {}", verb.name())));

@@ -121,7 +121,7 @@ impl Sessions {
         }
         let over = known.kept_until_ns == Some(i64::MIN) && known.channels.is_empty() && !known.ending;
         known.ending |= over;
-        Follows { shut, ends: over.then_some(Ending { sessions: self, session }) }
+        Follows { shut, ends: over.then(|| Ending { sessions: self, session }) }
     }
 
     /// Those that have not come back in time.

@@ -128,6 +128,7 @@ impl Workers {
 
     /// Serves until there is nothing to do for long (then it counts no longer), or the bell rings.
     fn work(self: &Arc<Self>, server: &Arc<Server>) -> bool {
+        let mut spare = Vec::new();
         loop {
             match self.next() {
                 None => return true,
@@ -135,7 +136,7 @@ impl Workers {
                 Some(connection) => {
                     self.stand_in(server);
                     if let Some(connection) = server.connection(connection) {
-                        connection.serve(server);
+                        connection.serve(server, &mut spare);
                     }
                 }
             }
