@@ -198,6 +198,14 @@ impl Connection {
         !lock(&self.waiting).is_empty() || self.has_more_to_send()
     }
 
+    /// Looks whether a connection on which nobody waits for anything has ended: over a network a request to a daemon that is
+    /// gone is sent all the same, and then nobody knows what became of it.
+    pub(crate) fn look(&self) {
+        if self.network && !self.is_awaited() && socket::has_ended(self.as_fd()) {
+            self.fail(&Error::unavailable("the store's daemon has closed the connection"));
+        }
+    }
+
     /// Whether the socket has not taken everything yet.
     pub(crate) fn has_more_to_send(&self) -> bool {
         !lock(&self.out).is_empty()
@@ -423,7 +431,8 @@ impl Connection {
                 Some(waiter) => {
                     let room = waiter.rooms.get_mut(completion.index as usize).map(Memory::bytes_mut);
                     let room = room.and_then(|room| room.get_mut(landing.done..landing.done + left));
-                    let room = room.ok_or_else(|| Error::corrupt("the daemon sent more bytes than there is room for"))?;
+                    let room =
+                        room.ok_or_else(|| Error::corrupt("the daemon sent more bytes than there is room for"))?;
                     reading.frames.payload(&self.fd, room, false)?
                 }
                 None => {

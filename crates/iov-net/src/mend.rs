@@ -41,13 +41,13 @@ impl Link {
 
     /// The same for a lane, which has a connection of its own, perhaps.
     pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, cx: &OpCx, go: OnUp) {
-        let mut queue = lock(&self.queue);
-        if !queue.mending
-            && let Some(up) = self.current_of(lane)
-        {
-            drop(queue);
+        // Not under the lock: whoever still waits for a connection that ended comes back here.
+        let up = if lock(&self.queue).mending { None } else { self.current_of(lane) };
+        up.iter().for_each(|up| up.connection.look());
+        if let Some(up) = up.filter(|up| !up.connection.is_broken()) {
             return go(Ok(up));
         }
+        let mut queue = lock(&self.queue);
         if let Err(e) = self.check_open() {
             drop(queue);
             return go(Err(e));

@@ -415,8 +415,9 @@ fn unpack(
             return Err(Error::corrupt("the daemon sent more bytes than there is room for"));
         };
         if completion.checksum.is_some_and(|sum| sum != iov_wire::frame::checksum(bytes)) {
-            results[index] = Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
-                .with_clause(iov_types::Clause::I1)));
+            results[index] =
+                Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
+                    .with_clause(iov_types::Clause::I1)));
             continue;
         }
         Counters::add(moved, completion.len);
@@ -545,5 +546,9 @@ impl Backend for RemoteBackend {
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
         self.send(cx, ops.into_iter().enumerate().collect(), sink);
+    }
+
+    fn may_wait(&self) -> bool {
+        true
     }
 }

@@ -158,6 +158,15 @@ pub fn receive(
     }
 }
 
+/// Whether the other side has closed the connection, or it broke, and nothing is there to be received before that.
+pub(crate) fn has_ended(fd: BorrowedFd<'_>) -> bool {
+    let mut one = [0; 1];
+    match rustix::net::recv(fd, &mut one, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((n, _)) => n == 0,
+        Err(e) => !matches!(e, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+    }
+}
+
 /// Receives up to `buf.len()` bytes beside which nothing comes: what is in the middle of a frame.
 pub(crate) fn receive_bytes(fd: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {
     let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };

@@ -22,6 +22,7 @@ use iov_wire::{
 
 use crate::{
     Server,
+    buffers::Buffer,
     outgoing::{Outgoing, Parcel},
     peer::Peer,
     verbs::{self, hello::Greeting},
@@ -196,7 +197,7 @@ impl Connection {
         version: u16,
         request: u64,
         body: &B,
-        payload: Vec<Vec<u8>>,
+        payload: Vec<Buffer>,
         fds: Vec<OwnedFd>,
     ) {
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();

@@ -57,8 +57,8 @@ pub trait GrantBook: Send + Sync {
     fn sweep(&self);
 
     /// Ends what was staged for batches that never reached their point P, but for those to keep, unless who has staged it may
-    /// come back. Called once, before anybody is served; what could not be done.
-    fn settle(&self, keep: &[Uuid]) -> Vec<Error>;
+    /// come back: one that this knows of, or `others` do. Called once, before anybody is served; what could not be done.
+    fn settle(&self, keep: &[Uuid], others: bool) -> Vec<Error>;
 
     /// Whether a process that an earlier daemon served lives and has not come back.
     fn awaits_clients(&self) -> bool;

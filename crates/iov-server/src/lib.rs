@@ -4,6 +4,7 @@
 //! own process; this crate only puts a wire in front of them.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod connection;
 mod grants;
 mod outgoing;

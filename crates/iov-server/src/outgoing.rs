@@ -10,6 +10,8 @@ use std::{
 use iov_net::socket;
 use iov_types::Result;
 
+use crate::buffers::Buffer;
+
 /// The kernel takes at most so many pieces at a time.
 const PIECES: usize = 1024;
 
@@ -19,19 +21,19 @@ pub(crate) struct Parcel {
     /// Header and body.
     pub(crate) head: Vec<u8>,
     /// One behind the other.
-    pub(crate) payload: Vec<Vec<u8>>,
+    pub(crate) payload: Vec<Buffer>,
     /// Go beside its first byte.
     pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Parcel {
     fn len(&self) -> usize {
-        self.head.len() + self.payload.iter().map(Vec::len).sum::<usize>()
+        self.head.len() + self.payload.iter().map(|piece| piece.len()).sum::<usize>()
     }
 
     /// All that comes behind its first `skip` bytes.
     fn pieces(&self, mut skip: usize) -> Vec<IoSlice<'_>> {
-        let all = std::iter::once(&self.head).chain(&self.payload);
+        let all = std::iter::once(&self.head[..]).chain(self.payload.iter().map(|piece| &piece[..]));
         all.filter_map(|piece| {
             let from = skip.min(piece.len());
             skip -= from;

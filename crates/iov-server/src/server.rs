@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     GrantBook,
+    buffers::Buffers,
     connection::Connection,
     sessions::{Ending, Left, Sessions},
     stages::Stages,
@@ -42,6 +43,9 @@ pub struct Options {
     pub entrance: Entrance,
     /// Where it can be reached over a network, as `HOST:PORT`, the best first.
     pub addresses: Vec<String>,
+    /// How long clients over a network may take to come back that a daemon served which did not end in order, in nanoseconds;
+    /// of those of this host it is known whether they live.
+    pub grace_ns: i64,
     /// Most threads that move bytes for clients over a network.
     pub data_workers: usize,
 }
@@ -71,6 +75,7 @@ pub struct Server {
     pub(crate) target: Arc<dyn Backend>,
     pub(crate) grants: Arc<dyn GrantBook>,
     pub(crate) stages: Stages,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) started_ns: i64,
     pub(crate) requests: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
@@ -117,6 +122,7 @@ impl Server {
             catalog,
             target,
             stages: Stages::with_earlier(earlier),
+            buffers: Arc::default(),
             grants,
             started_ns: seam::monotonic_ns(),
             requests: AtomicU64::new(0),
@@ -148,7 +154,7 @@ impl Server {
         while !self.is_stopping() && !asked() {
             self.wait_at(doors);
             self.catalog.tick(seam::monotonic_ns());
-            if awaits && !self.grants.awaits_clients() {
+            if awaits && !self.awaits_clients() {
                 awaits = false;
                 self.end_grace();
             }
@@ -262,6 +268,11 @@ impl Server {
         }
     }
 
+    /// Whether somebody whom an earlier daemon served may still come back.
+    fn awaits_clients(&self) -> bool {
+        self.grants.awaits_clients() || seam::monotonic_ns() - self.started_ns < self.options.grace_ns
+    }
+
     /// None of those whom an earlier daemon served comes back any more.
     fn end_grace(&self) {
         self.stages.end_earlier(&*self.grants);
@@ -272,7 +283,7 @@ impl Server {
     /// A session is here, with what it had. The last one that was waited for ends the waiting before it asks anything.
     pub(crate) fn came_back(&self, session: Uuid) {
         self.grants.came_back(session);
-        if self.catalog.in_grace() && !self.grants.awaits_clients() {
+        if self.catalog.in_grace() && !self.awaits_clients() {
             self.end_grace();
         }
     }

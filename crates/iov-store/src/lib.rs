@@ -38,7 +38,7 @@ pub use memory::Memory;
 pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapshot, Txn};
 pub use metadata_memory::MemoryStore;
 pub use null::Null;
-pub use owned::{Bytes, run_all};
+pub use owned::{Bytes, run_all, run_all_in};
 pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
 pub use trace_file::{TraceEntry, TraceReader, TraceWriter};
 

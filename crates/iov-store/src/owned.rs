@@ -36,8 +36,27 @@ impl Sink for All {
 
 /// Submits operations and waits for all evidence; with each come the bytes that it read.
 pub fn run_all(backend: &dyn Backend, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>) -> Vec<(Result<Evidence>, Vec<u8>)> {
-    let mut rooms: Vec<Vec<u8>> =
-        ops.iter().map(|(_, bytes)| if let Bytes::Into(n) = bytes { vec![0; *n] } else { Vec::new() }).collect();
+    let (results, rooms) = run_all_in(backend, cx, ops, |n| vec![0; n]);
+    let of = |(result, mut room): (Result<Evidence>, Vec<u8>)| {
+        room.truncate(result.as_ref().map_or(0, |e| e.bytes as usize));
+        (result, room)
+    };
+    results.into_iter().zip(rooms).map(of).collect()
+}
+
+/// The same with memory that `take` gives for so many bytes at least. It comes back as it is: how much was read, the evidence
+/// says.
+pub fn run_all_in(
+    backend: &dyn Backend,
+    cx: &OpCx,
+    ops: Vec<(ObjectOp, Bytes<'_>)>,
+    take: impl Fn(usize) -> Vec<u8>,
+) -> (Vec<Result<Evidence>>, Vec<Vec<u8>>) {
+    let room = |bytes: &Bytes<'_>| match bytes {
+        Bytes::Into(n) => take(*n),
+        _ => Vec::new(),
+    };
+    let mut rooms: Vec<Vec<u8>> = ops.iter().map(|(_, bytes)| room(bytes)).collect();
     let n = ops.len();
     let all = Arc::new(All { state: Mutex::new((vec![None; n], n)), arrived: Condvar::new() });
     let submitted = ops
@@ -49,7 +68,7 @@ pub fn run_all(backend: &dyn Backend, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>
                 // SAFETY: borrowed by the caller for the whole call, which ends after all evidence.
                 Bytes::From(bytes) => unsafe { Memory::readable(bytes.as_ptr(), bytes.len()) },
                 // SAFETY: `rooms` is neither moved nor read before all evidence has arrived.
-                Bytes::Into(_) => unsafe { Memory::writable(room.as_mut_ptr(), room.len()) },
+                Bytes::Into(n) => unsafe { Memory::writable(room.as_mut_ptr(), n.min(room.len())) },
             };
             (op, memory)
         })
@@ -60,13 +79,5 @@ pub fn run_all(backend: &dyn Backend, cx: &OpCx, ops: Vec<(ObjectOp, Bytes<'_>)>
         state = all.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
     let results = std::mem::take(&mut state.0);
-    results
-        .into_iter()
-        .flatten()
-        .zip(rooms)
-        .map(|(result, mut room)| {
-            room.truncate(result.as_ref().map_or(0, |e| e.bytes as usize));
-            (result, room)
-        })
-        .collect()
+    (results.into_iter().flatten().collect(), rooms)
 }

@@ -63,8 +63,9 @@ impl GrantBook for Files {
         let _ = self.sweep_sessions();
     }
 
-    fn settle(&self, keep: &[Uuid]) -> Vec<Error> {
-        let settled = if Files::awaits_clients(self) { self.thaw_stages(keep) } else { self.drop_stages(keep) };
+    fn settle(&self, keep: &[Uuid], others: bool) -> Vec<Error> {
+        let settled =
+            if others || Files::awaits_clients(self) { self.thaw_stages(keep) } else { self.drop_stages(keep) };
         self.troubles().iter().cloned().chain(settled.err()).collect()
     }
 

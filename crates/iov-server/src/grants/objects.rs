@@ -51,7 +51,8 @@ impl<M: Medium> GrantBook for Objects<M> {
 
     fn sweep(&self) {}
 
-    fn settle(&self, keep: &[Uuid]) -> Vec<Error> {
+    fn settle(&self, keep: &[Uuid], _: bool) -> Vec<Error> {
+        // Stages at a backend end with the daemon in any case.
         Objects::settle(self, &OpCx::own(PATIENCE_NS), keep)
     }
 

@@ -10,7 +10,7 @@ fn o8_what_a_peer_does_not_take_waits_and_comes_in_order() {
     let mut out = Outgoing::default();
     let piece = |byte: u8, len: usize| vec![byte; len];
     for i in 0..40u8 {
-        let payload = vec![piece(i, 50_000), Vec::new(), piece(i, 1)];
+        let payload = vec![piece(i, 50_000).into(), Vec::new().into(), piece(i, 1).into()];
         out.push(Parcel { head: piece(i, 64), payload, fds: Vec::new() });
     }
     assert!(out.send(&ours).unwrap(), "a socket takes something");
@@ -37,7 +37,7 @@ fn descriptors_go_beside_their_own_frame() {
     let mut out = Outgoing::default();
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     out.push(Parcel { head: vec![1; 10], ..Parcel::default() });
-    out.push(Parcel { head: vec![2; 10], payload: vec![vec![3; 5]], fds: vec![null(), null()] });
+    out.push(Parcel { head: vec![2; 10], payload: vec![vec![3; 5].into()], fds: vec![null(), null()] });
     out.send(&ours).unwrap();
     let mut fds: Vec<Option<OwnedFd>> = Vec::new();
     let mut buf = [0; 100];

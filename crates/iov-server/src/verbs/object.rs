@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
-use iov_store::{Bytes, OpCx, run_all};
+use iov_store::{Bytes, OpCx, run_all_in};
 use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result, Uuid};
 use iov_wire::{
     frame::{PAYLOAD_BYTES, checksum},
@@ -12,6 +12,7 @@ use iov_wire::{
 
 use crate::{
     Server,
+    buffers::Buffer,
     connection::{Client, Connection},
 };
 
@@ -129,8 +130,9 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         .collect();
     let mut payload = Vec::new();
     let looks: Vec<Option<Uuid>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
-    let results = run_all(&*server.target, &cx, ops);
-    for ((index, looks), (result, bytes)) in places.into_iter().zip(looks).zip(results) {
+    let (results, rooms) = run_all_in(&*server.target, &cx, ops, |len| server.buffers.take(len));
+    for ((index, looks), (result, room)) in places.into_iter().zip(looks).zip(results.into_iter().zip(rooms)) {
+        let bytes = server.buffers.filled(room, result.as_ref().map_or(0, |e| e.bytes as usize));
         let result = result.and_then(|found| match looks {
             Some(collection) if found.size == 0 && found.mtime_ns == 0 => {
                 server.catalog.check_there(&cx, collection).map(|()| found)
@@ -141,7 +143,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         payload.push(bytes);
     }
     discarded.into_iter().for_each(|stage| server.stages.leave(stage, &*server.grants));
-    let moved = frame.payload.len() + payload.iter().map(Vec::len).sum::<usize>();
+    let moved = frame.payload.len() + payload.iter().map(|piece: &Buffer| piece.len()).sum::<usize>();
     server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };
     connection.answer(client.version, frame.header.request, &answer, payload, Vec::new());

@@ -26,6 +26,6 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         Ok(sums) => (None, sums.into_iter().flat_map(BlockSum::encode).collect::<Vec<u8>>()),
         Err(e) => (Some(e), Vec::new()),
     };
-    connection.answer(client.version, frame.header.request, &SumsAnswer { failed }, vec![sums], Vec::new());
+    connection.answer(client.version, frame.header.request, &SumsAnswer { failed }, vec![sums.into()], Vec::new());
     Ok(())
 }

@@ -12,6 +12,7 @@ mod hostile;
 mod kit;
 mod limits;
 mod media;
+mod network;
 mod peers;
 mod restart;
 mod shared;

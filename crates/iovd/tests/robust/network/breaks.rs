@@ -1,0 +1,232 @@
+//! Connections that break, lead nowhere, or bring other bytes than were sent.
+
+use std::time::Instant;
+
+use ioverbs::{Clause, Kind, Op, SessionAttr, open};
+
+use super::*;
+use crate::{
+    kit::{create, lookup, read, signal, wait_until},
+    restart::try_lock,
+};
+
+#[test]
+fn x1_a_session_goes_on_when_its_connections_break() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let held = create(&ws, "held", "concurrency=exclusive");
+    let staged = create(&ws, "staged", "atomicity=publication");
+    let locked = create(&ws, "locked", "");
+    ioverbs::write_at(&held, 0, &pattern(1, 300_000)).unwrap();
+    ioverbs::write_at(&staged, 0, &pattern(2, 300_000)).unwrap();
+    ioverbs::write_at(&locked, 0, b"locked").unwrap();
+    try_lock(&locked).unwrap();
+    for round in 0..5u64 {
+        cable.cut();
+        let there = net.workspace();
+        let busy = ioverbs::lookup(&there, None, "held", Default::default()).err().unwrap();
+        assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)), "{busy}");
+        let busy = try_lock(&lookup(&there, "locked")).unwrap_err();
+        assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::O11)), "{busy}");
+        ioverbs::write_at(&held, (round + 1) * 300_000, &pattern(round, 300_000)).unwrap();
+        ioverbs::write_at(&staged, (round + 1) * 300_000, &pattern(round, 300_000)).unwrap();
+    }
+    let there = net.workspace();
+    assert_eq!(ioverbs::stat(&lookup(&there, "staged")).unwrap().bytes, 0, "nothing is committed");
+    cable.cut();
+    ioverbs::commit(&staged).unwrap();
+    cable.cut();
+    ioverbs::close(&held).unwrap();
+    for (name, first) in [("held", 1), ("staged", 2)] {
+        let bytes = read(&lookup(&there, name));
+        let seeds = std::iter::once(first).chain(0..5);
+        assert_eq!(bytes.len(), 1_800_000, "{name}");
+        for (piece, seed) in bytes.chunks(300_000).zip(seeds) {
+            assert!(piece == pattern(seed, 300_000), "{name}");
+        }
+    }
+    cable.cut();
+    ioverbs::close(&locked).unwrap();
+    try_lock(&lookup(&there, "locked")).unwrap();
+}
+
+#[test]
+fn p2_a_large_transfer_goes_on_when_its_connection_breaks_within_it() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let c = create(&ws, "large", "concurrency=exclusive");
+    let bytes = pattern(5, 24 << 20);
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    for at in [100_000u64, 3 << 20, 11 << 20] {
+        cable.cut_after(at);
+        ioverbs::write_at(&c, 0, &bytes).unwrap();
+        assert!(cable.was_cut(), "in the middle of a write");
+        cable.cut_after(at);
+        let mut got = vec![0; bytes.len()];
+        assert_eq!(ioverbs::read_at(&c, 0, &mut got).unwrap(), got.len());
+        assert!(cable.was_cut() && got == bytes);
+    }
+    // What others may have written meanwhile is not written twice: it is told that nobody knows.
+    let shared = create(&ws, "shared", "");
+    cable.cut_after(5 << 20);
+    let e = ioverbs::write_at(&shared, 0, &bytes).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, ioverbs::Outcome::Unknown), "{e}");
+    ioverbs::write_at(&shared, 0, &bytes).unwrap();
+    let mut got = vec![0; bytes.len()];
+    ioverbs::read_at(&lookup(&net.workspace(), "shared"), 0, &mut got).unwrap();
+    assert!(got == bytes);
+}
+
+#[test]
+fn p2_clients_over_a_network_go_on_after_sigkill_of_the_daemon() {
+    let mut net = Net::new();
+    let ws = net.workspace();
+    let held = create(&ws, "held", "concurrency=exclusive");
+    let staged = create(&ws, "staged", "atomicity=publication");
+    let shared = create(&ws, "shared", "");
+    ioverbs::write_at(&held, 0, b"one").unwrap();
+    ioverbs::write_at(&staged, 0, b"one").unwrap();
+    for _ in 0..2 {
+        match net.daemon.take() {
+            Some(daemon) => daemon.kill(),
+            None => net.store.kill(),
+        }
+        // The next one is started by whoever uses the store on its host.
+        let there = net.store.again();
+        let busy = ioverbs::lookup(&there, None, "held", Default::default()).err().unwrap();
+        assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)), "{busy}");
+        ioverbs::write_at(&held, 3, b"two").unwrap();
+        ioverbs::write_at(&staged, 3, b"two").unwrap();
+        // That the daemon is gone is seen before anything is sent to it.
+        ioverbs::write_at(&shared, 0, b"shared").unwrap();
+    }
+    ioverbs::commit(&staged).unwrap();
+    ioverbs::close(&held).unwrap();
+    let there = net.store.again();
+    assert_eq!(read(&lookup(&there, "held")), b"onetwo");
+    assert_eq!(read(&lookup(&there, "staged")), b"onetwo");
+}
+
+#[test]
+fn o8_nothing_outlives_its_deadline_when_the_network_leads_nowhere() {
+    let net = Net::new();
+    let cable = net.cable();
+    let url = net.url_at(&format!("127.0.0.1:{}", cable.port));
+    let attr = SessionAttr { deadline_ns: 1_000_000_000, ..SessionAttr::default() };
+    let ws = workspace(&open(Some(&url), attr.clone()).unwrap());
+    let c = create(&ws, "c", "");
+    let bytes = pattern(1, 12 << 20);
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    cable.hold(true);
+    let begun = Instant::now();
+    let mut buffer = vec![0; bytes.len()];
+    let calls = [
+        ioverbs::write_at(&c, 0, &bytes).unwrap_err(),
+        ioverbs::read_at(&c, 0, &mut buffer).unwrap_err(),
+        ioverbs::stat(&c).err().unwrap(),
+        ioverbs::create(&ws, None, Some("d"), Default::default(), Default::default()).err().unwrap(),
+        open(Some(&url), attr).err().unwrap(),
+    ];
+    let took = begun.elapsed();
+    for e in &calls {
+        assert!(matches!(e.kind(), Kind::Timeout | Kind::Unavailable), "{e}");
+    }
+    assert!(took.as_secs() < 40, "five calls of a second took {took:?}");
+    cable.hold(false);
+    wait_until("it goes on", || ioverbs::write_at(&c, 0, &bytes).is_ok());
+    ioverbs::read_at(&c, 0, &mut buffer).unwrap();
+    assert!(buffer == bytes);
+}
+
+#[test]
+fn i1_damage_on_the_wire_is_found_and_never_read() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let c = create(&ws, "c", "concurrency=exclusive");
+    let good = pattern(1, 3 << 20);
+    ioverbs::write_at(&c, 0, &good).unwrap();
+    let (mut damaged, mut right) = (0, 0);
+    for every in [3, 5, 7, 11, 40, 100, 300] {
+        cable.damage_every(every);
+        for _ in 0..6 {
+            let mut got = vec![0; good.len()];
+            match ioverbs::read_at(&c, 0, &mut got) {
+                Ok(n) => {
+                    assert!(n == good.len() && got == good, "other bytes than were written");
+                    right += 1;
+                }
+                Err(e) => {
+                    assert!(matches!(e.kind(), Kind::Corrupt | Kind::Unavailable | Kind::Timeout), "{e}");
+                    damaged += 1;
+                }
+            }
+            if let Err(e) = ioverbs::write_at(&c, 0, &good) {
+                assert!(matches!(e.kind(), Kind::Corrupt | Kind::Unavailable | Kind::Timeout), "{e}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0, "some of it was damaged");
+    cable.damage_every(0);
+    let mut got = vec![0; good.len()];
+    wait_until("it goes on", || ioverbs::read_at(&c, 0, &mut got).is_ok());
+    assert!(got == good, "damaged bytes were never stored ({right} reads were right before)");
+}
+
+#[test]
+fn a_node_is_reached_by_another_of_its_addresses() {
+    let store = crate::kit::Store::new();
+    let daemon = store.daemon(&["--listen", "127.0.0.1:0,127.0.0.2:0"], &[]);
+    let all = addresses(&store);
+    assert_eq!(all.len(), 2);
+    store.in_workspace();
+    let net = Net { daemon: Some(daemon), store, address: all[0].clone() };
+    let (one, two) = (Cable::to(&all[0]), Cable::to(&all[1]));
+    // The first leads nowhere from the beginning.
+    let url = format!("127.0.0.1:1,127.0.0.1:{},127.0.0.1:{}", one.port, two.port);
+    let ws = workspace(&net.open(&net.url_at(&url)).unwrap());
+    let c = create(&ws, "c", "concurrency=exclusive");
+    let bytes = pattern(1, 4 << 20);
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    assert!(one.passed() > 4 << 20 && two.passed() == 0, "the best first");
+    one.unplug();
+    ioverbs::write_at(&c, 0, &pattern(2, 4 << 20)).unwrap();
+    assert!(two.passed() > 4 << 20);
+    assert!(read(&c) == pattern(2, 4 << 20));
+    ioverbs::close(&c).unwrap();
+}
+
+#[test]
+fn x1_a_client_that_is_gone_loses_what_it_holds_with_its_lease() {
+    let net = Net::with(&["--lease-ms", "1500"]);
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let held = create(&ws, "held", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, b"one").unwrap();
+    cable.unplug();
+    let there = net.workspace();
+    wait_until("its lease is over", || ioverbs::lookup(&there, None, "held", Default::default()).is_ok());
+    wait_until("its session is forgotten", || net.store.status("sessions") == Some(2));
+}
+
+#[test]
+fn o8_a_daemon_that_stands_still_holds_nobody_beyond_his_deadline() {
+    let net = Net::new();
+    let attr = SessionAttr { deadline_ns: 1_000_000_000, ..SessionAttr::default() };
+    let ws = workspace(&open(Some(&net.url()), attr).unwrap());
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, b"one").unwrap();
+    let pid = net.daemon.as_ref().unwrap().pid();
+    signal(pid, "STOP");
+    let begun = Instant::now();
+    let stuck = ioverbs::write_at(&c, 0, &pattern(1, 8 << 20)).unwrap_err();
+    let cut = ioverbs::run(ws.session(), Op::Truncate { c: c.clone(), size: 1 }).unwrap_err();
+    let took = begun.elapsed();
+    signal(pid, "CONT");
+    assert_eq!((stuck.kind(), cut.kind()), (Kind::Timeout, Kind::Timeout));
+    assert!(took.as_secs() < 20, "{took:?}");
+    wait_until("it goes on", || ioverbs::write_at(&c, 0, b"two").is_ok());
+}

@@ -1,0 +1,148 @@
+//! Many clients, large transfers, and peers that do not listen.
+
+use std::{io::Write, net::TcpStream, time::Duration};
+
+use iov_net::secret::{Secret, Side};
+use iov_wire::{
+    Body, Header, Verb, Wire, frame,
+    messages::{Challenge, Hello, ObjectCall, ObjectRequest},
+};
+use ioverbs::{Demand, ObjectId, ObjectOp, ObjectVerb, seam};
+
+use super::*;
+use crate::kit::{create, lookup, read};
+
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
+}
+
+#[test]
+fn many_sessions_take_few_threads() {
+    let net = Net::new();
+    let pid = net.daemon.as_ref().unwrap().pid();
+    let first = net.workspace();
+    let c = create(&first, "c", "");
+    ioverbs::write_at(&c, 0, &pattern(1, 100_000)).unwrap();
+    let all: Vec<Workspace> = (0..60).map(|_| net.workspace()).collect();
+    for ws in &all {
+        assert!(read(&lookup(ws, "c")) == pattern(1, 100_000));
+    }
+    assert_eq!(net.store.status("sessions"), Some(62), "with the one that asks, and the first");
+    assert!(threads(pid) < 20, "{} threads for {} connections", threads(pid), net.store.status("connections").unwrap());
+}
+
+#[test]
+fn bytes_go_both_ways_at_the_same_time_from_several_threads() {
+    let net = Net::new();
+    let session = net.open(&net.url()).unwrap();
+    let ws = workspace(&session);
+    std::thread::scope(|scope| {
+        for n in 0..6u64 {
+            let ws = ws.clone();
+            scope.spawn(move || {
+                let c = create(&ws, &format!("c{n}"), "");
+                for round in 0..6 {
+                    let len = [1, 4096, 70_000, 1 << 20, (3 << 20) + 17, 9 << 20][((n + round) % 6) as usize];
+                    let bytes = pattern(n * 100 + round, len);
+                    ioverbs::write_at(&c, round * 1000, &bytes).unwrap();
+                    let mut got = vec![0; len];
+                    assert_eq!(ioverbs::read_at(&c, round * 1000, &mut got).unwrap(), len);
+                    assert!(got == bytes, "thread {n}, round {round}");
+                }
+            });
+        }
+    });
+    let counters = session.counters().snapshot();
+    let of = |name: &str| counters[ioverbs::Counters::NAMES.iter().position(|n| *n == name).unwrap()];
+    assert!(of("bytes_tcp") > 80 << 20 && of("bytes_unix") == 0 && of("bytes_direct") == 0);
+    assert_eq!(of("bytes_copied"), 0, "what is read goes from the socket to where it is wanted");
+    assert!(of("connections") <= 3, "one for facts, two for bytes");
+}
+
+/// A connection for bytes of a client that is about to misbehave; what it holds besides is its first connection.
+fn channel(net: &Net) -> (TcpStream, TcpStream) {
+    let secret = Secret::load(&net.secret()).unwrap();
+    let session = seam::new_uuid();
+    let open = |channel| {
+        let (library, program) = ("9.9".into(), "deaf".into());
+        let hello = Hello {
+            min_version: 1,
+            max_version: 1,
+            library,
+            session,
+            program,
+            pid: 1,
+            channel,
+            challenge: vec![5; 32],
+        };
+        let mut stream = TcpStream::connect(&net.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(&framed(&hello, 1)).unwrap();
+        let challenge = Challenge::decode(&answer(&mut stream, Verb::Challenge)).unwrap().challenge;
+        let proof = secret.proof(Side::Client, &hello, &challenge).to_vec();
+        stream.write_all(&framed(&iov_wire::messages::Proof { proof }, 2)).unwrap();
+        answer(&mut stream, Verb::Welcome);
+        stream
+    };
+    (open(0), open(1))
+}
+
+fn framed<B: Body>(body: &B, request: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::append(Header::new(B::VERB, request), body, &mut out).unwrap();
+    out
+}
+
+fn answer(stream: &mut TcpStream, verb: Verb) -> Vec<u8> {
+    use std::io::Read;
+    let mut head = [0; frame::HEADER_BYTES];
+    stream.read_exact(&mut head).unwrap();
+    let header = Header::decode(&head).unwrap();
+    assert_eq!(header.verb(), Ok(verb));
+    let mut body = vec![0; header.body_len as usize];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+#[test]
+fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
+    let net = Net::with(&["--workers", "2"]);
+    let pid = net.daemon.as_ref().unwrap().pid();
+    let ws = net.workspace();
+    let c = create(&ws, "c", "");
+    let bytes = pattern(1, 1 << 20);
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    let collection = ioverbs::stat(&c).unwrap().uuid;
+    let before = resident(pid);
+    let deaf: Vec<(TcpStream, TcpStream)> = (0..6).map(|_| channel(&net)).collect();
+    for (_, stream) in &deaf {
+        stream.set_nonblocking(true).unwrap();
+        let op = ObjectOp {
+            object: ObjectId { collection, slot: 0 },
+            verb: ObjectVerb::Read { offset: 0 },
+            demand: Demand::default(),
+        };
+        let call = ObjectCall { op: Ok(op), len: 1 << 20, checksum: None };
+        // A gigabyte is asked for, and never read.
+        for n in 1..1000 {
+            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()] };
+            let mut stream = stream;
+            if stream.write_all(&framed(&request, n)).is_err() {
+                break;
+            }
+        }
+    }
+    for _ in 0..50 {
+        let mut got = vec![0; bytes.len()];
+        ioverbs::read_at(&c, 0, &mut got).unwrap();
+        assert!(got == bytes, "others are served");
+    }
+    let grown = resident(pid).saturating_sub(before);
+    assert!(grown < 64 << 20, "{} MiB for clients that do not listen", grown >> 20);
+}
