@@ -73,6 +73,8 @@ test-rust: need-rust
 	cargo test --workspace
 	@# The litmus tests once more, of stores in shared memory.
 	IOV_LITMUS_MEDIUM=shmem cargo test -p iov-litmus --test litmus
+	@# And of clients that reach stores over TCP.
+	IOV_LITMUS_MEDIUM=tcp cargo test -p iov-litmus --test litmus
 
 # The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:

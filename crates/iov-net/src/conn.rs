@@ -26,6 +26,9 @@ use crate::{
     socket, tcp,
 };
 
+mod landing;
+use landing::Landing;
+
 /// What answers a request.
 pub(crate) enum Reply {
     Frame(Frame),
@@ -48,15 +51,6 @@ struct Waiter {
     lends: bool,
     /// Where the bytes of the answer go, one for each operation.
     rooms: Vec<Memory>,
-}
-
-/// An answer whose bytes are arriving.
-struct Landing {
-    request: u64,
-    answer: ObjectAnswer,
-    /// Which of its completions, and how much of that one is there.
-    at: usize,
-    done: usize,
 }
 
 /// The receiving side.
@@ -411,44 +405,6 @@ impl Connection {
         }
         *landing = Some(Landing { request: header.request, answer, at: 0, done: 0 });
         Ok(Some(()))
-    }
-
-    /// Receives bytes of an answer, into the memory of whoever asked, or away if nobody does any more.
-    fn land(&self, reading: &mut Reading, mut landing: Landing) -> Result<Option<()>> {
-        loop {
-            let Some(completion) = landing.answer.completions.get(landing.at) else {
-                self.answer(landing.request, Ok(Reply::Read(landing.answer)));
-                return Ok(Some(()));
-            };
-            let left = completion.len as usize - landing.done;
-            if left == 0 {
-                (landing.at, landing.done) = (landing.at + 1, 0);
-                continue;
-            }
-            // While this is locked nobody takes the memory back.
-            let mut waiting = lock(&self.waiting);
-            let got = match waiting.get_mut(&landing.request) {
-                Some(waiter) => {
-                    let room = waiter.rooms.get_mut(completion.index as usize).map(Memory::bytes_mut);
-                    let room = room.and_then(|room| room.get_mut(landing.done..landing.done + left));
-                    let room =
-                        room.ok_or_else(|| Error::corrupt("the daemon sent more bytes than there is room for"))?;
-                    reading.frames.payload(&self.fd, room, false)?
-                }
-                None => {
-                    drop(waiting);
-                    let mut away = [0; 4096];
-                    reading.frames.payload(&self.fd, &mut away[..left.min(4096)], false)?
-                }
-            };
-            match got {
-                Some(n) => landing.done += n,
-                None => {
-                    reading.landing = Some(landing);
-                    return Ok(None);
-                }
-            }
-        }
     }
 
     fn dispatch(&self, frame: Frame, frames: &mut Frames) -> Result<()> {

@@ -14,8 +14,8 @@ use crate::{
     conn::Connection,
     gate::Gate,
     link::{Link, Up, lock},
+    part::Part,
     reach::{self, Place},
-    remote::Part,
     socket,
 };
 
@@ -115,10 +115,20 @@ impl Link {
         self.lanes.all().iter().filter_map(Lane::current).for_each(|up| up.connection.watch(set));
     }
 
+    /// The connections over which somebody waits for something.
+    fn busy(&self) -> Vec<Arc<Up>> {
+        let ups = self.lanes.all().iter().filter_map(Lane::current).chain(self.current());
+        ups.filter(|up| up.connection.is_awaited()).collect()
+    }
+
     /// Receives what has come over any connection, or waits for it. `false`: nobody waits for anything.
     pub(crate) fn drive(&self, timeout_ns: i64) -> bool {
-        let ups = self.lanes.all().iter().filter_map(Lane::current).chain(self.current());
-        let busy: Vec<Arc<Up>> = ups.filter(|up| up.connection.is_awaited()).collect();
+        // What was not waited for over one connection may be over another by now, or over one that was just made.
+        self.drive_once(timeout_ns) || !self.busy().is_empty()
+    }
+
+    fn drive_once(&self, timeout_ns: i64) -> bool {
+        let busy = self.busy();
         let connections = || busy.iter().map(|up| &up.connection);
         match &busy[..] {
             [] => self.wait_mended(timeout_ns),

@@ -16,6 +16,7 @@ mod link;
 mod memory;
 mod mend;
 mod outbox;
+mod part;
 mod reach;
 mod remote;
 mod run;

@@ -5,22 +5,22 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, Memory, OnAnswer, OpCx, Sink, Submitted};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result,
+    Capability, Counters, Error, Evidence, Kind, ObjectVerb, Outcome, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
     Verb,
     frame::PAYLOAD_BYTES,
-    messages::{CatalogAnswer, CatalogRequest, ObjectCall, ObjectRequest},
+    messages::{CatalogAnswer, CatalogRequest},
 };
 
 use crate::{
     book::Entry,
     conn::Reply,
-    gate::Goes,
     link::{ATTEMPTS, Link, Up},
+    part::{Part, after},
 };
 
 /// The catalog on the other side of a link.
@@ -62,7 +62,7 @@ fn is_repeatable(ops: &[Result<CatalogOp>], how: &Submission) -> bool {
 }
 
 /// Whether a request that failed so is to be sent over a new connection: nothing of it arrived, or it may arrive twice.
-fn again(e: &Error, up: &Weak<Up>, cx: &OpCx, repeatable: bool, attempt: u32) -> bool {
+pub(crate) fn again(e: &Error, up: &Weak<Up>, cx: &OpCx, repeatable: bool, attempt: u32) -> bool {
     let broke = e.kind() == Kind::Unavailable && up.upgrade().is_none_or(|up| up.connection.is_broken());
     broke && (repeatable || e.outcome() == Outcome::NotApplied) && attempt < ATTEMPTS && cx.left_ns() > 0
 }
@@ -218,214 +218,6 @@ const BYTES: usize = 1 << 20;
 /// From so many bytes on a request is a piece of a large transfer.
 const BULK: usize = 256 << 10;
 
-/// Operations under way in one frame.
-pub(crate) struct Part {
-    ops: Vec<(usize, Submitted)>,
-    sink: Arc<dyn Sink>,
-    link: Arc<Link>,
-    cx: OpCx,
-    attempt: u32,
-    /// An earlier attempt may have taken effect.
-    maybe: bool,
-    /// It goes over a network.
-    network: bool,
-    /// Which way it goes.
-    lane: u32,
-    bulk: bool,
-}
-
-impl Goes for Part {
-    fn is_bulk(&self) -> bool {
-        self.bulk
-    }
-
-    fn concerns(&self, object: ObjectId) -> bool {
-        self.ops.iter().any(|(_, (op, _))| op.object == object)
-    }
-
-    fn objects(&self) -> Vec<ObjectId> {
-        self.ops.iter().map(|(_, (op, _))| op.object).collect()
-    }
-}
-
-/// Whether an operation may be carried out again although nobody knows whether it was: where nobody else can have come
-/// in between, because its writer is alone (X1) or its stage is not public yet, the second time changes nothing.
-fn has_no_witness(op: &ObjectOp) -> bool {
-    let alone = op.demand.epoch != 0 || op.demand.stage.is_some();
-    match op.verb {
-        ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::Sync => true,
-        ObjectVerb::Discard { .. } => true,
-        ObjectVerb::Append => op.demand.batch.is_some(),
-        ObjectVerb::Write { .. } | ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_) | ObjectVerb::Allocate { .. } => {
-            alone
-        }
-        _ => false,
-    }
-}
-
-/// The error of an attempt; an earlier one may have taken effect.
-fn after(maybe: bool, e: Error) -> Error {
-    if maybe { e.with_outcome(Outcome::Unknown) } else { e }
-}
-
-impl Part {
-    /// Those whose handle or stage did not come through the end of a daemon are answered at once.
-    fn check(&mut self) {
-        let (book, sink, maybe) = (self.link.book(), &self.sink, self.maybe);
-        self.ops.retain(|(index, (op, _))| match book.check(op.object.collection, op.demand.stage) {
-            Ok(()) => true,
-            Err(e) => {
-                sink.complete(*index, Err(after(maybe, e)));
-                false
-            }
-        });
-    }
-
-    /// Its time is up.
-    pub(crate) fn is_late(&self) -> bool {
-        self.cx.left_ns() == 0
-    }
-
-    /// Goes as soon as those that are under way leave room.
-    fn go(self) {
-        let link = self.link.clone();
-        if let Some(part) = link.lanes.lane(self.lane).gate.enter(self) {
-            part.send();
-        }
-    }
-
-    fn send(self) {
-        let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
-        link.with_lane(lane, &cx, Box::new(move |up| self.send_over(up)));
-    }
-
-    /// It has not gone.
-    pub(crate) fn give_up(self, e: Error) {
-        let e = after(self.maybe, e);
-        self.ops.into_iter().for_each(|(index, _)| self.sink.complete(index, Err(e.clone())));
-    }
-
-    /// It is not under way any more.
-    fn left(link: &Link, lane: u32, bulk: bool) {
-        if bulk {
-            link.lanes.lane(lane).gate.leave(Part::send);
-        }
-    }
-
-    fn send_over(mut self, up: Result<Arc<Up>>) {
-        let (link, lane, bulk) = (self.link.clone(), self.lane, self.bulk);
-        let up = match up {
-            Ok(up) => up,
-            Err(e) => {
-                self.give_up(e);
-                return Part::left(&link, lane, bulk);
-            }
-        };
-        self.network = up.connection.is_network();
-        self.check();
-        if self.ops.is_empty() {
-            return Part::left(&link, lane, bulk);
-        }
-        let counters = self.link.counters();
-        let (mut loans, mut rooms) = (Vec::new(), Vec::with_capacity(self.ops.len()));
-        let moved = by_network(counters, up.connection.is_network());
-        let mut calls = Vec::with_capacity(self.ops.len());
-        for (_, (op, memory)) in &self.ops {
-            let mut checksum = None;
-            rooms.push(match op.verb {
-                ObjectVerb::Read { .. } => memory.part(0, memory.len()),
-                _ => Memory::default(),
-            });
-            if matches!(op.verb, ObjectVerb::Write { .. } | ObjectVerb::Append) {
-                checksum = Some(iov_wire::frame::checksum(memory.bytes()));
-                loans.push(memory.part(0, memory.len()));
-                Counters::add(moved, memory.len() as u64);
-            }
-            calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum });
-        }
-        Counters::add(&counters.round_trips, 1);
-        let request = ObjectRequest { context: Link::context(&self.cx), calls };
-        let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
-        // The operations, and with them the caller's memory, are held until the answer or the deadline.
-        let replied = Box::new(move |reply| self.replied(reply, &connection));
-        up.connection.request_in_time(&request, loans, rooms, until, replied);
-    }
-
-    fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {
-        match reply {
-            Err(e)
-                if again(
-                    &e,
-                    connection,
-                    &self.cx,
-                    self.ops.iter().all(|(_, (op, _))| has_no_witness(op)),
-                    self.attempt,
-                ) =>
-            {
-                Counters::add(&self.link.counters().retries, 1);
-                let maybe = self.maybe || e.outcome() != Outcome::NotApplied;
-                Part { attempt: self.attempt + 1, maybe, ..self }.send();
-            }
-            reply => self.finish(reply),
-        }
-    }
-
-    /// Gives each operation its evidence and its bytes.
-    fn finish(self, reply: Result<Reply>) {
-        let Part { ops, sink, link, maybe, network, lane, bulk, .. } = self;
-        let mut results: Vec<Option<Result<Evidence>>> = ops.iter().map(|_| None).collect();
-        let failed = unpack(reply, &ops, &mut results, by_network(link.counters(), network)).err();
-        let ok = |result: &Option<Result<Evidence>>| matches!(result, Some(Ok(_)));
-        link.book().done(ops.iter().zip(&results).map(|((_, (op, _)), result)| (op, ok(result))));
-        for ((index, _), result) in ops.into_iter().zip(results) {
-            let missing = || {
-                Err(failed.clone().unwrap_or_else(|| {
-                    Error::internal("the daemon left out an operation").with_outcome(iov_types::Outcome::Unknown)
-                }))
-            };
-            sink.complete(index, result.unwrap_or_else(missing).map_err(|e| after(maybe, e)));
-        }
-        Part::left(&link, lane, bulk);
-    }
-}
-
-/// What counts the bytes.
-fn by_network(counters: &Counters, network: bool) -> &std::sync::atomic::AtomicU64 {
-    if network { &counters.bytes_tcp } else { &counters.bytes_unix }
-}
-
-fn unpack(
-    reply: Result<Reply>,
-    ops: &[(usize, Submitted)],
-    results: &mut [Option<Result<Evidence>>],
-    moved: &std::sync::atomic::AtomicU64,
-) -> Result<()> {
-    let Reply::Read(answer) = reply? else {
-        return Err(Error::corrupt("the daemon answered an object request with something else"));
-    };
-    if let Some(e) = answer.failed {
-        return Err(e);
-    }
-    for completion in answer.completions {
-        let index = completion.index as usize;
-        let Some((_, (_, memory))) = ops.get(index) else {
-            return Err(Error::corrupt("the daemon completed an operation that was not asked for"));
-        };
-        let Some(bytes) = memory.bytes().get(..completion.len as usize) else {
-            return Err(Error::corrupt("the daemon sent more bytes than there is room for"));
-        };
-        if completion.checksum.is_some_and(|sum| sum != iov_wire::frame::checksum(bytes)) {
-            results[index] =
-                Some(Err(Error::corrupt("bytes were damaged on their way from the daemon")
-                    .with_clause(iov_types::Clause::I1)));
-            continue;
-        }
-        Counters::add(moved, completion.len);
-        results[index] = Some(completion.result);
-    }
-    Ok(())
-}
-
 impl RemoteBackend {
     /// Sends operations with the places they have in the caller's submission.
     pub(crate) fn send(&self, cx: &OpCx, ops: Vec<(usize, Submitted)>, sink: Arc<dyn Sink>) {
@@ -493,7 +285,7 @@ impl RemoteBackend {
         }
         let bulk = ops.iter().map(|(_, (_, memory))| memory.len()).sum::<usize>() >= BULK;
         let (sink, link, cx) = (sink.clone(), self.0.clone(), cx.clone());
-        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk }.go();
+        Part::new(ops, sink, link, cx, lane, bulk).go();
     }
 }
 

@@ -84,7 +84,8 @@ mod tests {
         let buffer = buffers.filled(bytes, 10);
         assert_eq!(buffer.len(), 10);
         drop(buffer);
-        assert_eq!(buffers.take(SMALL).as_ptr(), at);
+        let again = buffers.take(SMALL);
+        assert_eq!(again.as_ptr(), at);
         let all: Vec<Buffer> = (0..20).map(|_| buffers.filled(buffers.take(LARGE), 1)).collect();
         drop(all);
         drop(buffers.filled(buffers.take(LARGE + 1), 1));

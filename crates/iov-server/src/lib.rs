@@ -4,6 +4,7 @@
 //! own process; this crate only puts a wire in front of them.
 #![forbid(unsafe_code)]
 
+mod afar;
 mod buffers;
 mod connection;
 mod grants;
@@ -15,5 +16,6 @@ mod stages;
 mod verbs;
 mod workers;
 
+pub use afar::Afar;
 pub use grants::{GrantBook, Granted};
 pub use server::{Doors, Entrance, Options, Server, listen};

@@ -16,7 +16,7 @@ use iov_types::{Error, Result, Uuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    GrantBook,
+    Afar, GrantBook,
     buffers::Buffers,
     connection::Connection,
     sessions::{Ending, Left, Sessions},
@@ -43,9 +43,6 @@ pub struct Options {
     pub entrance: Entrance,
     /// Where it can be reached over a network, as `HOST:PORT`, the best first.
     pub addresses: Vec<String>,
-    /// How long clients over a network may take to come back that a daemon served which did not end in order, in nanoseconds;
-    /// of those of this host it is known whether they live.
-    pub grace_ns: i64,
     /// Most threads that move bytes for clients over a network.
     pub data_workers: usize,
 }
@@ -74,6 +71,7 @@ pub struct Server {
     pub(crate) catalog: Arc<Service>,
     pub(crate) target: Arc<dyn Backend>,
     pub(crate) grants: Arc<dyn GrantBook>,
+    pub(crate) afar: Afar,
     pub(crate) stages: Stages,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) started_ns: i64,
@@ -112,6 +110,7 @@ impl Server {
         catalog: Arc<Service>,
         target: Arc<dyn Backend>,
         grants: Arc<dyn GrantBook>,
+        afar: Afar,
     ) -> Result<Arc<Server>> {
         let unfinished = catalog.unfinished();
         let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
@@ -121,6 +120,7 @@ impl Server {
             options,
             catalog,
             target,
+            afar,
             stages: Stages::with_earlier(earlier),
             buffers: Arc::default(),
             grants,
@@ -270,7 +270,7 @@ impl Server {
 
     /// Whether somebody whom an earlier daemon served may still come back.
     fn awaits_clients(&self) -> bool {
-        self.grants.awaits_clients() || seam::monotonic_ns() - self.started_ns < self.options.grace_ns
+        self.grants.awaits_clients() || self.afar.awaits()
     }
 
     /// None of those whom an earlier daemon served comes back any more.
@@ -278,11 +278,13 @@ impl Server {
         self.stages.end_earlier(&*self.grants);
         // What fails is tried again at the next start.
         let _ = self.catalog.end_grace();
+        self.afar.end_grace();
     }
 
     /// A session is here, with what it had. The last one that was waited for ends the waiting before it asks anything.
     pub(crate) fn came_back(&self, session: Uuid) {
         self.grants.came_back(session);
+        self.afar.came_back(session);
         if self.catalog.in_grace() && !self.awaits_clients() {
             self.end_grace();
         }
@@ -338,6 +340,7 @@ impl Server {
         self.stages.end_session(session, &*self.grants);
         self.grants.end_session(session);
         self.catalog.end_session(session);
+        self.afar.ends(session);
     }
 
     pub(crate) fn counts(&self) -> (u32, u32) {

@@ -86,11 +86,6 @@ impl Default for Listening {
     }
 }
 
-/// Whether a daemon that listened did not end in order: its clients may come back.
-pub(crate) fn was_cut_off(dir: &OwnedFd) -> bool {
-    inside(dir, FILE).exists()
-}
-
 /// Listens on what was asked for now, or of a daemon that crashed.
 pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
     let file = inside(dir, FILE);

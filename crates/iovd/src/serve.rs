@@ -12,7 +12,7 @@ use std::{
 
 use iov_catalog::Service;
 use iov_meta_local::LocalStore;
-use iov_server::{Doors, Entrance, Server};
+use iov_server::{Afar, Doors, Entrance, Server};
 use iov_store::{Backend, Trace, TraceWriter, seam};
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
@@ -93,10 +93,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         uid: rustix::process::geteuid().as_raw(),
     };
     // Clients of an earlier daemon that live come back with what they hold.
-    let from_network = listen::was_cut_off(&dir);
-    let grace_ns = if from_network || grants.awaits_clients() { options.lease_ns } else { 0 };
+    let afar = Afar::open(inside(&dir, "network"), options.lease_ns)?;
+    let grace_ns = if afar.awaits() || grants.awaits_clients() { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
-    troubles.extend(grants.settle(&catalog.unfinished(), from_network).iter().map(|e| format!("recovery: {e}")));
+    troubles.extend(grants.settle(&catalog.unfinished(), afar.awaits()).iter().map(|e| format!("recovery: {e}")));
     let listening = match listen::listen(&dir, args) {
         // Programs of this host must not suffer for it.
         Err(e) if args.listen.is_none() => {
@@ -115,11 +115,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         direct: direct && args.trace.is_none(),
         entrance: listening.entrance,
         addresses: listening.addresses,
-        grace_ns: if from_network { grace_ns } else { 0 },
         data_workers: usize::from(args.workers),
     };
     let doors = Doors { local: iov_server::listen(dir.as_fd())?, network: listening.network };
-    let server = Server::new(options, catalog.clone(), target, grants)?;
+    let server = Server::new(options, catalog.clone(), target, grants, afar)?;
     ready(args);
     if args.ready {
         log::to_file(dir.as_fd())?;

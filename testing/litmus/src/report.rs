@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::in_shared_memory;
+use crate::{in_shared_memory, over_tcp};
 
 /// Whether the tests shall take their time.
 pub fn long() -> bool {
@@ -34,6 +34,15 @@ pub struct Report {
     pub columns: &'static [&'static str],
 }
 
+/// The name of a medium other than files, what its documents' names end with, and where it is seen.
+fn of_medium() -> Option<(&'static str, &'static str, &'static str)> {
+    match (in_shared_memory(), over_tcp()) {
+        (true, _) => Some(("shmem", "-shmem.md", "in shared memory")),
+        (false, true) => Some(("tcp", "-tcp.md", "over TCP")),
+        (false, false) => None,
+    }
+}
+
 type Rows = BTreeMap<Vec<String>, Vec<String>>;
 
 /// What must not change: counts vary, and so does whether the library could repeat an operation by itself.
@@ -43,20 +52,23 @@ fn word(verdict: &str) -> &str {
 
 impl Report {
     fn path(&self) -> PathBuf {
-        let file = if in_shared_memory() { self.file.replace(".md", "-shmem.md") } else { self.file.to_owned() };
+        let file = match of_medium() {
+            Some((_, suffix, _)) => self.file.replace(".md", suffix),
+            None => self.file.to_owned(),
+        };
         PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/semantics")).join(file)
     }
 
     /// What stands above the table.
     fn head(&self) -> String {
         let head = self.head.trim();
-        match in_shared_memory() {
-            true => head.replacen("on `file:`", "in shared memory", 1).replacen(
+        match of_medium() {
+            Some((name, _, place)) => head.replacen("on `file:`", place, 1).replacen(
                 "IOV_WRITE_DOCS=1",
-                "IOV_LITMUS_MEDIUM=shmem IOV_WRITE_DOCS=1",
+                &format!("IOV_LITMUS_MEDIUM={name} IOV_WRITE_DOCS=1"),
                 1,
             ),
-            false => head.to_owned(),
+            None => head.to_owned(),
         }
     }
 

@@ -4,7 +4,11 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::OnceLock,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
 };
 
 use ioverbs::{Controls, Name, Session, SessionAttr, Which, Workspace, WorkspaceAttr, seam, text};
@@ -45,9 +49,18 @@ pub(crate) fn iovd() -> &'static Path {
     })
 }
 
+fn medium() -> Option<String> {
+    std::env::var("IOV_LITMUS_MEDIUM").ok().filter(|medium| !medium.is_empty())
+}
+
 /// Whether stores keep their bytes in shared memory (`IOV_LITMUS_MEDIUM=shmem`), or in files.
 pub fn in_shared_memory() -> bool {
-    std::env::var_os("IOV_LITMUS_MEDIUM").is_some_and(|medium| medium == "shmem")
+    medium().is_some_and(|medium| medium == "shmem")
+}
+
+/// Whether workers reach stores over TCP (`IOV_LITMUS_MEDIUM=tcp`), and only the test itself is on their host.
+pub fn over_tcp() -> bool {
+    medium().is_some_and(|medium| medium == "tcp")
 }
 
 /// A daemon that the test has started itself.
@@ -60,6 +73,10 @@ impl Daemon {
         command.arg("--dir").arg(dir).args(["--ready", "--idle", "60"]);
         if in_shared_memory() {
             command.args(["--new-storage", "shmem:256MiB"]);
+        }
+        // One that comes in place of one that died listens as that did.
+        if over_tcp() && !dir.join("listen").exists() {
+            command.args(["--listen", "127.0.0.1:0"]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match point {
@@ -107,8 +124,43 @@ impl Daemon {
 
 /// A store in a temporary directory, with the workspace `w`.
 pub struct Store {
+    // Ends first.
+    keeper: Option<Keeper>,
     dir: tempfile::TempDir,
     daemon: Option<Daemon>,
+}
+
+/// Sees to it that a daemon serves the store: clients over a network cannot start one.
+struct Keeper {
+    /// Nobody is kept while this is locked.
+    pause: Arc<Mutex<()>>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn of(url: String) -> Keeper {
+        let (pause, ends) = (Arc::<Mutex<()>>::default(), Arc::new(AtomicBool::new(false)));
+        let (paused, ended) = (pause.clone(), ends.clone());
+        let thread = seam::spawn("keeper", move || {
+            while !ended.load(Ordering::SeqCst) {
+                seam::sleep(20_000_000);
+                let _paused = paused.lock().unwrap_or_else(PoisonError::into_inner);
+                if matches!(ioverbs::daemon_status(&url), Ok(None)) {
+                    // As a program on the store's host does. One that dies again is started again.
+                    drop(ioverbs::open(Some(&url), SessionAttr::default()));
+                }
+            }
+        });
+        Keeper { pause, ends, thread: thread.ok() }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.thread.take().map(JoinHandle::join);
+    }
 }
 
 impl Store {
@@ -123,8 +175,9 @@ impl Store {
         text::parse(&mut controls, &format!("consistency={level}")).expect("a level");
         let attr = WorkspaceAttr { controls: Some(controls), ..WorkspaceAttr::default() };
         let dir = tempfile::tempdir().expect("a directory");
-        let mut store = Store { dir, daemon: None };
+        let mut store = Store { keeper: None, dir, daemon: None };
         store.daemon = Some(Daemon::start(store.dir.path(), None));
+        store.keeper = over_tcp().then(|| Keeper::of(store.url()));
         let made = store.session().create_workspace(Name::new(WORKSPACE).expect("a name"), attr);
         made.expect("the workspace is made");
         store
@@ -133,6 +186,18 @@ impl Store {
     /// Its URL.
     pub fn url(&self) -> String {
         format!("file:{}", self.dir.path().display())
+    }
+
+    /// The URL by which workers reach it.
+    fn worker_url(&self) -> String {
+        if !over_tcp() {
+            return self.url();
+        }
+        let dir = self.dir.path();
+        // As the daemon has written it down: while it is away nobody else can tell.
+        let listens = std::fs::read_to_string(dir.join("listen")).expect("the daemon listens");
+        let address = listens.lines().find_map(|line| line.strip_prefix("on ")).expect("an address");
+        format!("iov://{address}?secret={}", dir.join("secret").display())
     }
 
     /// A session of the test itself.
@@ -148,16 +213,28 @@ impl Store {
 
     /// A worker process.
     pub fn worker(&self) -> Worker {
-        Worker::start(&self.url(), &[])
+        Worker::start(&self.worker_url(), &[])
     }
 
     /// A worker process with flags: `nodirect`, `nostart`.
     pub fn worker_with(&self, flags: &[&str]) -> Worker {
-        Worker::start(&self.url(), flags)
+        Worker::start(&self.worker_url(), flags)
     }
 
     /// Kills whatever daemon serves the store, by SIGKILL.
     pub fn kill_daemon(&mut self) {
+        let pause = self.keeper.as_ref().map(|keeper| keeper.pause.clone());
+        let _paused = pause.as_ref().map(|pause| pause.lock().unwrap_or_else(PoisonError::into_inner));
+        self.kill_now();
+    }
+
+    /// The same, and none comes in its place but by [`Store::restart`].
+    pub fn kill_for_good(&mut self) {
+        self.keeper = None;
+        self.kill_now();
+    }
+
+    fn kill_now(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill();
         }
@@ -172,14 +249,21 @@ impl Store {
 
     /// Kills the daemon and starts one that is armed with a fail point.
     pub fn arm(&mut self, point: &str) -> &mut Daemon {
-        self.kill_daemon();
+        let pause = self.keeper.as_ref().map(|keeper| keeper.pause.clone());
+        let _paused = pause.as_ref().map(|pause| pause.lock().unwrap_or_else(PoisonError::into_inner));
+        self.kill_now();
         self.daemon.insert(Daemon::start(self.dir.path(), Some(point)))
     }
 
     /// Kills the daemon and starts another, which recovers.
     pub fn restart(&mut self) {
-        self.kill_daemon();
+        let pause = self.keeper.as_ref().map(|keeper| keeper.pause.clone());
+        let _paused = pause.as_ref().map(|pause| pause.lock().unwrap_or_else(PoisonError::into_inner));
+        self.kill_now();
         self.daemon = Some(Daemon::start(self.dir.path(), None));
+        if over_tcp() && self.keeper.is_none() {
+            self.keeper = Some(Keeper::of(self.url()));
+        }
     }
 
     /// The daemon that the test has started.
@@ -196,6 +280,12 @@ impl Default for Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What the daemon has to say goes with the directory.
+            let log = std::fs::read_to_string(self.dir.path().join("iovd.log")).unwrap_or_default();
+            eprintln!("the log of the daemon:\n{log}");
+        }
+        self.keeper = None;
         self.kill_daemon();
         if in_shared_memory() {
             // A test that fails must not fill the machine's memory.

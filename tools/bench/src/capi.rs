@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Result, bail};
 // Links the symbols.
 use ioverbs_capi as _;
+use serde_json::{Map, Value, json};
 
 type Handle = *mut c_void;
 
@@ -92,6 +93,10 @@ const STRUCT: usize = 512;
 const STAT_SIZE: u32 = 144;
 const ENTRY_SIZE: u32 = 56;
 const COUNTERS_SIZE: u32 = 240;
+const SESSION_ATTR_SIZE: u32 = 48;
+
+/// A flag of a session: without grants, so that all bytes go through the daemon.
+pub(crate) const NODIRECT: u32 = 2;
 
 fn sized(size: u32) -> [u64; STRUCT / 8] {
     let mut bytes = [0u64; STRUCT / 8];
@@ -154,9 +159,17 @@ impl Drop for Metadata {
 
 impl Session {
     pub(crate) fn open(url: &str) -> Result<Session> {
+        Session::open_with(url, 0)
+    }
+
+    /// With flags of `iov_session_attr`.
+    pub(crate) fn open_with(url: &str, flags: u32) -> Result<Session> {
         let mut out = null_mut();
-        // SAFETY: the text outlives the call.
-        check(unsafe { iov_open(text(url).as_ptr(), null(), &mut out) })?;
+        let mut attr = sized(SESSION_ATTR_SIZE);
+        // The second half of the first word.
+        attr[0] |= u64::from(flags) << 32;
+        // SAFETY: the text and the struct outlive the call; the struct's zeros are defaults.
+        check(unsafe { iov_open(text(url).as_ptr(), attr.as_ptr().cast(), &mut out) })?;
         Ok(Session(out))
     }
 
@@ -185,6 +198,13 @@ impl Session {
         // SAFETY: `out` is larger than its size field says.
         check(unsafe { iov_session_counters(self.0, out.as_mut_ptr().cast()) })?;
         Ok(ioverbs::Counters::NAMES.iter().zip(&out[1..]).map(|(n, v)| ((*n).to_owned(), *v)).collect())
+    }
+
+    /// Those that have grown, and by how much.
+    pub(crate) fn grown(&self, before: &[(String, u64)]) -> Result<Map<String, Value>> {
+        let both = self.counters()?.into_iter().zip(before);
+        let grown = both.filter(|((_, now), (_, old))| now > old);
+        Ok(grown.map(|((name, now), (_, old))| (name, json!(now - old))).collect())
     }
 
     pub(crate) fn close(self) -> Result<()> {
@@ -295,6 +315,33 @@ impl Collection {
 pub(crate) struct Stat([u64; 20]);
 
 impl Batch {
+    /// Writes the same bytes `times` in a row from `at` on, all at once.
+    pub(crate) fn write(&self, to: Collection, at: u64, data: &[u8], times: u64) -> Result<()> {
+        let mut offsets = (0..times).map(|i| at + i * data.len() as u64);
+        // SAFETY: the slice is borrowed until all has completed; what is only appended touches nothing.
+        let write = |offset| check(unsafe { iov_write(self.0, to.0, offset, data.as_ptr().cast(), data.len()) });
+        self.run_after(offsets.try_for_each(write))
+    }
+
+    /// Reads what begins at `at` by requests of `len` bytes, all at once.
+    pub(crate) fn read(&self, from: Collection, at: u64, out: &mut [u8], len: usize) -> Result<()> {
+        let mut parts = out.chunks_exact_mut(len).zip((at..).step_by(len));
+        let read = |(part, offset): (&mut [u8], u64)| {
+            // SAFETY: the slice is borrowed until all has completed; no two parts overlap.
+            check(unsafe { iov_read(self.0, from.0, offset, part.as_mut_ptr().cast(), len, null_mut()) })
+        };
+        self.run_after(parts.try_for_each(read))
+    }
+
+    /// Runs it if all of it could be appended, and else forgets the part that was.
+    fn run_after(&self, appended: Result<()>) -> Result<()> {
+        if appended.is_err() {
+            // SAFETY: a live handle, of a batch that has not been started.
+            unsafe { iov_batch_reset(self.0) };
+        }
+        appended.and_then(|()| self.run())
+    }
+
     /// Starts it, waits, and empties it for the next use.
     pub(crate) fn run(&self) -> Result<()> {
         let mut request = null_mut();

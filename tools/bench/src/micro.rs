@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::{
     data, machine,
     meta::BATCH,
+    net,
     report::{Case, Ceiling},
     worker::{Worker, step},
 };
@@ -92,7 +93,12 @@ impl Bench {
             cases.into_iter().for_each(|case| self.add(case));
         }
         if self.wants(&data::SHARED_CASES.map(|(name, _, _)| name)) {
-            self.in_shared_memory()?;
+            self.in_shared_memory(None, |bench, store, _| {
+                data::cases(&data::SHARED_CASES, store, &bench.plain, bench.options.runs)
+            })?;
+        }
+        if self.wants(&net::KINDS.map(|kind| kind.name)) {
+            self.in_shared_memory(Some("127.0.0.1:0"), Bench::remote)?;
         }
         let names = self.options.only.clone();
         if names.is_empty() || names.iter().any(|o| o.starts_with("meta") && ![DURABLE, MEMORY, REOPEN].contains(&&**o))
@@ -118,21 +124,38 @@ impl Bench {
         Ok(())
     }
 
-    /// Cases of a store in shared memory, which takes 3 GiB of it while they run.
-    fn in_shared_memory(&mut self) -> Result<()> {
-        let store = self.store.with_extension("shared");
+    /// Runs cases of a store of its own in shared memory, which takes 3 GiB of it while they run. They are given its
+    /// directory and its URL.
+    fn in_shared_memory(
+        &mut self,
+        listen: Option<&str>,
+        cases: impl FnOnce(&Bench, &Path, &str) -> Result<Vec<Case>>,
+    ) -> Result<()> {
+        let store = self.store.with_extension(if listen.is_some() { "network" } else { "shared" });
         let url = format!("file:{}", store.display());
-        let setup = ioverbs::StoreSetup { storage: Some("shmem:3GiB".to_owned()), ..Default::default() };
+        let (storage, listen) = (Some("shmem:3GiB".to_owned()), listen.map(str::to_owned));
+        let setup = ioverbs::StoreSetup { storage, listen, ..Default::default() };
         ioverbs::daemon_start(&url, &setup, 60_000_000_000)?;
         let done = (|| {
             let session = ioverbs::open(Some(&url), ioverbs::SessionAttr::default())?;
             session.create_workspace(ioverbs::Name::new("bench")?, ioverbs::WorkspaceAttr::default())?;
-            data::cases(&data::SHARED_CASES, &store, &self.plain, self.options.runs)
+            cases(self, &store, &url)
         })();
         let _ = ioverbs::daemon_shutdown(&url);
         let released = ioverbs::store_release(&url);
         done?.into_iter().for_each(|case| self.add(case));
         released.map(drop).map_err(Into::into)
+    }
+
+    /// The remote cases that are wanted, of a daemon that listens on a port of this machine.
+    fn remote(&self, store: &Path, url: &str) -> Result<Vec<Case>> {
+        let addresses = ioverbs::daemon_addresses_within(url, 60_000_000_000)?.unwrap_or_default();
+        let address = addresses.first().context("the daemon listens on no port")?;
+        let network = format!("iov://{address}?secret={}", store.join("secret").display());
+        let served = ioverbs::daemon_status(url)?.unwrap_or_default();
+        let ways = net::Ways { network, local: url.to_owned(), pid: pid(&served).context("the daemon has no number")? };
+        let kinds: Vec<net::Kind> = net::KINDS.into_iter().filter(|kind| self.wants(&[kind.name])).collect();
+        net::cases(&kinds, &ways, &self.plain, self.options.runs)
     }
 
     fn worker(&self, role: &str, args: &[&str]) -> Result<Worker> {
@@ -384,9 +407,14 @@ fn pairs_delete(ours: &mut [Worker], bare: &mut [Worker], each: u64, runs: usize
     Ok((a, b))
 }
 
+/// The daemon's process.
+fn pid(status: &[(String, u64)]) -> Option<u64> {
+    status.iter().find(|(k, _)| k == "pid").map(|(_, v)| *v)
+}
+
 /// Resident memory of the daemon, in MB.
 fn resident(status: &[(String, u64)]) -> f64 {
-    let pid = status.iter().find(|(k, _)| k == "pid").map_or(0, |(_, v)| *v);
+    let pid = pid(status).unwrap_or(0);
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"));
     let kib: f64 = line.and_then(|l| l.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(f64::NAN);

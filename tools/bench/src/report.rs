@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// The ways that bytes can go, as the counters `bytes_…` call them.
+pub(crate) const TRANSPORTS: [&str; 4] = ["direct", "unix", "tcp", "fabric"];
+
 /// A ceiling, measured in the same run.
 #[derive(Clone, Debug)]
 pub(crate) struct Ceiling {
@@ -36,7 +39,8 @@ fn span(values: &[f64]) -> (f64, f64) {
 }
 
 impl Case {
-    /// Ratios of pairs measured one after the other or in turns, one a run.
+    /// Ratios of pairs measured one after the other or in turns, one a run: the value by the ceiling, whichever is better.
+    /// So 1 is the ceiling itself in every case; of a rate it is the most there can be, of a time the least.
     fn ratios(&self) -> Vec<f64> {
         let ceiling = self.ceiling.iter().flat_map(|c| &c.values);
         self.values.iter().zip(ceiling).map(|(v, c)| v / c).collect()
@@ -65,6 +69,15 @@ impl Case {
         out
     }
 
+    /// How the bytes of the last run went, for those cases that say so.
+    fn transports(&self) -> String {
+        let bytes = self.counters.iter().filter_map(|(name, bytes)| {
+            let way = name.strip_prefix("bytes_").filter(|way| TRANSPORTS.contains(way) && *bytes > 0)?;
+            Some(format!("; {way} {bytes} bytes"))
+        });
+        bytes.collect()
+    }
+
     /// One line for people.
     pub(crate) fn line(&self) -> String {
         let (min, max) = span(&self.values);
@@ -82,7 +95,7 @@ impl Case {
             let of = figure(median(&ceiling.values));
             line += &format!("  {ratio:.2} [{min:.2} .. {max:.2}] of {of} ({})", ceiling.name);
         }
-        line
+        line + &self.transports()
     }
 }
 

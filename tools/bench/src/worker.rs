@@ -109,8 +109,10 @@ pub(crate) fn serve(mut run: impl FnMut(&str) -> Result<Value>) -> Result<()> {
 /// Runs a worker process.
 pub fn worker(args: &[String]) -> Result<()> {
     match args.split_first().map(|(role, rest)| (role.as_str(), rest)) {
+        Some(("bare-net", rest)) => crate::net::bare_worker(rest),
         Some(("data", rest)) => crate::data::worker(rest),
         Some(("meta", rest)) => crate::meta::worker(rest),
+        Some(("net", rest)) => crate::net::worker(rest),
         Some(("plain-meta", rest)) => crate::ceiling::meta_worker(rest),
         _ => bail!("a benchmark worker is started by `iov bench`, not by hand"),
     }

@@ -1,7 +1,7 @@
 //! What clients of an earlier daemon had staged. Those that live come back, and go on; what nobody can come back for is
 //! dropped.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use iov_types::{Kind, ObjectId, Result, Uuid};
 
@@ -28,6 +28,7 @@ impl Files {
     /// Drops all stages but those to keep: the end of recovery, when it is known which batches have reached point P, and
     /// nobody is left who could go on with another. One whose publication has begun stays.
     pub fn drop_stages(&self, keep: &[Uuid]) -> Result<()> {
+        self.settled.store(true, Ordering::SeqCst);
         self.each_stage(keep, |object, stage| {
             let object = self.object(object);
             let mut state = object.write_now(self)?;
@@ -45,6 +46,7 @@ impl Files {
     /// Lets everybody pass what a batch had frozen that never reached its point P: of those of an earlier daemon only
     /// the ones to keep have. What it staged stays, for its client to go on with.
     pub fn thaw_stages(&self, keep: &[Uuid]) -> Result<()> {
+        self.settled.store(true, Ordering::SeqCst);
         self.each_stage(keep, |object, stage| {
             let object = self.object(object);
             let mut state = object.write_now(self)?;

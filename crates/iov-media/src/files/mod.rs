@@ -36,7 +36,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -78,6 +78,8 @@ pub struct Files {
     leases: Leases,
     sums: SumStore,
     listing: Listing,
+    /// It is known what becomes of the stages of an earlier daemon.
+    settled: AtomicBool,
     /// Objects that got a file.
     births: AtomicU64,
     /// Temporary files that got a name.

@@ -2,7 +2,7 @@
 
 use std::{
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use iov_store::seam;
@@ -75,6 +75,7 @@ impl Files {
             leases: Leases::new(options.recall_ns),
             sums: SumStore::new(sums)?,
             listing: Listing::default(),
+            settled: AtomicBool::new(false),
             births: 0.into(),
             temporary: 0.into(),
             troubles: Vec::new(),

@@ -155,7 +155,12 @@ impl Files {
         let object = self.object(op.object);
         let mut guard = object.write_now(self)?;
         let others = guard.frozen.is_some_and(|frozen| frozen != stage);
-        if others && guard.stages.contains_key(&stage) {
+        let had_frozen = |state: &State| matches!(state.stage(Some(stage)), Ok(Some(staged)) if staged.froze);
+        if others && !self.settled.load(Ordering::SeqCst) && had_frozen(&guard) {
+            // At a start several may say that they have frozen it: the freezes of the others had been lifted by the start
+            // before, as they never reached their point P. This one's stands.
+            guard.frozen = Some(stage);
+        } else if others && guard.stages.contains_key(&stage) {
             drop(guard);
             guard = object.write(self, cx, Some(stage))?;
         }

@@ -266,3 +266,34 @@ fn g5_an_object_that_was_never_finished_gets_space_of_its_own_workspace() {
         .collect();
     assert_eq!(domains, ["03".repeat(16)]);
 }
+
+/// A batch that has frozen an object, and never reached its point P, stays there for its client through a restart. The next
+/// restart must not take its word for it against a batch that did.
+#[test]
+fn b3_a_start_brings_the_batch_to_its_end_whose_freeze_came_last() {
+    for first_is_earlier in [true, false] {
+        let directory = directory();
+        // Whatever the order in which a start finds them.
+        let (never, reached) = if first_is_earlier { (uuid(1), uuid(2)) } else { (uuid(2), uuid(1)) };
+        let files = open(directory.path());
+        write(&*files, object(1), 0, b"old").expect("a write");
+        send(&*files, object(1), ObjectVerb::Write { offset: 0 }, staged(never), b"bad").expect("a stage");
+        call(&*files, object(1), ObjectVerb::Freeze { stage: never }).expect("a freeze");
+        drop(files);
+        let files = open(directory.path());
+        files.thaw_stages(&[]).expect("its client may come back");
+        send(&*files, object(1), ObjectVerb::Write { offset: 0 }, staged(reached), b"new").expect("a stage");
+        call(&*files, object(1), ObjectVerb::Freeze { stage: reached }).expect("another freeze");
+        drop(files);
+        let files = open(directory.path());
+        let soon = iov_store::OpCx::own(2_000_000_000);
+        let verb = ObjectVerb::Publish { stage: reached };
+        let publish = iov_types::ObjectOp { object: object(1), verb, demand: Demand::default() };
+        iov_store::run_one(&*files, &soon, publish, iov_store::Memory::default())
+            .expect("nobody can thaw the other now");
+        files.thaw_stages(&[]).expect("the end of recovery");
+        assert_eq!(all(&*files, object(1)), b"new");
+        call(&*files, object(1), ObjectVerb::Discard { stage: never }).expect("its client gives it up");
+        assert_eq!(all(&*files, object(1)), b"new");
+    }
+}

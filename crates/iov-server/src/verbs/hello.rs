@@ -98,6 +98,9 @@ fn let_in(
         return Err(Error::too_big(format!("a session has at most {MAX_CHANNELS} channels besides its first")));
     }
     server.session_begins(hello.session, hello.channel, connection.id())?;
+    if peer.pid.is_none() && hello.channel == 0 {
+        server.afar.begins(hello.session);
+    }
     let page = match (peer.pid, hello.channel) {
         // What the kernel says counts, not what the peer says of itself. A descriptor comes with every welcome; without a
         // page it is another one, so that the client does not ask for grants.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use iov_litmus::{Store, Worker, in_shared_memory, worker::data};
+use iov_litmus::{Store, Worker, in_shared_memory, over_tcp, worker::data};
 use iov_media::fail::POINTS;
 
 use crate::{
@@ -229,6 +229,10 @@ fn p3_what_is_durable_is_there_once_it_is_acknowledged() {
 
 #[test]
 fn x1_a_takeover_is_done_or_not() {
+    if over_tcp() {
+        // A holder over a network that went while no daemon was there is waited for until its lease ends: nobody can tell.
+        return;
+    }
     named("open behind");
 }
 

@@ -205,20 +205,20 @@ fn t15_a_rollback_batch_is_seen_as_a_whole() {
     LITMUS.tell(&["T15 rollback"], &verdicts);
 }
 
-/// Waits until the daemon has only the connections of living processes.
+/// Waits until the daemon has only the sessions of living processes.
 fn settle(store: &Store) {
-    let connections = |store: &Store| {
+    let sessions = |store: &Store| {
         let status = ioverbs::daemon_status(&store.url()).expect("a status").expect("a daemon");
-        status.iter().find(|(name, _)| name == "connections").expect("a count").1
+        status.iter().find(|(name, _)| name == "sessions").expect("a count").1
     };
     let until = seam::monotonic_ns() + 60_000_000_000;
     // The two observers, and the one that asks; a writer that lives has answered.
     loop {
-        let n = connections(store);
+        let n = sessions(store);
         if n <= 4 {
             return;
         }
-        assert!(seam::monotonic_ns() < until, "{n} connections, of four processes");
+        assert!(seam::monotonic_ns() < until, "{n} sessions, of four processes");
         seam::sleep(1_000_000);
     }
 }

@@ -18,6 +18,6 @@ mod tests;
 
 /// API §5 asks for at least 1 GiB. A piece is some milliseconds of work: long beside the clock, short beside the drift of the
 /// machine.
-const SCHEDULE: Schedule = Schedule { footprint: 1 << 30, piece: 32 << 20, request: 1 << 20 };
+pub(crate) const SCHEDULE: Schedule = Schedule { footprint: 1 << 30, piece: 32 << 20, request: 1 << 20 };
 /// Many requests of a few kilobytes: what a request costs besides its bytes.
-const SMALL: Schedule = Schedule { request: 4 << 10, ..SCHEDULE };
+pub(crate) const SMALL: Schedule = Schedule { request: 4 << 10, ..SCHEDULE };

@@ -52,13 +52,33 @@ impl Schedule {
         mut ours: impl FnMut(&mut C, u64) -> Result<()>,
         mut bare: impl FnMut(&mut C, u64) -> Result<()>,
     ) -> Result<(f64, f64)> {
+        self.run_pieces(
+            ahead,
+            round,
+            with,
+            |with, at| self.requests(at).try_for_each(|offset| ours(with, offset)),
+            |with, at| self.requests(at).try_for_each(|offset| bare(with, offset)),
+        )
+    }
+
+    /// The same, given what each side does for the piece at an offset.
+    pub(crate) fn run_pieces<C: ?Sized>(
+        self,
+        ahead: u64,
+        round: u64,
+        with: &mut C,
+        mut ours: impl FnMut(&mut C, u64) -> Result<()>,
+        mut bare: impl FnMut(&mut C, u64) -> Result<()>,
+    ) -> Result<(f64, f64)> {
         let (mut our_seconds, mut bare_seconds) = (0.0, 0.0);
         for turn in self.turns(ahead, round) {
             for is_ours in [turn.ours_first, !turn.ours_first] {
                 let (spent, at) = if is_ours { (&mut our_seconds, turn.ours) } else { (&mut bare_seconds, turn.bare) };
                 let from = clock();
-                for offset in self.requests(at) {
-                    if is_ours { ours(with, offset)? } else { bare(with, offset)? }
+                if is_ours {
+                    ours(with, at)?
+                } else {
+                    bare(with, at)?
                 }
                 *spent += clock() - from;
             }

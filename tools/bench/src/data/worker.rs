@@ -13,30 +13,13 @@ use serde_json::{Value, json};
 
 use super::{SCHEDULE, SMALL};
 use crate::{
+    buffer::{Buffer, spoil},
     capi::{Collection, Controls, NOW, Session, Workspace},
     worker as workers,
 };
 
-const HUGE_PAGE: usize = 2 << 20;
 const REQUEST: usize = SCHEDULE.request as usize;
 const FILL: u8 = 0x5a;
-
-/// Room for one request in one huge page where the kernel gives one. The cache of a core holds about as much as a
-/// request, so that the luck of a process with scattered pages is worth half of the speed.
-fn aligned() -> Vec<u8> {
-    let mut memory = vec![0; 2 * HUGE_PAGE];
-    let at = page_of(&mut memory).as_mut_ptr();
-    // SAFETY: the huge page lies inside `memory`; advice changes no byte of it.
-    unsafe { libc::madvise(at.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
-    memory.fill(FILL);
-    memory
-}
-
-/// The part of [`aligned`] that begins with a huge page.
-fn page_of(memory: &mut [u8]) -> &mut [u8] {
-    let skip = memory.as_ptr().align_offset(HUGE_PAGE);
-    &mut memory[skip..skip + REQUEST]
-}
 
 /// The file of `len` bytes below `dir`, a store's `data` directory: that of the one collection of this size.
 pub(super) fn data_file(dir: &Path, len: u64) -> Result<PathBuf> {
@@ -59,13 +42,6 @@ pub(super) fn data_file(dir: &Path, len: u64) -> Result<PathBuf> {
         Some(file) if many == 1 => Ok(file),
         _ => bail!("{many} files of {len} bytes below {}, where the collection's alone was expected", dir.display()),
     }
-}
-
-/// Takes away the byte that the next read is to bring back. Each request has another spot, so that no two are alike.
-fn spoil(buffer: &mut [u8], at: u64) -> usize {
-    let spot = at as usize / buffer.len() * 997 % buffer.len();
-    buffer[spot] = 0;
-    spot
 }
 
 /// What stands for the directory of a store that keeps its bytes in memory.
@@ -210,13 +186,13 @@ impl Pair {
                 round,
                 buffer,
                 |buffer, at| {
-                    let spot = spoil(buffer, at);
+                    let spot = spoil(buffer, at, 0);
                     let got = collection.read(at, buffer)?;
                     ensure!(got == request && buffer[spot] == FILL, "wrong bytes were read");
                     Ok(())
                 },
                 |buffer, at| {
-                    let spot = spoil(buffer, at);
+                    let spot = spoil(buffer, at, 0);
                     bare.read(buffer, at)?;
                     ensure!(buffer[spot] == FILL, "the bare side brought wrong bytes");
                     Ok(())
@@ -245,13 +221,7 @@ impl Pair {
                 *if is_ours { &mut ours } else { &mut theirs } += workers::clock() - from;
             }
         }
-        let counters: serde_json::Map<_, _> = session
-            .counters()?
-            .into_iter()
-            .zip(before)
-            .filter(|((_, now), (_, old))| now > old)
-            .map(|((name, now), (_, old))| (name, json!(now - old)))
-            .collect();
+        let counters = session.grown(&before)?;
         Ok(json!({"ours": ours, "bare": theirs, "counters": counters}))
     }
 }
@@ -266,8 +236,8 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
     let workspace = session.workspace(ws)?;
     let data = (data != IN_MEMORY).then(|| data.into());
     let mut pair = Pair { session, workspace, data, plain: plain.into(), memory: None, open: None };
-    let mut memory = aligned();
-    let buffer = page_of(&mut memory);
+    let mut memory = Buffer::filled(REQUEST, FILL);
+    let buffer = memory.bytes();
     workers::serve(|step| {
         match step.split(' ').collect::<Vec<_>>()[..] {
             ["close"] => pair.close()?,

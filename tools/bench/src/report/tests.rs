@@ -20,6 +20,13 @@ fn the_ratio_is_the_median_of_the_pairs_ratios() {
 }
 
 #[test]
+fn the_ratio_of_times_grows_as_they_get_worse() {
+    let case = Case { unit: "us", higher_is_better: false, ..case(&[30.0, 20.0, 40.0], &[10.0, 10.0, 10.0]) };
+    assert_eq!(case.ratio(), Some(3.0));
+    assert_eq!(case.json()["higher_is_better"], false);
+}
+
+#[test]
 fn json_and_line_carry_both_sides() {
     let case = case(&[4.0, 6.0, 10.0], &[8.0, 8.0, 10.0]);
     let json = case.json();
@@ -37,4 +44,12 @@ fn a_case_without_a_ceiling_has_no_ratio() {
     let case = Case { ceiling: None, ..case(&[4.0], &[]) };
     assert_eq!((case.ratio(), &case.json()["ceiling"]), (None, &serde_json::Value::Null));
     assert!(case.line().trim_end().ends_with("[4.00 .. 4.00]"));
+}
+
+#[test]
+fn a_line_says_how_the_bytes_went() {
+    let counters = [("bytes_direct", 0), ("bytes_tcp", 4096), ("bytes_written", 4096), ("round_trips", 1)];
+    let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
+    let line = Case { counters, ..case(&[4.0], &[8.0]) }.line();
+    assert!(line.ends_with("(pread); tcp 4096 bytes"), "{line}");
 }

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Bandwidth and metadata rates, one case after the other
+    /// Bandwidth, latency and metadata rates, one case after the other
     Micro {
         /// Where the store and the plain files of the ceilings lie
         #[arg(long, default_value = "/dev/shm")]

@@ -209,7 +209,7 @@ fn a2_nothing_listens_unless_asked_and_not_behind_an_end_in_order() {
     // In place of one that crashed the next one listens, on the same port.
     daemon.kill();
     drop(store.session());
-    assert_eq!(addresses(&store), [address.clone()]);
+    assert_eq!(addresses(&store), std::slice::from_ref(&address));
     store.shut_down();
     drop(store.session());
     assert!(addresses(&store).is_empty() && TcpStream::connect(&address).is_err());
