@@ -32,7 +32,11 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if ctx.global.json {
         return ctx.out.line(json!({ "store": url, "ended": ended, "freed": freed }));
     }
+    let afar = url.starts_with("iov:");
     let what = match (freed, ended) {
+        (_, true) if afar => {
+            "its daemon has ended, and nothing listens there until iov up --listen on its machine".to_owned()
+        }
         (0, true) => "its daemon has ended; the next command starts it again".to_owned(),
         (0, false) => "no daemon runs".to_owned(),
         (freed, _) => format!("down; {} of shared memory are free again", quantity::human(freed)),
