@@ -10,7 +10,7 @@ use iov_types::{
 
 use crate::{
     Service, batch,
-    exec::{Exec, Mode},
+    exec::{Exec, Mode, groups::group_key},
     recovery, verbs,
     view::Pending,
 };
@@ -20,7 +20,8 @@ impl Service {
     /// `Fenced` where an exclusive hold has passed on meanwhile, `NotFound` where the object is gone.
     ///
     /// What a session says of itself is believed, so this is for stores of one user.
-    pub fn resume(&self, cx: &OpCx, presented: &[Presented]) -> Result<Vec<Result<()>>> {
+    /// `is_all`: the session has nothing else open; what else it has here was opened without its ever hearing of it.
+    pub fn resume(&self, cx: &OpCx, presented: &[Presented], is_all: bool) -> Result<Vec<Result<()>>> {
         let mut holder = self.admit(cx, presented.len())?;
         if !self.core.is_single_user() {
             return Err(Error::stale("the server does not know the session any more: open everything anew"));
@@ -38,6 +39,11 @@ impl Service {
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
         for i in order {
             results[i] = x.attempt(|x| verbs::resume::resume(x, &presented[i]));
+        }
+        if is_all {
+            let keep = presented.iter().map(|p| group_key(p.ws, p.uuid)).collect();
+            // What cannot be closed now is at the session's end.
+            let _ = x.attempt(|x| verbs::close::close_all_but(x, &keep));
         }
         let committed = self.commit(&mut writer, &mut x, false);
         self.recycle(&mut writer, x);

@@ -200,6 +200,11 @@ impl Connection {
         }
     }
 
+    /// Whether anybody waits for an answer.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !lock(&self.waiting).is_empty()
+    }
+
     /// Whether the socket has not taken everything yet.
     pub(crate) fn has_more_to_send(&self) -> bool {
         !lock(&self.out).is_empty()

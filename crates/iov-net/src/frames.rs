@@ -100,6 +100,21 @@ impl Frames {
         }
     }
 
+    /// Takes the buffer for payloads back, unless a payload is coming: it stays where it has begun to arrive.
+    pub fn take_back(&mut self, buffer: &mut Vec<u8>) {
+        if self.begun.is_none() {
+            let ours = std::mem::take(&mut self.payload.buf);
+            if ours.len() > buffer.len() {
+                *buffer = ours;
+            }
+        }
+    }
+
+    /// Whether nothing of a frame has arrived and waits here.
+    pub fn is_between(&self) -> bool {
+        self.begun.is_none() && self.have() == 0
+    }
+
     /// A frame has been dealt with: its payload's memory is used again.
     pub fn give_back(&mut self, payload: Payload) {
         if self.begun.is_none() && payload.buf.len() > self.payload.buf.len() {

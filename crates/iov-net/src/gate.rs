@@ -44,11 +44,13 @@ impl<T: Goes> Gate<T> {
     /// It comes back if it may go now; else it goes later. Each piece of a large transfer that goes must [`Gate::leave`].
     pub(crate) fn enter(&self, new: T) -> Option<T> {
         let mut state = self.lock();
+        // One that was let go just now may not have been sent yet: nothing of its object may come first.
         let must_wait = match new.is_bulk() {
-            true => state.under_way >= WINDOW || !state.waiting.is_empty(),
+            true => state.under_way >= WINDOW || !state.waiting.is_empty() || state.letting_go,
             false => {
-                !state.waiting.is_empty()
-                    && new.objects().into_iter().any(|object| state.waiting.iter().any(|w| w.concerns(object)))
+                state.letting_go
+                    || !state.waiting.is_empty()
+                        && new.objects().into_iter().any(|object| state.waiting.iter().any(|w| w.concerns(object)))
             }
         };
         if must_wait {

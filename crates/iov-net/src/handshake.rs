@@ -13,7 +13,7 @@ use iov_wire::{
 use crate::{
     frames::{Frame, Frames},
     secret::{Secret, Side},
-    socket,
+    socket, tcp,
 };
 
 /// By what a client knows whom it talks to.
@@ -59,10 +59,22 @@ fn receive(fd: &OwnedFd, frames: &mut Frames, until_ns: i64) -> Result<Frame> {
 
 /// Shakes hands over a connected socket, until a time of the monotonic clock.
 pub(crate) fn shake(fd: OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<Shaken> {
-    send(&fd, hello, until_ns)?;
+    let local = matches!(trust, Trust::Directory);
+    let shaken = exchange(&fd, hello, trust, until_ns).inspect_err(|_| {
+        if !local {
+            // The daemon may have let us in already: what it keeps of the session must not end with this attempt.
+            tcp::abort(&fd);
+        }
+    });
+    let (frames, welcome, page) = shaken?;
+    Ok(Shaken { fd, frames, welcome, page })
+}
+
+fn exchange(fd: &OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<(Frames, Welcome, Option<OwnedFd>)> {
+    send(fd, hello, until_ns)?;
     let local = matches!(trust, Trust::Directory);
     let mut frames = if local { Frames::default() } else { Frames::without_descriptors() };
-    let mut frame = receive(&fd, &mut frames, until_ns)?;
+    let mut frame = receive(fd, &mut frames, until_ns)?;
     let mut asked = false;
     if frame.header.verb == Verb::Challenge.number() {
         let challenge: Challenge = frame.header.body(&frame.body)?;
@@ -74,8 +86,8 @@ pub(crate) fn shake(fd: OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) ->
             .with_clause(Clause::A2));
         };
         let proof = secret.proof(Side::Client, hello, &challenge.challenge).to_vec();
-        send(&fd, &Proof { proof }, until_ns)?;
-        frame = receive(&fd, &mut frames, until_ns)?;
+        send(fd, &Proof { proof }, until_ns)?;
+        frame = receive(fd, &mut frames, until_ns)?;
         asked = true;
     }
     let welcome: Welcome = frame.header.body(&frame.body)?;
@@ -92,5 +104,5 @@ pub(crate) fn shake(fd: OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) ->
         true => Some(frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?),
         false => None,
     };
-    Ok(Shaken { fd, frames, welcome, page })
+    Ok((frames, welcome, page))
 }

@@ -86,14 +86,17 @@ impl Link {
         if let Some(up) = self.current_of(lane) {
             return Ok(up);
         }
-        let (up, ..) = reach::connect(&self.address, lane, cx.deadline_ns).inspect_err(|e| {
+        let reached = reach::connect(&self.address, lane, cx.deadline_ns).inspect_err(|e| {
             if e.kind() == Kind::Stale {
                 // The daemon does not know the session: the first connection has broken too, and nobody has noticed.
                 first.connection.fail(&Error::unavailable("the store's daemon does not know the session any more"));
             }
         })?;
         self.check_open()?;
-        let up = Arc::new(up);
+        if reached.store != self.store {
+            return Err(Error::stale("another store answers at this address now: open it anew"));
+        }
+        let up = Arc::new(reached.up);
         let old = lock(&self.lanes.lane(lane).up).replace(up.clone());
         let counters = self.counters();
         Counters::add(if old.is_none() { &counters.connections } else { &counters.retries }, 1);
@@ -118,7 +121,14 @@ impl Link {
     /// The connections over which somebody waits for something.
     fn busy(&self) -> Vec<Arc<Up>> {
         let ups = self.lanes.all().iter().filter_map(Lane::current).chain(self.current());
-        ups.filter(|up| up.connection.is_awaited()).collect()
+        ups.filter(|up| {
+            let awaited = up.connection.has_waiters();
+            if !awaited && up.connection.has_more_to_send() {
+                up.connection.flush();
+            }
+            awaited
+        })
+        .collect()
     }
 
     /// Receives what has come over any connection, or waits for it. `false`: nobody waits for anything.

@@ -28,7 +28,7 @@ pub mod tcp;
 pub use direct::DirectBackend;
 pub use grant::{grant_number, slot_of};
 pub use handshake::Trust;
-pub use link::Link;
+pub use link::{Link, PRESENTED};
 pub use reach::{Address, Place, SOCKET};
 pub use remote::{RemoteBackend, RemoteCatalog};
 pub use start::Starter;

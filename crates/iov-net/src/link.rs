@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
-use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result};
+use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Uuid};
 use iov_wire::{
     Body,
     messages::{Context, Goodbye, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
@@ -24,12 +24,12 @@ use crate::{
     lanes::Lanes,
     memory::Maps,
     mend::Queue,
-    reach::{self, Address},
+    reach::{self, Address, Reached},
     socket,
 };
 
 /// Opens presented in one frame.
-const PRESENTED: usize = 1 << 16;
+pub const PRESENTED: usize = 1 << 16;
 /// How often a request is sent again over a new connection: one that kills its daemon must not do so for ever.
 pub(crate) const ATTEMPTS: u32 = 5;
 
@@ -45,6 +45,14 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) fn new(connection: Connection, page: Option<OwnedFd>) -> Up {
         Up { connection, page, maps: Maps::default() }
+    }
+
+    /// The connection is of no use, but the session goes on over the next one, which has a page of its own.
+    fn give_up(&self) {
+        match &self.page {
+            Some(_) => self.leave(),
+            None => self.connection.fail(&Error::unavailable("the session could not be taken up again")),
+        }
     }
 
     /// The session ends: no daemon waits for it to come back.
@@ -76,6 +84,7 @@ pub struct Link {
     pub(crate) mended_or_not: Condvar,
     capability: CatalogCapability,
     addresses: Vec<String>,
+    pub(crate) store: Uuid,
     counters: Arc<Counters>,
     book: Book,
     generation: u64,
@@ -95,7 +104,7 @@ impl Link {
     /// Connects, and starts the daemon if there is none and the address says how.
     pub fn open(address: Address, counters: Arc<Counters>, timeout_ns: i64) -> Result<Arc<Link>> {
         let until = seam::monotonic_ns().saturating_add(timeout_ns);
-        let (up, capability, addresses) = reach::connect(&address, 0, until)?;
+        let Reached { up, capability, addresses, store } = reach::connect(&address, 0, until)?;
         Counters::add(&counters.connections, 1);
         Ok(Arc::new(Link {
             lanes: Lanes::to(&address.place),
@@ -107,6 +116,7 @@ impl Link {
             mended_or_not: Condvar::new(),
             capability,
             addresses,
+            store,
             counters,
             book: Book::default(),
             generation: seam::fork_generation(),
@@ -140,14 +150,19 @@ impl Link {
     pub(crate) fn renew(&self, cx: &OpCx) -> Result<Arc<Up>> {
         let (new, capability) = loop {
             self.check_open()?;
-            let (new, capability, _) = reach::connect(&self.address, 0, cx.deadline_ns)?;
+            let Reached { up: new, capability, store, .. } = reach::connect(&self.address, 0, cx.deadline_ns)?;
+            if store != self.store {
+                // It knows nothing of this session, whatever the name or the address says.
+                new.leave();
+                return Err(Error::stale("another store answers at this address now: open it anew"));
+            }
             match self.resume(cx, &new) {
                 // It ended before it could answer: there will be another one, which finds the page of the last that did.
                 Err(e) if e.kind() == Kind::Unavailable && new.connection.is_broken() && cx.left_ns() > 0 => {
-                    new.leave()
+                    new.give_up()
                 }
                 Err(e) => {
-                    new.leave();
+                    new.give_up();
                     return Err(e);
                 }
                 Ok(()) => break (new, capability),
@@ -187,7 +202,8 @@ impl Link {
     /// Tells a daemon that may not know the session what it has open and staged.
     fn resume(&self, cx: &OpCx, up: &Up) -> Result<()> {
         let (opens, stages) = self.book.to_present();
-        if opens.is_empty() && stages.is_empty() {
+        // Over a network the daemon may still have the session, with what was opened and never answered.
+        if opens.is_empty() && stages.is_empty() && !up.connection.is_network() {
             return Ok(());
         }
         let mut stages = Some(stages);

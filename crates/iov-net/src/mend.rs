@@ -14,6 +14,9 @@ use crate::link::{Link, Up, lock};
 
 type OnUp = Box<dyn FnOnce(Result<Arc<Up>>) + Send>;
 
+/// How long one connection is tried for before others are looked after.
+const SLICE_NS: i64 = 200_000_000;
+
 struct Job {
     cx: OpCx,
     lane: u32,
@@ -30,6 +33,11 @@ pub(crate) struct Queue {
 
 fn late() -> Error {
     Error::timeout("the store's daemon does not answer; see its log, or end it and try again").with_clause(Clause::O8)
+}
+
+/// A part of the time that is left.
+fn slice(cx: &OpCx) -> OpCx {
+    OpCx { deadline_ns: cx.deadline_ns.min(seam::monotonic_ns() + SLICE_NS), ..cx.clone() }
 }
 
 impl Link {
@@ -115,7 +123,12 @@ impl Link {
                 let late = up.is_ok() && job.cx.left_ns() == 0;
                 let up = match &up {
                     Ok(_) if late => Err(self::late()),
-                    Ok(first) if job.lane > 0 => match self.connect_lane(job.lane, first, &job.cx) {
+                    Ok(first) if job.lane > 0 => match self.connect_lane(job.lane, first, &slice(&job.cx)) {
+                        // Others must not wait for a lane that cannot be connected, nor their deadlines.
+                        Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) && job.cx.left_ns() > 0 => {
+                            lock(&self.queue).jobs.push_back(job);
+                            continue;
+                        }
                         // First the first one, once more.
                         Err(e) if e.kind() == Kind::Stale && first.connection.is_broken() => {
                             lock(&self.queue).jobs.push_back(job);

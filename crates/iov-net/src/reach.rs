@@ -7,7 +7,10 @@ use std::{
 
 use iov_store::{CatalogCapability, seam};
 use iov_types::{Capability, Clause, Error, Kind, Result, Uuid, limits};
-use iov_wire::{MAX_VERSION, MIN_VERSION, messages::Hello};
+use iov_wire::{
+    MAX_VERSION, MIN_VERSION,
+    messages::{Hello, Welcome},
+};
 use rustix::io::Errno;
 
 use crate::{
@@ -80,7 +83,12 @@ impl Address {
 }
 
 /// A connection, what the store can do, and where else its daemon can be reached.
-pub(crate) type Reached = (Up, CatalogCapability, Vec<String>);
+pub(crate) struct Reached {
+    pub(crate) up: Up,
+    pub(crate) capability: CatalogCapability,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) store: Uuid,
+}
 
 /// How an attempt ended.
 enum Tried {
@@ -217,5 +225,7 @@ fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64
     };
     let network = matches!(address.place, Place::Network { .. });
     let connection = Connection::new(shaken.fd, shaken.frames, welcome.version, network);
-    Ok(Tried::Up(Box::new((Up::new(connection, shaken.page), capability, shaken.welcome.addresses))))
+    let up = Up::new(connection, shaken.page);
+    let Welcome { addresses, store, .. } = shaken.welcome;
+    Ok(Tried::Up(Box::new(Reached { up, capability, addresses, store })))
 }

@@ -231,13 +231,14 @@ impl RemoteBackend {
         for (index, (op, memory)) in ops {
             let lane = self.0.lanes.of(op.object);
             let (part, bytes) = &mut parts[lane as usize];
-            if memory.len() > BYTES {
+            // Not for the sake of a small remainder.
+            if memory.len() > 2 * BYTES {
                 self.flush(cx, lane, std::mem::take(part), &sink);
                 *bytes = 0;
                 self.split(cx, lane, index, (op, memory), &sink);
                 continue;
             }
-            if part.len() >= CALLS || *bytes + memory.len() > BYTES {
+            if part.len() >= CALLS || (*bytes > 0 && *bytes + memory.len() > BYTES) {
                 self.flush(cx, lane, std::mem::take(part), &sink);
                 *bytes = 0;
             }

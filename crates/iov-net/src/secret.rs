@@ -91,12 +91,19 @@ impl Secret {
             text.push_str(&format!("{byte:02x}"));
         }
         text.push('\n');
-        let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let written = match options {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
-            opened => opened.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all())),
-        };
-        written.map_err(|e| Error::from(e).context(format!("the secret {} cannot be made", path.display())))
+        if path.exists() {
+            return Ok(());
+        }
+        // Under another name until it is whole: a part of one would be taken for one.
+        let new = path.with_extension(format!("new.{}", std::process::id()));
+        let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+        let written = written.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+        let named = written.and_then(|()| match std::fs::hard_link(&new, path) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            named => named,
+        });
+        let _ = std::fs::remove_file(&new);
+        named.map_err(|e| Error::from(e).context(format!("the secret {} cannot be made", path.display())))
     }
 
     /// What a side sends to prove that it has the secret. `hello` is what began the connection.

@@ -35,6 +35,9 @@ const GREETING_NS: i64 = 10_000_000_000;
 /// Largest frame of whoever is not in yet.
 const GREETING_BYTES: usize = 16 << 10;
 
+/// A worker serves a connection for so many frames, or bytes, before others get their turn.
+const TURN_FRAMES: usize = 256;
+const TURN_BYTES: usize = 16 << 20;
 /// What a worker keeps for the payloads to come.
 const SPARE_BYTES: usize = 4 << 20;
 
@@ -46,6 +49,8 @@ pub(crate) struct Connection {
     /// It came over a network.
     network: bool,
     greeted: AtomicBool,
+    /// Nobody has closed it: what could be sent no more, or this side has given up, is no end of the session.
+    broke: AtomicBool,
     out: Mutex<Out>,
     /// Whoever serves it has this.
     incoming: Mutex<Incoming>,
@@ -79,6 +84,8 @@ pub(crate) struct Client {
     pub(crate) version: u16,
     /// Segments whose descriptors it has, and whether for writing.
     pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
+    /// It has said what it had.
+    pub(crate) resumed: AtomicBool,
 }
 
 impl Client {
@@ -139,6 +146,7 @@ impl Connection {
             born_ns: seam::monotonic_ns(),
             network,
             greeted: AtomicBool::new(false),
+            broke: AtomicBool::new(false),
             out: Mutex::new(out),
             incoming: Mutex::new(incoming),
         }
@@ -177,6 +185,7 @@ impl Connection {
 
     /// Ends it from another thread.
     pub(crate) fn shut(&self) {
+        self.broke.store(true, Ordering::SeqCst);
         // It may be gone already.
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
@@ -222,8 +231,11 @@ impl Connection {
         match out.outgoing.send(&self.fd) {
             Ok(false) if out.stuck_since_ns != 0 => {}
             Ok(_) => out.stuck_since_ns = seam::monotonic_ns(),
-            // It is gone: whoever reads sees that too.
-            Err(_) => out.outgoing = Outgoing::default(),
+            // It cannot go on in the middle of a frame. Whoever reads sees the end, of which the kernel says no more how it came.
+            Err(_) => {
+                out.outgoing = Outgoing::default();
+                self.shut();
+            }
         }
         if out.outgoing.is_empty() {
             out.stuck_since_ns = 0;
@@ -256,7 +268,7 @@ impl Connection {
         // Payloads go into memory of the worker: so many workers, so many buffers.
         incoming.frames.exchange(spare);
         let served = self.run(server, &mut incoming);
-        incoming.frames.exchange(spare);
+        incoming.frames.take_back(spare);
         if spare.len() > SPARE_BYTES {
             *spare = Vec::new();
         }
@@ -272,7 +284,7 @@ impl Connection {
         let client = incoming.client.take();
         drop(incoming);
         if let Some(client) = client {
-            let broke = self.network && end == End::Broke;
+            let broke = self.network && (end == End::Broke || self.broke.load(Ordering::SeqCst));
             server.connection_ended(client.session, client.channel, self.id, broke);
         }
         server.ended(self.id);
@@ -280,7 +292,15 @@ impl Connection {
 
     /// Serves what has arrived.
     fn run(self: &Arc<Self>, server: &Arc<Server>, incoming: &mut Incoming) -> std::result::Result<(), End> {
+        let (mut frames, mut bytes) = (0, 0);
         loop {
+            // Others want to be served too, and a daemon to end; but what is in the buffer no socket tells of again.
+            if (frames >= TURN_FRAMES || bytes >= TURN_BYTES) && incoming.frames.is_between() {
+                return Ok(());
+            }
+            if server.is_over() {
+                return Err(End::Over);
+            }
             let mut out = lock(&self.out);
             self.send(&mut out);
             if !out.outgoing.is_empty() {
@@ -292,7 +312,8 @@ impl Connection {
                 Ok(None) => return Ok(()),
                 Err(e) if e.kind() != Kind::Unavailable => {
                     self.refuse(&e);
-                    return Err(End::Over);
+                    // Over a network it was damaged on its way, perhaps: its client comes back.
+                    return Err(End::Broke);
                 }
                 Err(_) if incoming.frames.at_end() => return Err(End::Over),
                 Err(_) => return Err(End::Broke),
@@ -310,6 +331,7 @@ impl Connection {
                 incoming.frames.limit(usize::MAX);
                 continue;
             };
+            (frames, bytes) = (frames + 1, bytes + frame.payload.len());
             let request = frame.header.request;
             // A session that comes back first says what it had: until it has, nothing of that is given up.
             if !incoming.back && frame.header.verb() != Ok(Verb::Resume) {

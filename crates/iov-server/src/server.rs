@@ -84,6 +84,7 @@ pub struct Server {
     next: AtomicU64,
     last_busy_ns: AtomicI64,
     stopping: AtomicBool,
+    over: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -134,6 +135,7 @@ impl Server {
             next: AtomicU64::new(1),
             last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
             stopping: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         }))
     }
 
@@ -168,10 +170,9 @@ impl Server {
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
                 self.sessions.expired(now).into_iter().for_each(|ending| self.end_session(&ending));
-                if self.control.threads() == 0 {
-                    self.control.stand_in(self);
-                }
-                if self.data.threads() == 0 && !doors.network.is_empty() {
+                // One that was about to leave may have been counted as waiting.
+                self.control.stand_in(self);
+                if !doors.network.is_empty() {
                     self.data.stand_in(self);
                 }
             }
@@ -183,18 +184,22 @@ impl Server {
         }
         self.stop();
         // The workers finish the requests that have arrived; nothing acknowledged depends on it.
-        let wait = |ended: &dyn Fn() -> bool| {
-            for _ in 0..500 {
+        let wait = |ended: &dyn Fn() -> bool, hundredths: u32| {
+            for _ in 0..hundredths {
                 if ended() {
                     break;
                 }
                 seam::sleep(10_000_000);
             }
         };
-        wait(&|| self.is_idle());
+        wait(&|| self.is_idle(), 100);
+        // A peer that goes on sending over a network does not hear that nothing is taken any more.
+        self.over.store(true, Ordering::Release);
+        self.all().iter().for_each(|connection| connection.shut());
+        wait(&|| self.is_idle(), 400);
         self.control.ring();
         self.data.ring();
-        wait(&|| self.control.threads() + self.data.threads() == 0);
+        wait(&|| self.control.threads() + self.data.threads() == 0, 500);
         Ok(())
     }
 
@@ -241,6 +246,11 @@ impl Server {
         self.all().iter().for_each(|connection| connection.drain());
     }
 
+    /// Whether nobody is served any more: it was told to end, and has waited for those who had something under way.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -257,9 +267,12 @@ impl Server {
             return connection
                 .refuse(&Error::exhausted(format!("the store's daemon serves at most {most} connections")));
         }
-        if network && self.all().iter().filter(|c| c.is_network() && c.is_greeting()).count() >= STRANGERS {
-            // Who does not say who he is must not keep out those who do: the peer tries again.
-            return;
+        if network {
+            // Who does not say who he is must not keep out those who do: the oldest goes.
+            let strangers: Vec<_> = self.all().into_iter().filter(|c| c.is_network() && c.is_greeting()).collect();
+            if strangers.len() >= STRANGERS.min(self.options.connections / 4) {
+                strangers.iter().min_by_key(|stranger| stranger.id()).inspect(|oldest| oldest.shut());
+            }
         }
         lock(&self.connections).insert(id, connection.clone());
         if connection.served_by(&self.control).is_err() {
@@ -278,7 +291,7 @@ impl Server {
         self.stages.end_earlier(&*self.grants);
         // What fails is tried again at the next start.
         let _ = self.catalog.end_grace();
-        self.afar.end_grace();
+        self.afar.end_grace(|session| self.sessions.is_connected(session));
     }
 
     /// A session is here, with what it had. The last one that was waited for ends the waiting before it asks anything.
@@ -293,7 +306,10 @@ impl Server {
     /// A connection of a session is there, unless an old one still is or is ending just now.
     pub(crate) fn session_begins(&self, session: Uuid, channel: u32, connection: u64) -> Result<()> {
         let begun = self.sessions.begin(session, channel, connection);
-        let Err(in_the_way) = begun else { return self.move_bytes(channel, connection) };
+        let Err(in_the_way) = begun else {
+            let moved = self.move_bytes(channel, connection);
+            return moved.inspect_err(|_| self.session_never_began(session, channel, connection));
+        };
         let old = in_the_way.old.and_then(|old| self.connection(old));
         // Its client has given it up, although the network has not told us yet. One of this host would have.
         old.filter(|old| old.is_network()).inspect(|old| old.shut());

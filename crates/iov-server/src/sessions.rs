@@ -140,6 +140,11 @@ impl Sessions {
             .collect()
     }
 
+    /// Whether it is connected.
+    pub(crate) fn is_connected(&self, session: Uuid) -> bool {
+        self.lock().get(&session).is_some_and(|s| s.control.is_some())
+    }
+
     /// Whether one may still come back.
     pub(crate) fn any_kept(&self) -> bool {
         self.lock().values().any(|s| s.control.is_none())

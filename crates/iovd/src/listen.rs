@@ -39,6 +39,8 @@ struct Asked {
 pub(crate) struct Listening {
     pub(crate) network: Vec<OwnedFd>,
     pub(crate) entrance: Entrance,
+    /// What it listens on, for the log.
+    pub(crate) bound: Vec<String>,
     /// Where it can be reached, the first asked for first.
     pub(crate) addresses: Vec<String>,
 }
@@ -82,7 +84,7 @@ impl Asked {
 
 impl Default for Listening {
     fn default() -> Listening {
-        Listening { network: Vec::new(), entrance: Entrance::Anybody, addresses: Vec::new() }
+        Listening { network: Vec::new(), entrance: Entrance::Anybody, bound: Vec::new(), addresses: Vec::new() }
     }
 }
 
@@ -116,6 +118,7 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
             if !address.ip().is_unspecified() {
                 listening.addresses.push(address.to_string());
             }
+            listening.bound.push(address.to_string());
             listening.network.push(fd);
         }
     }

@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         addresses: listening.addresses,
         data_workers: usize::from(args.workers),
     };
+    let bound = listening.bound;
     let doors = Doors { local: iov_server::listen(dir.as_fd())?, network: listening.network };
     let server = Server::new(options, catalog.clone(), target, grants, afar)?;
     ready(args);
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             Entrance::Secret(_) => "who has the store's secret",
             Entrance::Anybody => "anybody",
         };
-        log::line(&format!("listening on {} for {who}", server.options().addresses.join(", ")));
+        log::line(&format!("listening on {} for {who}", bound.join(", ")));
     }
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.

@@ -36,7 +36,7 @@ fn presented(client: &Client, uuid: Uuid, epoch: u64) -> Presented {
 }
 
 fn resume(client: &Client, presented: Presented) -> Result<()> {
-    client.service.resume(&client.cx(), &[presented]).unwrap().pop().unwrap()
+    client.service.resume(&client.cx(), &[presented], false).unwrap().pop().unwrap()
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a1_only_stores_of_one_user_believe_what_a_session_says() {
     let uuid = client.create_in(ROOT, "a");
     client.open_with(iov_types::Which::Uuid(uuid), COLLECTION, exclusive()).unwrap();
     let cx = client.cx();
-    assert_eq!(kind(rig.service.resume(&cx, &[presented(&client, uuid, 1)])), Kind::Stale);
+    assert_eq!(kind(rig.service.resume(&cx, &[presented(&client, uuid, 1)], false)), Kind::Stale);
 }
 
 #[test]
@@ -307,4 +307,21 @@ fn x2_a_holder_that_does_not_come_back_keeps_others_out_for_its_lease_alone() {
     assert_eq!(kind(other.ask(other.create_op(ROOT, "a").1)), Kind::Busy);
     rig.later(31 * SECOND);
     other.ask(other.create_op(ROOT, "a").1).unwrap();
+}
+
+#[test]
+fn x1_a_session_that_was_never_lost_says_what_it_has_and_no_more_is_kept() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, unheard) = (client.create_in(ROOT, "a"), client.create_in(ROOT, "b"));
+    let epoch = client.open_exclusive(uuid, COLLECTION).unwrap().epoch;
+    // Opened a second time, and another besides, with answers that never came.
+    client.open_exclusive(uuid, COLLECTION).unwrap();
+    client.open_exclusive(unheard, COLLECTION).unwrap();
+    let all = [presented(&client, uuid, epoch)];
+    client.service.resume(&client.cx(), &all, true).unwrap().pop().unwrap().unwrap();
+    client.other().open_exclusive(unheard, COLLECTION).expect("nobody has it");
+    assert_eq!(kind(client.other().open_exclusive(uuid, COLLECTION)), Kind::Busy);
+    client.close(uuid).unwrap();
+    client.other().open_exclusive(uuid, COLLECTION).expect("it was one handle");
 }

@@ -1,5 +1,7 @@
 //! Close: ends a handle (C3, M2, O10). It always ends, whatever the error says (rule 5 of the header).
 
+use std::collections::HashSet;
+
 use iov_types::{Clause, Concurrency, EntryKind, Error, Mutability, Result, State, Uuid, catalog::CatalogReply};
 
 use super::{Reply, seal};
@@ -94,13 +96,18 @@ pub(crate) fn forget_if_unused(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, key: Uuid
 /// The end of a session: all its handles, whether it closed them or not. What it may have written is recorded; what it
 /// left unsealed is kept for its owner (M2).
 pub(crate) fn close_all(x: &mut Exec<'_>) -> Result<()> {
+    close_all_but(x, &HashSet::new())
+}
+
+/// The same, but for some.
+pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()> {
     let session = x.cx.caller.session;
     if !x.shared().opens.has_open(session) {
         return Ok(());
     }
     let open: Vec<Uuid> =
         x.shared().opens.iter().filter(|(_, e)| e.slot(session).is_some()).map(|(uuid, _)| uuid).collect();
-    for key in open {
+    for key in open.into_iter().filter(|key| !keep.contains(key)) {
         let Some(mut entry) = x.entry(key) else { continue };
         let Some(slot) = entry.slot(session).cloned() else { continue };
         let ws = entry.ws;

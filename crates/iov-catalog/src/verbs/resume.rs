@@ -20,7 +20,19 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
     let (key, session) = (group_key(p.ws, p.uuid), x.cx.caller.session);
     let mut entry = x.entry(key).unwrap_or_else(|| Entry::new(p.ws, p.kind == EntryKind::Group));
     if let Some(slot) = entry.slot(session) {
-        return if slot.fenced { Err(fenced()) } else { Ok(()) };
+        if slot.fenced {
+            return Err(fenced());
+        }
+        // An open or a close took effect, and its answer never came: the session knows what it has, and asks again.
+        let handles = p.handles.max(1);
+        let (count, writers) = (slot.count, slot.writers);
+        if let Some(slot) = entry.slots_mut().find(|s| s.session == session) {
+            (slot.count, slot.writers) = (handles, p.writers.min(handles));
+        }
+        if (count, writers) != (handles, p.writers.min(handles)) {
+            x.set_entry(key, entry);
+        }
+        return Ok(());
     }
     let record = record(x, at, p)?;
     let epoch = record.as_ref().map_or_else(|| x.record(at).epoch, |r| r.epoch);

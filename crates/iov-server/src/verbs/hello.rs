@@ -1,7 +1,10 @@
 //! Hello: who it is, which version both speak, and the lease page of its session. Over a network the peer proves first that it
 //! has the store's secret.
 
-use std::{os::fd::OwnedFd, sync::Mutex};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Mutex, atomic::AtomicBool},
+};
 
 use iov_net::{
     frames::Frame,
@@ -125,5 +128,12 @@ fn let_in(
         addresses: server.options.addresses.clone(),
     };
     connection.answer(version, frame.header.request, &welcome, Vec::new(), page);
-    Ok(Client { peer, session: hello.session, channel: hello.channel, version, segments: Mutex::default() })
+    Ok(Client {
+        peer,
+        session: hello.session,
+        channel: hello.channel,
+        version,
+        segments: Mutex::default(),
+        resumed: AtomicBool::new(false),
+    })
 }

@@ -129,10 +129,13 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         })
         .collect();
     let mut payload = Vec::new();
+    let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<Uuid>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
-    let (results, rooms) = run_all_in(&*server.target, &cx, ops, |len| server.buffers.take(len));
-    for ((index, looks), (result, room)) in places.into_iter().zip(looks).zip(results.into_iter().zip(rooms)) {
-        let bytes = server.buffers.filled(room, result.as_ref().map_or(0, |e| e.bytes as usize));
+    let (results, memory) = run_all_in(&*server.target, &cx, ops, |len| server.buffers.take(len));
+    let results = results.into_iter().zip(memory).zip(rooms);
+    for ((index, looks), ((result, memory), room)) in places.into_iter().zip(looks).zip(results) {
+        // Behind what was read lies what another request has left there.
+        let bytes = server.buffers.filled(memory, result.as_ref().map_or(0, |e| e.bytes as usize).min(room));
         let result = result.and_then(|found| match looks {
             Some(collection) if found.size == 0 && found.mtime_ns == 0 => {
                 server.catalog.check_there(&cx, collection).map(|()| found)

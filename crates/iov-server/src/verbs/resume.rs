@@ -1,8 +1,8 @@
 //! A session comes back after its connection broke, or its daemon ended.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
-use iov_net::frames::Frame;
+use iov_net::{PRESENTED, frames::Frame};
 use iov_types::{Result, catalog::CatalogReply};
 use iov_wire::messages::{Resume, ResumeAnswer};
 
@@ -15,7 +15,9 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     let request: Resume = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
     let done = |results: Vec<Result<()>>| results.into_iter().map(|done| done.map(|()| CatalogReply::Done)).collect();
-    let opens = done(server.catalog.resume(&cx, &request.opens)?);
+    // The first message of a connection says all, unless it is as large as any: what else there is, the session knows nothing of.
+    let is_all = !client.resumed.swap(true, Ordering::SeqCst) && request.opens.len() < PRESENTED;
+    let opens = done(server.catalog.resume(&cx, &request.opens, is_all)?);
     let locks = done(server.catalog.resume_locks(&cx, &request.locks)?);
     let lost = server.stages.claim(client.session, request.stages, &*server.grants);
     // What is published is there.

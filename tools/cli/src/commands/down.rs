@@ -35,7 +35,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let afar = url.starts_with("iov:");
     let what = match (freed, ended) {
         (_, true) if afar => {
-            "its daemon has ended, and nothing listens there until iov up --listen on its machine".to_owned()
+            "its daemon ends, and nothing listens there until iov up --listen on its machine".to_owned()
         }
         (0, true) => "its daemon has ended; the next command starts it again".to_owned(),
         (0, false) => "no daemon runs".to_owned(),
@@ -46,7 +46,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 
 /// Only a store that says so keeps anything in shared memory: for others no program is started.
 fn release(url: &str) -> ioverbs::Result<u64> {
-    let dir = url.strip_prefix("file:").unwrap_or_default();
+    let Some(dir) = url.strip_prefix("file:") else { return Ok(0) };
     if !std::path::Path::new(dir).join("storage").exists() {
         return Ok(0);
     }

@@ -6,7 +6,7 @@ use ioverbs::{Clause, Kind, Op, SessionAttr, open};
 
 use super::*;
 use crate::{
-    kit::{create, lookup, read, signal, wait_until},
+    kit::{controls, create, lookup, read, signal, wait_until},
     restart::try_lock,
 };
 
@@ -229,4 +229,41 @@ fn o8_a_daemon_that_stands_still_holds_nobody_beyond_his_deadline() {
     assert_eq!((stuck.kind(), cut.kind()), (Kind::Timeout, Kind::Timeout));
     assert!(took.as_secs() < 20, "{took:?}");
     wait_until("it goes on", || ioverbs::write_at(&c, 0, b"two").is_ok());
+}
+
+/// Wherever within a request and its answer the connection breaks, the session goes on with what it has: no more, and no less.
+#[test]
+fn x1_holds_and_handles_outlast_breaks_within_requests_for_facts() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let there = net.workspace();
+    let held = create(&ws, "held", "concurrency=exclusive");
+    let twice = create(&ws, "twice", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, b"held").unwrap();
+    let mut broke = 0;
+    for i in 0..60u64 {
+        cable.cut_after(60 + i * 97 % 1900);
+        // Opened and closed again, whatever became of the first try.
+        let again = lookup(&ws, "twice");
+        ioverbs::close(&again).unwrap();
+        let other =
+            ioverbs::create(&ws, None, Some(&format!("n{i}")), Default::default(), controls("concurrency=exclusive"));
+        if let Ok(other) = other {
+            ioverbs::close(&other).unwrap();
+        }
+        broke += u64::from(cable.was_cut());
+        for name in ["held", "twice"] {
+            let busy = ioverbs::lookup(&there, None, name, Default::default()).err().unwrap();
+            assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)), "round {i}, {name}: {busy}");
+        }
+    }
+    assert!(broke > 20, "{broke} breaks");
+    cable.cut_after(u64::MAX / 2);
+    ioverbs::close(&twice).unwrap();
+    ioverbs::close(&held).unwrap();
+    for name in ["held", "twice"] {
+        ioverbs::close(&lookup(&there, name)).unwrap();
+    }
+    assert_eq!(read(&lookup(&there, "held")), b"held");
 }
