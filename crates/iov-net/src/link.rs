@@ -105,6 +105,7 @@ impl Link {
     pub fn open(address: Address, counters: Arc<Counters>, timeout_ns: i64) -> Result<Arc<Link>> {
         let until = seam::monotonic_ns().saturating_add(timeout_ns);
         let Reached { up, capability, addresses, store } = reach::connect(&address, 0, until)?;
+        address.learn(&addresses);
         Counters::add(&counters.connections, 1);
         Ok(Arc::new(Link {
             lanes: Lanes::to(&address.place),

@@ -1,8 +1,12 @@
 //! How a store's daemon is reached: by the socket in its directory, where it is started if there is none, or over a network.
 
 use std::{
+    net::IpAddr,
     os::fd::{AsFd, OwnedFd},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use iov_store::{CatalogCapability, seam};
@@ -16,7 +20,7 @@ use rustix::io::Errno;
 use crate::{
     conn::Connection,
     handshake::{self, Trust},
-    link::Up,
+    link::{Up, lock},
     secret, socket,
     start::Starter,
     tcp::{self, Host},
@@ -25,6 +29,8 @@ use crate::{
 /// The name of a store's socket in its directory.
 pub const SOCKET: &str = "socket";
 
+/// Most addresses that a daemon is believed to have.
+const MOST_ADDRESSES: usize = 16;
 /// Longest that one address of several is waited for.
 const TRY_NS: i64 = 5_000_000_000;
 
@@ -55,13 +61,26 @@ pub struct Address {
     /// The program's name, for people.
     pub program: String,
     /// Which of the hosts answered last.
-    pub last: AtomicUsize,
+    last: AtomicUsize,
+    /// Where else the daemon has said that it can be reached.
+    learned: Mutex<Vec<Host>>,
 }
 
 impl Address {
     /// A place and who wants to reach it.
     pub fn new(place: Place, session: Uuid, program: String) -> Address {
-        Address { place, session, program, last: AtomicUsize::new(0) }
+        Address { place, session, program, last: AtomicUsize::new(0), learned: Mutex::default() }
+    }
+
+    /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
+    pub(crate) fn learn(&self, addresses: &[String]) {
+        let Place::Network { hosts, .. } = &self.place else { return };
+        let is_loopback = |host: &Host| host.name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        // The loopback of another machine leads to this one.
+        let local = hosts.iter().any(|host| is_loopback(host) || host.name == "localhost");
+        let new = addresses.iter().filter_map(|text| Host::parse(text).ok());
+        let new = new.filter(|host| !hosts.contains(host) && (local || !is_loopback(host)));
+        *lock(&self.learned) = new.take(MOST_ADDRESSES).collect();
     }
 
     fn hello(&self, channel: u32) -> Hello {
@@ -161,20 +180,21 @@ fn by_directory(
 fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, until: i64) -> Result<Tried> {
     let mut why: Option<Error> = None;
     let first = address.last.load(Ordering::Relaxed);
-    for i in 0..hosts.len() {
-        let at = (first + i) % hosts.len();
-        let host = &hosts[at];
-        let all = match host.resolve() {
-            Ok(all) => all,
+    let all: Vec<Host> = hosts.iter().cloned().chain(lock(&address.learned).iter().cloned()).collect();
+    for i in 0..all.len() {
+        let at = (first + i) % all.len();
+        let host = &all[at];
+        let found = match host.resolve() {
+            Ok(found) => found,
             Err(e) => {
                 why.get_or_insert(e);
                 continue;
             }
         };
-        for one in all {
+        for one in found {
             let now = seam::monotonic_ns();
             // Of several, none takes all of the time.
-            let patience = if hosts.len() > 1 { until.min(now.saturating_add(TRY_NS)) } else { until };
+            let patience = if all.len() > 1 { until.min(now.saturating_add(TRY_NS)) } else { until };
             let e = match tcp::connect(one, patience)? {
                 Ok(fd) => match greet(address, channel, fd, trust, patience) {
                     Ok(Tried::Not(e)) => e,
@@ -183,7 +203,7 @@ fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, 
                         return Ok(tried);
                     }
                     // It listens and says nothing; another may be well.
-                    Err(e) if e.kind() == Kind::Timeout && hosts.len() > 1 => e,
+                    Err(e) if e.kind() == Kind::Timeout && all.len() > 1 => e,
                     Err(e) => return Err(e),
                 },
                 Err(e) => {

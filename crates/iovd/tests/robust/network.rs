@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use ioverbs::{Result, Session, SessionAttr, Which, Workspace, open};
 
 use self::cable::Cable;
-use crate::kit::{Daemon, Store};
+use crate::kit::{Daemon, Store, create, listen, say};
 
 /// A store whose daemon listens.
 pub(crate) struct Net {
@@ -67,6 +67,16 @@ impl Net {
 
 fn workspace(session: &Session) -> Workspace {
     session.load_workspace(Which::parse("w").unwrap()).unwrap()
+}
+
+/// In a child: holds something of the store that a variable names, until it is killed.
+pub(crate) fn holds_over_the_network(_: &str) {
+    let url = std::env::var("IOV_TEST_URL").unwrap();
+    let ws = workspace(&open(Some(&url), SessionAttr::default()).unwrap());
+    let held = create(&ws, "held", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, b"one").unwrap();
+    say("holds");
+    listen();
 }
 
 /// Where a store's daemon listens.

@@ -102,17 +102,15 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if addresses.is_empty() {
         return Ok(());
     }
-    let secret = match &args.secret {
-        Some(none) if none.as_os_str() == "none" => "?secret=none".to_owned(),
-        _ => String::new(),
-    };
-    ctx.out.line(format_args!("  from other hosts: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
     let dir = url.strip_prefix("file:").unwrap_or_default();
-    match (&args.secret, runs) {
-        (None, false) => {
-            let file = std::path::Path::new(dir).join("secret");
-            ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))
-        }
-        _ => Ok(()),
+    // As the daemon has written it down, whoever started it.
+    let listens = std::fs::read_to_string(std::path::Path::new(dir).join("listen")).unwrap_or_default();
+    let named = listens.lines().find_map(|line| line.strip_prefix("secret "));
+    let secret = if listens.lines().any(|line| line == "no secret") { "?secret=none" } else { "" };
+    ctx.out.line(format_args!("  from other hosts: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
+    if !secret.is_empty() {
+        return Ok(());
     }
+    let file = named.map_or_else(|| std::path::Path::new(dir).join("secret"), std::path::PathBuf::from);
+    ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))
 }

@@ -6,7 +6,7 @@ use ioverbs::{Clause, Kind, Op, SessionAttr, open};
 
 use super::*;
 use crate::{
-    kit::{controls, create, lookup, read, signal, wait_until},
+    kit::{Peer, controls, create, lookup, read, signal, wait_until},
     restart::try_lock,
 };
 
@@ -197,17 +197,29 @@ fn a_node_is_reached_by_another_of_its_addresses() {
     assert!(two.passed() > 4 << 20);
     assert!(read(&c) == pattern(2, 4 << 20));
     ioverbs::close(&c).unwrap();
+    // One that the daemon has told of, and nobody else.
+    let only = net.cable();
+    let ws = net.through(&only);
+    let c = create(&ws, "d", "concurrency=exclusive");
+    only.unplug();
+    ioverbs::write_at(&c, 0, &bytes).unwrap();
+    assert!(read(&c) == bytes);
 }
 
 #[test]
 fn x1_a_client_that_is_gone_loses_what_it_holds_with_its_lease() {
     let net = Net::with(&["--lease-ms", "1500"]);
     let cable = net.cable();
-    let ws = net.through(&cable);
-    let held = create(&ws, "held", "concurrency=exclusive");
-    ioverbs::write_at(&held, 0, b"one").unwrap();
+    let url = net.url_at(&format!("127.0.0.1:{}", cable.port));
+    let mut gone = Peer::start_with("holds over the network", &net.store, &[("IOV_TEST_URL", &url)]);
+    assert_eq!(gone.hear(), "holds");
+    // As when its machine fails: nothing comes of it any more, not even that it has ended.
+    cable.hold(true);
+    gone.kill();
     cable.unplug();
     let there = net.workspace();
+    let busy = ioverbs::lookup(&there, None, "held", Default::default()).err().unwrap();
+    assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)), "{busy}");
     wait_until("its lease is over", || ioverbs::lookup(&there, None, "held", Default::default()).is_ok());
     wait_until("its session is forgotten", || net.store.status("sessions") == Some(2));
 }

@@ -38,13 +38,23 @@ impl Shared {
         }
     }
 
+    /// Not even the end of a connection passes.
+    fn wait_while_held(&self) {
+        while self.held.load(Ordering::SeqCst) && !self.ends.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut buf = vec![0; 64 << 10];
         let mut pieces = 0u64;
         from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         loop {
             let n = match from.read(&mut buf) {
-                Ok(0) => break drop(to.shutdown(Shutdown::Write)),
+                Ok(0) => {
+                    self.wait_while_held();
+                    break drop(to.shutdown(Shutdown::Write));
+                }
                 Ok(n) => n,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if self.ends.load(Ordering::SeqCst) {
@@ -54,9 +64,7 @@ impl Shared {
                 }
                 Err(_) => break,
             };
-            while self.held.load(Ordering::SeqCst) && !self.ends.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            self.wait_while_held();
             if let Some(heard) = &mut *self.heard.lock().unwrap() {
                 heard.extend_from_slice(&buf[..n]);
             }
