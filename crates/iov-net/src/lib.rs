@@ -10,6 +10,7 @@ pub mod frames;
 mod gate;
 mod grant;
 mod handshake;
+mod joined;
 mod kept;
 mod lanes;
 mod link;

@@ -2,12 +2,12 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Evidence, Kind, ObjectVerb, Outcome, Result,
+    Capability, Counters, Error, Kind, ObjectVerb, Outcome, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
@@ -19,6 +19,7 @@ use iov_wire::{
 use crate::{
     book::Entry,
     conn::Reply,
+    joined::Joined,
     link::{ATTEMPTS, Link, Up},
     part::{Part, after},
 };
@@ -261,11 +262,9 @@ impl RemoteBackend {
             }
         };
         let pieces = memory.len().div_ceil(BYTES);
-        let joined = Arc::new(Joined {
-            index,
-            sink: sink.clone(),
-            state: Mutex::new(Pieces { left: pieces, done: Evidence::default(), any_done: false, failed: None }),
-        });
+        let reads = matches!(op.verb, ObjectVerb::Read { .. });
+        let lens = (0..pieces).map(|n| BYTES.min(memory.len() - n * BYTES) as u64).collect();
+        let joined = Arc::new(Joined::new(index, sink.clone(), lens, reads));
         for n in 0..pieces {
             let from = n * BYTES;
             let len = BYTES.min(memory.len() - from);
@@ -276,7 +275,7 @@ impl RemoteBackend {
                 _ => ObjectVerb::Read { offset: at },
             };
             let sink: Arc<dyn Sink> = joined.clone();
-            self.flush(cx, lane, vec![(0, (op, memory.part(from, len)))], &sink);
+            self.flush(cx, lane, vec![(n, (op, memory.part(from, len)))], &sink);
         }
     }
 
@@ -287,48 +286,6 @@ impl RemoteBackend {
         let bulk = ops.iter().map(|(_, (_, memory))| memory.len()).sum::<usize>() >= BULK;
         let (sink, link, cx) = (sink.clone(), self.0.clone(), cx.clone());
         Part::new(ops, sink, link, cx, lane, bulk).go();
-    }
-}
-
-/// How the pieces of one split operation end.
-struct Pieces {
-    left: usize,
-    done: Evidence,
-    any_done: bool,
-    failed: Option<Error>,
-}
-
-/// The pieces of one split operation.
-struct Joined {
-    index: usize,
-    sink: Arc<dyn Sink>,
-    state: Mutex<Pieces>,
-}
-
-impl Sink for Joined {
-    fn complete(&self, _: usize, evidence: Result<Evidence>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.left -= 1;
-        match evidence {
-            Ok(e) => {
-                state.done = Evidence { bytes: state.done.bytes + e.bytes, ..e };
-                state.any_done = true;
-            }
-            // One of which nobody knows whether it took effect says more than one that did not.
-            Err(e) if state.failed.as_ref().is_none_or(|f| f.outcome() == Outcome::NotApplied) => {
-                state.failed = Some(e)
-            }
-            Err(_) => {}
-        }
-        if state.left == 0 {
-            let partly = state.any_done;
-            let result = match state.failed.take() {
-                Some(e) => Err(after(partly, e)),
-                None => Ok(std::mem::take(&mut state.done)),
-            };
-            drop(state);
-            self.sink.complete(self.index, result);
-        }
     }
 }
 
