@@ -31,9 +31,7 @@ pub(crate) fn check_single_user(uid: u32, owner: u32, access: &AccessList) -> Re
     }
     Err(Error::refused(
         Clause::A2,
-        format!(
-            "this store serves the user {uid} alone, nobody else can reach it; offer: no access list, or a store behind iov://"
-        ),
+        format!("this store serves the user {uid} alone, nobody else can reach it; offer: no access list"),
     ))
 }
 

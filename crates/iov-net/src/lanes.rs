@@ -4,7 +4,7 @@
 use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     os::fd::OwnedFd,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicI64},
 };
 
 use iov_store::OpCx;
@@ -31,6 +31,8 @@ const LOOK_NS: i64 = 50_000_000;
 pub(crate) struct Lane {
     /// Its own connection; none of the first one, and before the first use.
     up: Mutex<Option<Arc<Up>>>,
+    /// How long it is tried for next time, as it could not be connected; 0 = as at first.
+    pub(crate) patience_ns: AtomicI64,
     pub(crate) gate: Gate<Part>,
 }
 

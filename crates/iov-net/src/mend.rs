@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -14,8 +14,8 @@ use crate::link::{Link, Up, lock};
 
 type OnUp = Box<dyn FnOnce(Result<Arc<Up>>) + Send>;
 
-/// How long one connection is tried for before others are looked after.
-const SLICE_NS: i64 = 200_000_000;
+/// How long, at first and at most, one connection is tried for before others are looked after.
+const SLICE_NS: (i64, i64) = (200_000_000, 5_000_000_000);
 
 struct Job {
     cx: OpCx,
@@ -27,17 +27,14 @@ struct Job {
 #[derive(Default)]
 pub(crate) struct Queue {
     jobs: VecDeque<Job>,
-    /// A thread takes care of it; what comes now waits behind the rest.
+    /// A thread takes care of it; what comes now waits behind the rest of its lane.
     mending: bool,
+    /// The lane of which it is sending something just now.
+    sending: Option<u32>,
 }
 
 fn late() -> Error {
     Error::timeout("the store's daemon does not answer; see its log, or end it and try again").with_clause(Clause::O8)
-}
-
-/// A part of the time that is left.
-fn slice(cx: &OpCx) -> OpCx {
-    OpCx { deadline_ns: cx.deadline_ns.min(seam::monotonic_ns() + SLICE_NS), ..cx.clone() }
 }
 
 impl Link {
@@ -49,8 +46,12 @@ impl Link {
 
     /// The same for a lane, which has a connection of its own, perhaps.
     pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, cx: &OpCx, go: OnUp) {
+        let waits = {
+            let queue = lock(&self.queue);
+            queue.sending == Some(lane) || queue.jobs.iter().any(|job| job.lane == lane)
+        };
         // Not under the lock: whoever still waits for a connection that ended comes back here.
-        let up = if lock(&self.queue).mending { None } else { self.current_of(lane) };
+        let up = if waits { None } else { self.current_of(lane) };
         up.iter().for_each(|up| up.connection.look());
         if let Some(up) = up.filter(|up| !up.connection.is_broken()) {
             return go(Ok(up));
@@ -110,39 +111,66 @@ impl Link {
             let up = self.current().map_or_else(|| self.renew(&cx), Ok);
             // Those that came meanwhile may have longer.
             let in_time = up.is_ok() || cx.left_ns() > 0;
-            // One at a time: while one is sent, the others stay where their deadlines are seen. What breaks again, or
-            // comes meanwhile, is in the queue for the next turn.
-            let jobs = lock(&self.queue).jobs.len();
-            for _ in 0..jobs {
-                let job = {
-                    let mut queue = lock(&self.queue);
-                    let next = queue.jobs.iter().position(|job| in_time || job.cx.left_ns() == 0);
-                    next.and_then(|at| queue.jobs.remove(at))
-                };
-                let Some(job) = job else { break };
-                let late = up.is_ok() && job.cx.left_ns() == 0;
-                let up = match &up {
-                    Ok(_) if late => Err(self::late()),
-                    Ok(first) if job.lane > 0 => match self.connect_lane(job.lane, first, &slice(&job.cx)) {
-                        // Others must not wait for a lane that cannot be connected, nor their deadlines.
-                        Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) && job.cx.left_ns() > 0 => {
-                            lock(&self.queue).jobs.push_back(job);
-                            continue;
-                        }
-                        // First the first one, once more.
-                        Err(e) if e.kind() == Kind::Stale && first.connection.is_broken() => {
-                            lock(&self.queue).jobs.push_back(job);
-                            continue;
-                        }
-                        up => up,
+            let mut lanes: Vec<u32> = lock(&self.queue).jobs.iter().map(|job| job.lane).collect();
+            lanes.sort_unstable();
+            lanes.dedup();
+            for lane in lanes {
+                match &up {
+                    Ok(first) if lane > 0 => match self.try_lane(lane, first) {
+                        Some(up) => self.let_go(lane, &up, in_time),
+                        None => self.let_go(lane, &Err(late()), false),
                     },
-                    up => up.clone(),
-                };
-                (job.go)(up);
+                    up => self.let_go(lane, up, in_time),
+                }
             }
             self.mended_or_not.notify_all();
         }
         self.mended_or_not.notify_all();
+    }
+
+    /// Connects a lane, for a part of the time that is left: others must not wait for one that cannot be connected. `None`:
+    /// not yet.
+    fn try_lane(&self, lane: u32, first: &Arc<Up>) -> Option<Result<Arc<Up>>> {
+        let of_lane = |job: &&Job| job.lane == lane;
+        let cx = {
+            let queue = lock(&self.queue);
+            queue.jobs.iter().filter(of_lane).map(|job| &job.cx).max_by_key(|cx| cx.deadline_ns)?.clone()
+        };
+        let patience_ns = &self.lanes.lane(lane).patience_ns;
+        // Longer from time to time: the other side may be far away.
+        let slice_ns = patience_ns.load(Ordering::Relaxed).clamp(SLICE_NS.0, SLICE_NS.1);
+        let slice = OpCx { deadline_ns: cx.deadline_ns.min(seam::monotonic_ns() + slice_ns), ..cx.clone() };
+        match self.connect_lane(lane, first, &slice) {
+            Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) && cx.left_ns() > 0 => {
+                patience_ns.store(slice_ns * 2, Ordering::Relaxed);
+                None
+            }
+            // First the first one, once more.
+            Err(e) if e.kind() == Kind::Stale && first.connection.is_broken() => None,
+            up => {
+                patience_ns.store(0, Ordering::Relaxed);
+                Some(up)
+            }
+        }
+    }
+
+    /// Lets the jobs of a lane go, in order; if not `in_time`, only those whose time is up. One at a time: while one is sent, the
+    /// others stay where their deadlines are seen. What breaks again, or comes meanwhile, is in the queue for the next turn.
+    fn let_go(&self, lane: u32, up: &Result<Arc<Up>>, in_time: bool) {
+        let jobs = lock(&self.queue).jobs.iter().filter(|job| job.lane == lane).count();
+        for _ in 0..jobs {
+            let job = {
+                let mut queue = lock(&self.queue);
+                let next = queue.jobs.iter().position(|job| job.lane == lane && (in_time || job.cx.left_ns() == 0));
+                let job = next.and_then(|at| queue.jobs.remove(at));
+                queue.sending = job.is_some().then_some(lane);
+                job
+            };
+            let Some(job) = job else { return };
+            let late = up.is_ok() && job.cx.left_ns() == 0;
+            (job.go)(if late { Err(self::late()) } else { up.clone() });
+            lock(&self.queue).sending = None;
+        }
     }
 
     /// Waits a while for the connection if it is being made anew; `false`: it is not.

@@ -19,8 +19,8 @@ pub const PORT: u16 = 4867;
 
 /// A connection without traffic is asked for a sign of life after so long …
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
-/// … and one whose bytes nobody takes is given up after that.
-const USER_TIMEOUT_MS: u32 = 30_000;
+/// … and given up after as long as all of that; so is one whose bytes nobody takes.
+const USER_TIMEOUT_MS: u32 = 25_000;
 
 /// A name or an address, and a port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

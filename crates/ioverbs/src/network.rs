@@ -27,7 +27,12 @@ fn parse(url: &str) -> Result<Url<'_>> {
         ));
     }
     let hosts = match hosts {
-        "" => return Err(wrong("it names no host, as in iov://node7 or iov://node7:4867,node8:4867".into())),
+        "" => {
+            return Err(wrong(
+                "it names no host, as in iov://node7, or iov://node7-ib,node7 by several addresses of one machine"
+                    .into(),
+            ));
+        }
         hosts => hosts.split(',').map(Host::parse).collect::<Result<_>>().map_err(|e| e.context(url))?,
     };
     let secret = match query.map(|q| q.split_once('=')) {

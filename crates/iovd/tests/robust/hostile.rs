@@ -26,14 +26,14 @@ fn hello(min_version: u16, max_version: u16, session: Uuid) -> Hello {
     Hello { min_version, max_version, library, session, program, pid: 1, channel: 0, challenge: Vec::new() }
 }
 
-fn framed<B: Body>(body: &B) -> Vec<u8> {
+pub(crate) fn framed<B: Body>(body: &B) -> Vec<u8> {
     let mut out = Vec::new();
     frame::append(Header::new(B::VERB, 1), body, &mut out).unwrap();
     out
 }
 
 /// The next frame; `None` once the connection has ended.
-fn receive(stream: &mut UnixStream) -> Option<(Header, Vec<u8>)> {
+pub(crate) fn receive(stream: &mut impl Read) -> Option<(Header, Vec<u8>)> {
     let mut head = [0; frame::HEADER_BYTES];
     stream.read_exact(&mut head).ok()?;
     let header = Header::decode(&head).unwrap();

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use ioverbs::{Clause, Kind, Op, SessionAttr, open};
+use ioverbs::{Clause, Kind, Lent, Op, SessionAttr, open};
 
 use super::*;
 use crate::{
-    kit::{Peer, controls, create, lookup, read, signal, wait_until},
+    kit::{Peer, batch, controls, create, lookup, read, signal, wait_until},
     restart::try_lock,
 };
 
@@ -278,4 +278,24 @@ fn x1_holds_and_handles_outlast_breaks_within_requests_for_facts() {
         ioverbs::close(&lookup(&there, name)).unwrap();
     }
     assert_eq!(read(&lookup(&there, "held")), b"held");
+}
+
+/// What one batch writes to the same place has an order, and keeps it wherever the connection breaks.
+#[test]
+fn o9_writes_to_one_place_keep_their_order_through_breaks() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let c = create(&ws, "c", "concurrency=exclusive");
+    let mut broke = 0;
+    for round in 0..20u64 {
+        let all: Vec<Vec<u8>> = (0..24).map(|n| vec![(round * 24 + n) as u8; 300_000]).collect();
+        let writes = all.iter().map(|data| Lent::Write { c: c.clone(), offset: 0, data }).collect();
+        cable.cut_after(10_000 + round * 350_000);
+        batch(ws.session(), Default::default(), writes).unwrap();
+        broke += u64::from(cable.was_cut());
+        let got = read(&c);
+        assert!(got == all[23], "round {round}: {} instead of {}", got[0], all[23][0]);
+    }
+    assert!(broke > 10, "{broke} breaks");
 }

@@ -1,36 +1,23 @@
 //! Who is let in (A2).
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::{TcpListener, TcpStream},
     time::Duration,
 };
 
 use iov_net::secret::{Secret, Side};
 use iov_wire::{
-    Body, Header, Verb, Wire, frame,
+    Header, Verb, Wire,
     messages::{Challenge, Fault, Hello, ObjectRequest, Proof, StatusRequest},
 };
 use ioverbs::{Clause, Kind, Uuid, seam};
 
 use super::*;
-use crate::kit::{create, lookup, read, wait_until};
-
-fn framed<B: Body>(body: &B) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame::append(Header::new(B::VERB, 1), body, &mut out).unwrap();
-    out
-}
-
-fn receive(stream: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
-    let mut head = [0; frame::HEADER_BYTES];
-    stream.read_exact(&mut head).ok()?;
-    let header = Header::decode(&head).unwrap();
-    let mut body = vec![0; header.body_len as usize + header.payload_len as usize];
-    stream.read_exact(&mut body).ok()?;
-    body.truncate(header.body_len as usize);
-    Some((header, body))
-}
+use crate::{
+    hostile::{framed, receive},
+    kit::{create, lookup, read, wait_until},
+};
 
 fn connect(net: &Net) -> TcpStream {
     let stream = TcpStream::connect(&net.address).unwrap();
