@@ -95,6 +95,11 @@ pub trait Backend: Send + Sync {
     /// What it can do.
     fn capability(&self) -> &Capability;
 
+    /// What it can do for one object; where there are several targets those of the object count.
+    fn capability_of(&self, _object: ObjectId) -> Capability {
+        self.capability().clone()
+    }
+
     /// Takes operations; those on one object take effect in order, all others in any order. One failing never hides
     /// another. Memory is lent until the evidence.
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>);

@@ -4,7 +4,8 @@
 //! clients check nothing (A1).
 
 use crate::{
-    Attr, Controls, Effective, EntryKind, Layout, Metadata, Name, Range, Stat, State, Uuid, Value, Which, WorkspaceAttr,
+    Attr, Controls, Effective, EntryKind, Layout, Metadata, Name, Place, Range, Stat, State, StoreMap, Uuid, Value,
+    Which, WorkspaceAttr,
 };
 
 /// How the operations of one submission depend on each other.
@@ -36,6 +37,8 @@ pub struct Staged {
     pub collection: Uuid,
     /// The fencing epoch the writer knows; 0 = any.
     pub epoch: u64,
+    /// Where the changes are staged.
+    pub place: Place,
 }
 
 /// One page of a search, or what to do with its cursor.
@@ -177,6 +180,8 @@ pub enum CatalogOp {
     Renew,
     /// Ends the session: its opens, holds, locks and cursors.
     Goodbye,
+    /// The targets of the store, and the patterns of places from a number on.
+    Map { from: u32 },
 }
 
 /// Size, time and version of the bytes at a publication.
@@ -312,4 +317,6 @@ pub enum CatalogReply {
     Bytes(Vec<u8>),
     /// The bytes are at a target: ask there.
     Moved,
+    /// Targets and patterns.
+    Map(Box<StoreMap>),
 }

@@ -1,5 +1,7 @@
 //! Where the bytes of a collection lie.
 
+use crate::Place;
+
 /// How a layout survives losses; the numbers of `IOV_REDUNDANCY_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
@@ -31,4 +33,6 @@ pub struct Layout {
     pub backend: Option<String>,
     /// A named placement policy; `None` = the default.
     pub policy: Option<String>,
+    /// Where it lies; set by the catalog.
+    pub place: Place,
 }

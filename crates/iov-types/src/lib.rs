@@ -16,7 +16,9 @@ pub mod limits;
 mod metadata;
 mod name;
 mod object;
+mod place;
 mod stat;
+mod store_map;
 mod uuid;
 mod value;
 
@@ -34,7 +36,9 @@ pub use layout::{Layout, Redundancy};
 pub use metadata::Metadata;
 pub use name::{Name, Which};
 pub use object::{Capability, Demand, Evidence, ObjectId, ObjectOp, ObjectVerb, VerbKind};
+pub use place::Place;
 pub use stat::{EntryKind, Stat, State};
+pub use store_map::{Health, Pattern, Reach, StoreMap, Target};
 pub use uuid::Uuid;
 pub use value::{Value, ValueType};
 

@@ -327,12 +327,14 @@ impl Capability {
     pub const HEAP: &'static str = "heap";
     /// None: lengths are kept, bytes are not.
     pub const NULL: &'static str = "null";
+    /// Of a place on targets of several kinds.
+    pub const SEVERAL: &'static str = "several media";
     /// What a shared object that was loaded at run time makes of it.
     pub const RUN_TIME: &'static str = "run-time backend";
 
     /// The name of a medium, as another process has told it.
     pub fn medium_named(name: &str) -> &'static str {
-        let known = [Self::SHARED_MEMORY, Self::HEAP, Self::NULL, Self::RUN_TIME];
+        let known = [Self::SHARED_MEMORY, Self::HEAP, Self::NULL, Self::RUN_TIME, Self::SEVERAL];
         known.into_iter().find(|known| *known == name).unwrap_or(Self::FILES)
     }
 

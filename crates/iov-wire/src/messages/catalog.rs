@@ -16,7 +16,7 @@ choice! {
     }
 }
 
-message! { strict Staged { 1 => workspace: uuid, 2 => collection: uuid, 3 => epoch: uint } }
+message! { strict Staged { 1 => workspace: uuid, 2 => collection: uuid, 3 => epoch: uint, 4 => place: uint } }
 
 message! {
     strict SearchSpec {
@@ -106,6 +106,7 @@ choice! {
         34 => Read { 1 => ws: uuid, 2 => uuid: uuid, 3 => offset: uint, 4 => len: uint },
         35 => Write { 1 => ws: uuid, 2 => uuid: uuid, 3 => offset: uint, 4 => data: bytes },
         36 => MoveOut { 1 => ws: uuid, 2 => uuid: uuid },
+        37 => Map { 1 => from: uint },
     }
 }
 
@@ -162,5 +163,6 @@ choice! {
         9 => Token(bytes),
         10 => Bytes(bytes),
         11 => Moved,
+        12 => Map(message),
     }
 }

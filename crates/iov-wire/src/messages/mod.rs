@@ -12,6 +12,7 @@ mod request;
 mod resume;
 mod scalars;
 mod session;
+mod store_map;
 
 pub use grant::{
     Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, Window,

@@ -69,6 +69,7 @@ message! {
         6 => revision: uint,
         7 => backend: optional string,
         8 => policy: optional string,
+        9 => place: uint,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Hello {
     pub channel: u32,
     /// Random bytes for the server to prove itself with; empty on a socket where the kernel tells who it is.
     pub challenge: Vec<u8>,
+    /// The target that the session is for, if it is not the first one: it is asked for objects only.
+    pub target: u32,
 }
 
 message! {
@@ -37,6 +39,7 @@ message! {
         6 => pid: uint,
         7 => channel: uint,
         8 => challenge: bytes,
+        9 => target: uint,
     }
 }
 
@@ -77,6 +80,8 @@ pub struct Welcome {
     pub proof: Vec<u8>,
     /// Where else the server can be reached, as `HOST:PORT`, the best first.
     pub addresses: Vec<String>,
+    /// The target of [`Hello`]: a server that does not know of several leaves it out.
+    pub target: u32,
 }
 
 /// Before a server lets anybody in over a network: prove that you have the store's secret.
@@ -108,6 +113,7 @@ message! {
         7 => lease_ns: uint,
         8 => proof: bytes,
         9 => addresses: repeated string,
+        10 => target: uint,
     }
 }
 

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use iov_types::{
-    Result,
-    catalog::{CatalogOp, CatalogReply},
+    Place, Result,
+    catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{Body, Header, Verb, Wire, frame, messages::*};
 
@@ -20,8 +20,9 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer | GrantAnswer | Welcome => "-3",
-        Hello | Catalog | Grant | Resume | ResumeAnswer => "-2",
+        CatalogAnswer | Welcome => "-4",
+        Catalog | GrantAnswer | Hello => "-3",
+        Grant | Resume | ResumeAnswer => "-2",
         _ => "",
     };
     named(verb, newest)
@@ -81,23 +82,65 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::proof());
 }
 
+/// As many operations as there were, on collections that had no place but the first.
+fn request_at_first(ops: usize) -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    request.ops.truncate(ops);
+    if let Submission::All { staged, .. } = &mut request.how {
+        staged.iter_mut().for_each(|s| s.place = Place::FIRST);
+    }
+    for op in request.ops.iter_mut().flatten() {
+        match op {
+            CatalogOp::Create { layout: Some(layout), .. } | CatalogOp::Set { layout: Some(layout), .. } => {
+                layout.place = Place::FIRST;
+            }
+            CatalogOp::WorkspaceCreate { attr, .. } | CatalogOp::WorkspaceSet { attr, .. } => {
+                attr.layout.iter_mut().for_each(|layout| layout.place = Place::FIRST);
+            }
+            _ => {}
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_at_first() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Map(_))));
+    for reply in answer.replies.iter_mut().flatten() {
+        match reply {
+            CatalogReply::Opened(opened) => opened.layout.place = Place::FIRST,
+            CatalogReply::Workspace(opened) => opened.layout.iter_mut().for_each(|layout| layout.place = Place::FIRST),
+            _ => {}
+        }
+    }
+    answer
+}
+
 #[test]
 fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "")).expect("the bytes of the first release");
-    let local = Welcome { proof: Vec::new(), addresses: Vec::new(), ..examples::welcome() };
+    let local = Welcome { proof: Vec::new(), addresses: Vec::new(), target: 0, ..examples::welcome() };
     reads(&bytes, Welcome { lease_ns: 0, ..local.clone() });
     // Before there were connections over a network.
     let bytes = std::fs::read(named(Verb::Welcome, "-2")).expect("the bytes of a later one");
     reads(&bytes, local);
     let bytes = std::fs::read(named(Verb::Hello, "")).expect("the bytes of the first release");
-    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), ..examples::hello() });
+    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), target: 0, ..examples::hello() });
+    // Before there were several targets.
+    let bytes = std::fs::read(named(Verb::Welcome, "-3")).expect("the bytes of a later one");
+    reads(&bytes, Welcome { target: 0, ..examples::welcome() });
+    let bytes = std::fs::read(named(Verb::Hello, "-2")).expect("the bytes of a later one");
+    reads(&bytes, Hello { target: 0, ..examples::hello() });
+    let bytes = std::fs::read(named(Verb::Catalog, "-2")).expect("the bytes of a later one");
+    reads(&bytes, request_at_first(36));
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-3")).expect("the bytes of a later one");
+    reads(&bytes, answer_at_first());
     // Before bytes could live in records.
     let bytes = std::fs::read(named(Verb::Catalog, "")).expect("the bytes of the first release");
-    let mut request = examples::catalog_request();
-    request.ops.truncate(33);
-    reads(&bytes, request);
+    reads(&bytes, request_at_first(33));
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "")).expect("the bytes of the first release");
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_at_first();
     answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Bytes(_) | CatalogReply::Moved)));
     for reply in answer.replies.iter_mut().flatten() {
         match reply {
@@ -118,7 +161,7 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, GrantRequest { memory: false, anew: false, ..examples::grant_request() });
     // Before a sealed collection's length was told, and a workspace's indexes.
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-2")).expect("the bytes of a later one");
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_at_first();
     for reply in answer.replies.iter_mut().flatten() {
         match reply {
             CatalogReply::Opened(opened) => opened.size = None,
@@ -147,9 +190,9 @@ fn tags(choices: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
 #[test]
 fn no_operation_is_without_golden_bytes() {
     let known = |op: &Result<CatalogOp>| op.as_ref().expect("an operation").to_bytes();
-    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=36).collect::<Vec<_>>());
+    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=37).collect::<Vec<_>>());
     let replies = examples::catalog_answer().replies;
-    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=11).collect::<Vec<_>>());
+    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=12).collect::<Vec<_>>());
     let calls = examples::object_request().calls;
     let verbs: Vec<_> = calls.iter().map(|c| &c.op.as_ref().expect("an operation").verb).collect();
     assert_eq!(tags(verbs.iter().map(|v| v.to_bytes())), (1..=18).collect::<Vec<_>>());

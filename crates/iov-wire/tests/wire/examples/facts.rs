@@ -118,6 +118,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Read { ws, uuid, offset: 4096, len: 100 },
         Write { ws, uuid, offset: 4096, data: vec![1, 2, 3] },
         MoveOut { ws, uuid },
+        Map { from: 3 },
     ]
 }
 
@@ -143,6 +144,33 @@ fn stat() -> Stat {
         quota_collections: 15,
         expires_ns: 16,
     }
+}
+
+fn map() -> StoreMap {
+    let target = Target {
+        number: 1,
+        uuid: Uuid([0x99; 16]),
+        capability: Capability {
+            medium: Capability::FILES,
+            durability: Persistence::Durable,
+            max_unit: 1 << 20,
+            staging: true,
+            stage_bytes: 1 << 30,
+            once: true,
+            bursty: true,
+            targets: 1,
+            incarnation: 5,
+        },
+        storage: "files".into(),
+        host: "node7".into(),
+        domain: "rack2".into(),
+        addresses: vec!["node7-ib:4867".into()],
+        capacity: 1 << 40,
+        free: 1 << 39,
+        reach: Reach::ProbablyOffline,
+        health: Health::NeedsResync,
+    };
+    StoreMap { targets: vec![target], patterns: vec![Pattern { number: 7, targets: vec![1, 0] }] }
 }
 
 pub(crate) fn replies() -> Vec<CatalogReply> {
@@ -185,5 +213,6 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         CatalogReply::Token(vec![1, 2, 3]),
         CatalogReply::Bytes(vec![4, 5, 6]),
         CatalogReply::Moved,
+        CatalogReply::Map(Box::new(map())),
     ]
 }

@@ -24,6 +24,7 @@ pub(crate) fn hello() -> Hello {
         pid: 4711,
         channel: 2,
         challenge: vec![0x66; 32],
+        target: 3,
     }
 }
 
@@ -49,6 +50,7 @@ pub(crate) fn welcome() -> Welcome {
         lease_ns: 20_000_000_000,
         proof: vec![0x77; 32],
         addresses: vec!["node7-ib:4867".into(), "10.0.0.7:4867".into()],
+        target: 3,
     }
 }
 
@@ -100,6 +102,10 @@ fn controls() -> Controls {
     Controls::from(&effective())
 }
 
+fn place() -> Place {
+    Place::new(7, 47_008).expect("a place")
+}
+
 fn layout() -> Layout {
     Layout {
         targets: 4,
@@ -110,6 +116,7 @@ fn layout() -> Layout {
         revision: 3,
         backend: Some("files".into()),
         policy: Some("spread".into()),
+        place: place(),
     }
 }
 
@@ -118,7 +125,7 @@ fn range() -> Range {
 }
 
 pub(crate) fn catalog_request() -> CatalogRequest {
-    let staged = vec![Staged { workspace: WS, collection: COLLECTION, epoch: 2 }];
+    let staged = vec![Staged { workspace: WS, collection: COLLECTION, epoch: 2, place: place() }];
     CatalogRequest {
         context: CONTEXT,
         how: Submission::All { batch: BATCH, remember: true, staged },

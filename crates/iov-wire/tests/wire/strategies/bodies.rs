@@ -16,8 +16,8 @@ pub(crate) fn context() -> BoxedStrategy<Context> {
 }
 
 pub(crate) fn hello() -> BoxedStrategy<Hello> {
-    (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 2]>(), any::<Vec<u8>>())
-        .prop_map(|([min_version, max_version], library, session, program, [pid, channel], challenge)| Hello {
+    (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 3]>(), any::<Vec<u8>>())
+        .prop_map(|([min_version, max_version], library, session, program, [pid, channel, target], challenge)| Hello {
             min_version,
             max_version,
             library,
@@ -26,6 +26,7 @@ pub(crate) fn hello() -> BoxedStrategy<Hello> {
             pid,
             channel,
             challenge,
+            target,
         })
         .boxed()
 }
@@ -43,18 +44,10 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
         (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
             StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
         });
-    let more = (any::<Vec<u8>>(), list(text()));
+    let more = (any::<Vec<u8>>(), list(text()), any::<u32>());
     (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>(), more)
-        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid, (proof, addresses))| Welcome {
-            version,
-            store,
-            incarnation,
-            capability,
-            daemon,
-            pid,
-            lease_ns,
-            proof,
-            addresses,
+        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid, (proof, addresses, target))| {
+            Welcome { version, store, incarnation, capability, daemon, pid, lease_ns, proof, addresses, target }
         })
         .boxed()
 }

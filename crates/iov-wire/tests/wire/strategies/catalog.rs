@@ -4,8 +4,12 @@ use proptest::prelude::*;
 use super::*;
 
 pub(crate) fn submission() -> BoxedStrategy<Submission> {
-    let staged =
-        (uuid(), uuid(), number()).prop_map(|(workspace, collection, epoch)| Staged { workspace, collection, epoch });
+    let staged = (uuid(), uuid(), number(), place()).prop_map(|(workspace, collection, epoch, place)| Staged {
+        workspace,
+        collection,
+        epoch,
+        place,
+    });
     prop_oneof![
         Just(Submission::Each),
         Just(Submission::UntilFailure),
@@ -140,6 +144,7 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
             data
         }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
+        any::<u32>().prop_map(|from| Map { from }),
         Just(Renew),
         Just(Goodbye),
     ]
@@ -204,6 +209,11 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
         any::<Vec<u8>>().prop_map(Token),
         any::<Vec<u8>>().prop_map(Bytes),
         Just(Moved),
+        list((any::<u32>(), list(any::<u32>()))).prop_map(|patterns| {
+            let pattern = |(number, targets)| iov_types::Pattern { number, targets };
+            let patterns = patterns.into_iter().map(pattern).collect();
+            Map(Box::new(iov_types::StoreMap { targets: Vec::new(), patterns }))
+        }),
     ]
     .boxed()
 }

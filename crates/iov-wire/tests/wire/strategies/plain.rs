@@ -113,11 +113,17 @@ pub(crate) fn controls() -> BoxedStrategy<Controls> {
         .boxed()
 }
 
+pub(crate) fn place() -> BoxedStrategy<Place> {
+    let spread = (1..=Place::MAX_PATTERN, 1..=Place::MAX_CHUNK);
+    prop_oneof![Just(Place::FIRST), spread.prop_map(|(pattern, chunk)| Place::new(pattern, chunk).expect("in range"))]
+        .boxed()
+}
+
 pub(crate) fn layout() -> BoxedStrategy<Layout> {
     let redundancy = one_of(&[Redundancy::None, Redundancy::Mirror, Redundancy::Erasure]);
     let numbers = (any::<u32>(), number(), any::<u16>(), any::<u16>(), number());
-    (numbers, maybe(redundancy), maybe(any::<String>()), maybe(any::<String>()))
-        .prop_map(|((targets, chunk_size, k, m, revision), redundancy, backend, policy)| Layout {
+    (numbers, maybe(redundancy), maybe(any::<String>()), maybe(any::<String>()), place())
+        .prop_map(|((targets, chunk_size, k, m, revision), redundancy, backend, policy, place)| Layout {
             targets,
             chunk_size,
             redundancy,
@@ -126,6 +132,7 @@ pub(crate) fn layout() -> BoxedStrategy<Layout> {
             revision,
             backend,
             policy,
+            place,
         })
         .boxed()
 }

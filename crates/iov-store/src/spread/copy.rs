@@ -1,0 +1,255 @@
+//! Copies between targets, through the memory of whoever asks, and around holes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use iov_types::{
+    Clause, Demand, Error, Evidence, Extent, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Outcome, Range, Result,
+};
+
+use super::{
+    chain::Chain,
+    cut::Done,
+    run::{Step, no_place},
+};
+use crate::Memory;
+
+/// Most bytes under way at a time, unless they are staged or their units are larger.
+const PIECE: u64 = 4 << 20;
+/// Holes from this size on stay holes.
+const HOLE: u64 = 1 << 20;
+/// Data and holes asked for at a time.
+const EXTENTS: usize = 256;
+
+static ZERO: [u8; 1] = [0];
+
+struct Copy {
+    step: Step,
+    op: ObjectOp,
+    source: ObjectId,
+    from: u64,
+    to: u64,
+    chain: Chain,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes to copy, once the length of the source is known.
+    len: u64,
+    copied: u64,
+    last: Evidence,
+    /// What is known of what comes next in the source, in order.
+    extents: Vec<Extent>,
+    buffer: Vec<u8>,
+    next: Next,
+    done: Option<Done>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Default)]
+enum Next {
+    #[default]
+    Look,
+    Shape,
+    Read,
+    Write(u64),
+    /// A hole of so many bytes, and what marks its end.
+    Punch(u64),
+    Mark(u64),
+}
+
+/// Copies.
+pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
+    let ObjectVerb::Copy { source, source_offset, offset, len } = op.verb else { return done(Err(no_place())) };
+    let ranges = Range::new(source_offset, len).and_then(|from| Ok((from, Range::new(offset, len)?)));
+    match ranges {
+        Err(e) => return done(Err(e)),
+        Ok((from, to)) if source == op.object && from.overlaps(&to) => {
+            return done(Err(Error::invalid("source and target of a copy overlap; copy through another object")));
+        }
+        Ok(_) => {}
+    }
+    let state = Mutex::new(State { len, done: Some(done), ..State::default() });
+    let copy = Copy { step, op, source, from: source_offset, to: offset, chain: Chain::default(), state };
+    Arc::new(copy).go_on();
+}
+
+impl Copy {
+    fn go_on(self: &Arc<Copy>) {
+        self.chain.kick(|| self.next());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, answer: Result<Evidence>) {
+        let (done, copied) = {
+            let mut state = self.lock();
+            (state.done.take(), state.copied)
+        };
+        let answer = answer.map_err(|e| if copied > 0 { e.with_outcome(Outcome::Unknown) } else { e });
+        if let Some(done) = done {
+            done(answer);
+        }
+    }
+
+    /// Asks for the next thing; what comes of it decides what follows.
+    fn ask(
+        self: &Arc<Copy>,
+        object: ObjectId,
+        verb: ObjectVerb,
+        demand: Demand,
+        memory: Memory,
+        arrived: fn(&Copy, &mut State, Evidence) -> bool,
+    ) {
+        let copy = self.clone();
+        let op = ObjectOp { object, verb, demand };
+        self.step.ask(op, memory, move |found| match found {
+            Err(e) => copy.end(Err(e)),
+            Ok(found) => {
+                let goes_on = arrived(&copy, &mut copy.lock(), found);
+                if goes_on {
+                    return copy.go_on();
+                }
+                let (bytes, last) = {
+                    let mut state = copy.lock();
+                    (state.copied, std::mem::take(&mut state.last))
+                };
+                copy.end(Ok(Evidence { bytes, offset: copy.to, ..last }));
+            }
+        });
+    }
+
+    fn next(self: &Arc<Copy>) {
+        let reader = Demand { stage: self.op.demand.stage, ..Demand::default() };
+        let mut state = self.lock();
+        let (next, copied, len) = (state.next, state.copied, state.len);
+        if copied > 0 && self.step.cx.left_ns() == 0 {
+            drop(state);
+            let why = format!("the deadline passed after {copied} of {len} bytes were copied");
+            return self.end(Err(Error::timeout(why).with_clause(Clause::O8)));
+        }
+        match next {
+            Next::Look => {
+                drop(state);
+                let arrived = |copy: &Copy, state: &mut State, found: Evidence| {
+                    state.len = state.len.min(found.size.saturating_sub(copy.from));
+                    state.next = Next::Shape;
+                    state.len > 0
+                };
+                self.ask(self.source, ObjectVerb::Stat, reader, Memory::default(), arrived);
+            }
+            Next::Shape if self.op.demand.stage.is_some() || !state.extents.is_empty() || len - copied < HOLE => {
+                state.next = self.by_shape(&mut state);
+                drop(state);
+                self.go_on();
+            }
+            Next::Shape => {
+                drop(state);
+                let range = Range { offset: self.from + copied, len: len - copied };
+                let arrived = |copy: &Copy, state: &mut State, found: Evidence| {
+                    state.extents = found.extents;
+                    state.extents.reverse();
+                    state.next = copy.by_shape(state);
+                    true
+                };
+                let verb = ObjectVerb::Extents { range, max: EXTENTS };
+                self.ask(self.source, verb, reader, Memory::default(), arrived);
+            }
+            Next::Read => {
+                let want = match self.piece(&state) {
+                    Ok(want) => want,
+                    Err(e) => {
+                        drop(state);
+                        return self.end(Err(e));
+                    }
+                };
+                state.buffer.clear();
+                if state.buffer.try_reserve_exact(want).is_err() {
+                    drop(state);
+                    return self.end(Err(Error::exhausted("no memory to copy through")));
+                }
+                state.buffer.resize(want, 0);
+                // SAFETY: the buffer is neither moved nor touched before the answer has arrived, as nothing else is under way.
+                let memory = unsafe { Memory::writable(state.buffer.as_mut_ptr(), want) };
+                drop(state);
+                let arrived = |_: &Copy, state: &mut State, found: Evidence| {
+                    if found.bytes < state.buffer.len() as u64 {
+                        // The source was cut meanwhile.
+                        state.len = state.copied + found.bytes;
+                    }
+                    state.next = Next::Write(found.bytes);
+                    found.bytes > 0
+                };
+                let verb = ObjectVerb::Read { offset: self.from + copied };
+                self.ask(self.source, verb, reader, memory, arrived);
+            }
+            Next::Write(bytes) => {
+                // SAFETY: as above.
+                let memory = unsafe { Memory::readable(state.buffer.as_ptr(), bytes as usize) };
+                drop(state);
+                self.write(ObjectVerb::Write { offset: self.to + copied }, memory, |_, state, found| {
+                    state.copied += found.bytes;
+                    state.last = found;
+                    state.next = Next::Shape;
+                    state.copied < state.len
+                });
+            }
+            Next::Punch(bytes) => {
+                drop(state);
+                let hole = Range { offset: self.to + copied, len: bytes };
+                self.write(ObjectVerb::Punch(hole), Memory::default(), |_, state, _| {
+                    if let Next::Punch(bytes) = state.next {
+                        state.next = Next::Mark(bytes);
+                    }
+                    true
+                });
+            }
+            Next::Mark(bytes) => {
+                drop(state);
+                let verb = ObjectVerb::Write { offset: self.to + copied + bytes - 1 };
+                self.write(verb, Memory::constant(&ZERO), |_, state, found| {
+                    if let Next::Mark(bytes) = state.next {
+                        state.copied += bytes;
+                    }
+                    state.last = found;
+                    state.next = Next::Shape;
+                    state.copied < state.len
+                });
+            }
+        }
+    }
+
+    fn write(self: &Arc<Copy>, verb: ObjectVerb, memory: Memory, arrived: fn(&Copy, &mut State, Evidence) -> bool) {
+        self.ask(self.op.object, verb, self.op.demand.clone(), memory, arrived);
+    }
+
+    /// Whether bytes or a hole come next.
+    fn by_shape(&self, state: &mut State) -> Next {
+        let at = self.from + state.copied;
+        while state.extents.last().is_some_and(|extent| extent.range.end() <= at) {
+            state.extents.pop();
+        }
+        let hole = state.extents.last().filter(|e| e.kind != ExtentKind::Data && e.range.offset <= at);
+        let left = state.len - state.copied;
+        match hole.map_or(0, |hole| (hole.range.end() - at).min(left)) {
+            bytes if bytes >= HOLE => Next::Punch(bytes),
+            _ => Next::Read,
+        }
+    }
+
+    /// How much to copy at once: all of it into a stage, which holds it anyway; else whole units (M1), and up to where a hole
+    /// begins.
+    fn piece(&self, state: &State) -> Result<usize> {
+        let left = state.len - state.copied;
+        let piece = if self.op.demand.stage.is_some() {
+            left.min(PIECE)
+        } else {
+            let (at, unit) = (self.to + state.copied, self.op.demand.unit.max(1));
+            let end = (at + PIECE.max(unit)) / unit * unit;
+            left.min(end - at)
+        };
+        usize::try_from(piece).map_err(|_| Error::exhausted("no memory to copy through"))
+    }
+}
