@@ -75,6 +75,8 @@ test-rust: need-rust
 	IOV_LITMUS_MEDIUM=shmem cargo test -p iov-litmus --test litmus
 	@# And of clients that reach stores over TCP.
 	IOV_LITMUS_MEDIUM=tcp cargo test -p iov-litmus --test litmus
+	@# And of collections that lie on three targets.
+	IOV_LITMUS_MEDIUM=striped cargo test -p iov-litmus --test litmus
 
 # The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:

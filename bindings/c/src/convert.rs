@@ -110,6 +110,7 @@ pub(crate) fn layout(l: &abi::Layout) -> Result<ioverbs::Layout> {
         revision: 0,
         backend: text(l.backend, "backend")?,
         policy: text(l.policy, "policy")?,
+        ..ioverbs::Layout::default()
     })
 }
 

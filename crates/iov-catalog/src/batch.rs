@@ -12,7 +12,7 @@
 use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
-    Clause, EntryKind, Error, Evidence, Kind, ObjectVerb, Outcome, Result, Stat, State, Uuid,
+    Clause, EntryKind, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged},
     limits,
 };
@@ -137,6 +137,7 @@ fn prepare(
 ) -> std::result::Result<Prepared, Refused> {
     check_staged(x, staged)?;
     x.staged = staged.iter().map(|s| s.collection).collect();
+    x.places = staged.iter().filter(|s| !s.place.is_first()).map(|s| (s.collection, s.place)).collect();
     let mut replies = x.run(ops, true);
     if replies.last().is_some_and(Result::is_err) {
         return Err(Refused::ByOperation(replies));
@@ -147,7 +148,7 @@ fn prepare(
         if exists { publish.push(s.clone()) } else { dropped.push(s.clone()) }
     }
     let freeze = |s: &Staged| {
-        let mut freeze = op(s.collection, ObjectVerb::Freeze { stage: batch }, s.epoch);
+        let mut freeze = op(whole(s), ObjectVerb::Freeze { stage: batch }, s.epoch);
         freeze.demand.domain = Some(s.workspace);
         freeze
     };
@@ -165,10 +166,9 @@ fn prepare(
         record.pending = batch;
         x.put_record(s.workspace, s.collection, &mut record);
     }
-    let seal: Vec<Staging> =
-        x.after.seal.iter().map(|(ws, collection)| Staging { ws: *ws, collection: *collection }).collect();
-    let publish: Vec<Staging> =
-        publish.into_iter().map(|s| Staging { ws: s.workspace, collection: s.collection }).collect();
+    let seal = x.after.seal.clone();
+    let staging = |s: Staged| Staging { ws: s.workspace, collection: s.collection, place: s.place };
+    let publish: Vec<Staging> = publish.into_iter().map(staging).collect();
     for (s, evidence) in publish.iter().zip(&frozen) {
         // Behind the replies: the size from which the appends of the batch know their place (M4).
         let stat = Stat { bytes: evidence.size, ..Stat::new(EntryKind::Collection, s.collection) };
@@ -193,6 +193,7 @@ fn prepare(
 fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
     for s in staged {
         x.workspace(s.workspace, iov_types::Right::Write)?;
+        x.core.map().check(s.place)?;
         let session = x.cx.caller.session;
         if x.entry(s.collection).is_some_and(|e| e.slot(session).is_some_and(|slot| slot.fenced)) {
             return Err(fenced());
@@ -205,6 +206,9 @@ fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
             return Err(missing(s.collection).with_clause(Clause::O10));
         }
         x.may_change(s.workspace, s.collection, &record.names)?;
+        if record.layout.place != s.place {
+            return Err(Error::stale("the changes are staged where the collection does not lie: repeat the batch"));
+        }
         if record.inline {
             return Err(Error::invalid("nothing of it is staged at a target: its bytes are in the record"));
         }
@@ -216,9 +220,14 @@ fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
     Ok(())
 }
 
+/// All objects of a collection that has staged changes.
+fn whole(staged: &Staged) -> ObjectId {
+    staged.place.whole(staged.collection)
+}
+
 /// Drops what is staged; a target that cannot be reached drops stages without a committed batch by itself.
 fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
-    let ops = staged.iter().map(|s| op(s.collection, ObjectVerb::Discard { stage: batch }, 0)).collect();
+    let ops = staged.iter().map(|s| op(whole(s), ObjectVerb::Discard { stage: batch }, 0)).collect();
     service.core.targets().run(cx, ops);
 }
 
@@ -255,7 +264,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
     let mut fixes: Vec<(Uuid, Uuid, Evidence)> = Vec::new();
     let stage = redo.batch;
     let publish = still_there(service, redo, &redo.record.publish)?;
-    let ops = publish.iter().map(|s| op(s.collection, ObjectVerb::Publish { stage }, 0)).collect();
+    let ops = publish.iter().map(|s| op(s.place.whole(s.collection), ObjectVerb::Publish { stage }, 0)).collect();
     for (s, evidence) in publish.iter().zip(service.core.targets().run(cx, ops)) {
         match evidence {
             Ok(evidence) if redo.mtime_set.contains(&s.collection) => fixes.push((s.ws, s.collection, evidence)),
@@ -265,7 +274,7 @@ fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) ->
         }
     }
     for s in still_there(service, redo, &redo.record.seal)? {
-        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.ws, s.collection, 0)?));
+        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.ws, s.place.whole(s.collection), 0)?));
     }
     fix(service, writer, cx, fixes)?;
     let left = BatchRecord { publish: Vec::new(), seal: Vec::new(), ..redo.record.clone() };
@@ -352,7 +361,8 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
         let key = if opened.uuid.is_nil() { opened.ws } else { opened.uuid };
         let record = x.any_record(opened.ws, opened.uuid).ok();
         let exists = opened.uuid.is_nil() || record.is_some();
-        let inline = record.is_some_and(|r| r.inline);
+        let inline = record.as_ref().is_some_and(|r| r.inline);
+        let place = record.map(|r| r.layout.place).unwrap_or_default();
         let entry = x.entry(key);
         let fresh = entry.is_none();
         if !exists || entry.as_ref().is_some_and(|e| e.slot(cx.caller.session).is_some()) {
@@ -362,7 +372,7 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
         let mut entry = entry.unwrap_or_else(|| Entry::new(opened.ws, group));
         entry.add(cx.caller.session, holder, opened.writable && !group, opened.epoch);
         if fresh {
-            entry.inline = inline;
+            (entry.inline, entry.place) = (inline, place);
         }
         x.set_entry(key, entry);
     }

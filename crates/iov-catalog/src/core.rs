@@ -9,10 +9,11 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, MetadataStore, seam};
-use iov_types::{Persistence, Uuid};
+use iov_types::{Capability, Persistence, Place, Uuid};
 
 use crate::{
     lock_table::LockTable,
+    map::Map,
     search::Cursors,
     service::Writer,
     state::{Sessions, Shared},
@@ -92,6 +93,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Core {
     store: Arc<dyn MetadataStore>,
     targets: Targets,
+    map: Mutex<Map>,
     capability: CatalogCapability,
     options: Options,
     store_uuid: Uuid,
@@ -119,7 +121,13 @@ pub(crate) struct Found {
 }
 
 impl Core {
-    pub(crate) fn new(store: Arc<dyn MetadataStore>, targets: Targets, options: Options, found: Found) -> Core {
+    pub(crate) fn new(
+        store: Arc<dyn MetadataStore>,
+        targets: Targets,
+        map: Map,
+        options: Options,
+        found: Found,
+    ) -> Core {
         let capability = CatalogCapability {
             targets: targets.capability().clone(),
             max_ops: iov_types::limits::BATCH_OPS,
@@ -130,6 +138,7 @@ impl Core {
         Core {
             store,
             targets,
+            map: Mutex::new(map),
             capability,
             store_uuid: found.store_uuid,
             incarnation: found.incarnation,
@@ -154,6 +163,17 @@ impl Core {
 
     pub(crate) fn targets(&self) -> &Targets {
         &self.targets
+    }
+
+    /// The targets and their patterns.
+    pub(crate) fn map(&self) -> MutexGuard<'_, Map> {
+        lock(&self.map)
+    }
+
+    /// What the targets of a place can do.
+    pub(crate) fn capability_at(&self, place: Place) -> Capability {
+        let of_place = self.map().capability_at(place);
+        of_place.unwrap_or_else(|| self.capability.targets.clone())
     }
 
     pub(crate) fn capability(&self) -> &CatalogCapability {

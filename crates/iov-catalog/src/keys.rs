@@ -15,6 +15,11 @@ pub(crate) const REMOVED: &[u8] = b"D";
 /// First byte of the list of unsealed collections whose writer died.
 pub(crate) const ABANDONED: &[u8] = b"A";
 
+/// First byte of the records of targets.
+pub(crate) const TARGET: &[u8] = b"T";
+/// First byte of the patterns of places.
+pub(crate) const PATTERN: &[u8] = b"P";
+
 /// A collection's or group's record.
 pub(crate) type RecordKey = [u8; 33];
 
@@ -38,6 +43,20 @@ pub(crate) fn workspace_name(name: &Name) -> Vec<u8> {
 /// What a workspace uses.
 pub(crate) fn usage(ws: Uuid) -> Vec<u8> {
     tagged(USAGE, ws)
+}
+
+fn numbered(tag: &[u8], number: u32) -> Vec<u8> {
+    [tag, &number.to_be_bytes()].concat()
+}
+
+/// A target.
+pub(crate) fn target(number: u32) -> Vec<u8> {
+    numbered(TARGET, number)
+}
+
+/// A list of targets.
+pub(crate) fn pattern(number: u32) -> Vec<u8> {
+    numbered(PATTERN, number)
 }
 
 /// A committed batch.

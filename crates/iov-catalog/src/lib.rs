@@ -15,6 +15,7 @@ pub mod index;
 mod keys;
 mod lock_table;
 pub mod locks;
+mod map;
 pub mod predicate;
 mod promise;
 mod record;
@@ -30,6 +31,7 @@ mod verbs;
 mod view;
 
 pub use crate::core::{Options, ServiceStats};
+pub use map::{Fleet, anywhere};
 pub use service::Service;
 
 #[cfg(test)]

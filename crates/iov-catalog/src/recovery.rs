@@ -124,11 +124,12 @@ pub(crate) fn remove_deleted(service: &Service, writer: &mut Writer) -> Result<(
     let cx = service.own_cx(Uuid::NIL);
     let mut removed = Vec::new();
     for_each(service, keys::REMOVED, |key, value| {
-        removed.push((RemovedRecord::decode(value)?.ws, keys::uuid_at(key, 1)?));
+        let RemovedRecord { ws, place } = RemovedRecord::decode(value)?;
+        removed.push((ws, keys::uuid_at(key, 1)?, place));
         Ok(())
     })?;
     let mut x = service.start(writer, &cx, Uuid::NIL, Mode::Each);
-    for (ws, uuid) in removed {
+    for (ws, uuid, place) in removed {
         if x.entry(uuid).is_some_and(|e| !e.is_unused()) {
             continue;
         }
@@ -136,7 +137,7 @@ pub(crate) fn remove_deleted(service: &Service, writer: &mut Writer) -> Result<(
         match (found, x.workspace_of_handle(ws)) {
             (Some(record), _) if !record.deleted => x.delete(keys::removed(uuid)),
             (Some(record), Ok(at)) => x.remove_record(at, uuid, &record),
-            _ => x.after.remove.push(uuid),
+            _ => x.after.remove.push(place.whole(uuid)),
         }
     }
     let committed = service.commit(writer, &mut x, false);

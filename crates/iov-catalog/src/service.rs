@@ -8,18 +8,20 @@ use std::sync::{
 use bytes::Bytes;
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Room, Txn};
 use iov_types::{
-    Caller, Clause, Error, Evidence, Kind, ObjectVerb, Outcome, Result, Uuid,
+    Caller, Clause, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Reach, Result, StoreMap, Uuid,
     catalog::{CatalogOp, CatalogReply, LockSpec, Submission},
 };
 
 use crate::{
     batch::{self, Redo},
-    core::{Core, Options, ServiceStats, count},
+    core::{Core, Found, Options, ServiceStats, count},
     exec::{
         After, Exec, Mode,
         facts::{Recorded, check_still_there},
     },
-    keys, recovery,
+    keys,
+    map::{Fleet, Map},
+    recovery,
     state::{Workspace, Workspaces},
     targets::{Targets, op},
     verbs,
@@ -38,7 +40,7 @@ pub(crate) struct Writer {
     /// Batches that are committed but not everywhere published.
     pub(crate) redo: Vec<Redo>,
     /// Objects that a target has not removed yet.
-    pub(crate) remove: Vec<Uuid>,
+    pub(crate) remove: Vec<ObjectId>,
     /// The catalog was closed.
     pub(crate) closed: bool,
 }
@@ -65,7 +67,26 @@ impl Service {
         grace_ns: i64,
     ) -> Result<Service> {
         let found = recovery::enter(&*store, &options)?;
-        let core = Arc::new(Core::new(store, Targets::new(targets), options, found));
+        Service::begin(store, targets, (Map::default(), found), options, grace_ns)
+    }
+
+    /// The same over several targets.
+    pub fn open_fleet(store: Arc<dyn MetadataStore>, fleet: Fleet, options: Options, grace_ns: i64) -> Result<Service> {
+        // A store of a newer format stays as it is.
+        let found = recovery::enter(&*store, &options)?;
+        let targets = Arc::new(fleet.spread.clone());
+        let map = Map::open(&*store, fleet)?;
+        Service::begin(store, targets, (map, found), options, grace_ns)
+    }
+
+    fn begin(
+        store: Arc<dyn MetadataStore>,
+        targets: Arc<dyn Backend>,
+        (map, found): (Map, Found),
+        options: Options,
+        grace_ns: i64,
+    ) -> Result<Service> {
+        let core = Arc::new(Core::new(store, Targets::new(targets), map, options, found));
         core.shared_mut().workspaces = Workspaces::load(core.store())?;
         let swept_ns = AtomicI64::new(core.monotonic_ns());
         if grace_ns > 0 {
@@ -105,23 +126,47 @@ impl Service {
         self.write(cx, holder, vec![CatalogOp::MoveOut { ws, uuid }], true)?.into_iter().try_for_each(|r| r.map(drop))
     }
 
+    /// Notes whether a target answers, and what it has: bytes that it has room for, and that are free.
+    pub fn note_target(&self, number: u32, reach: Reach, space: Option<(u64, u64)>) {
+        self.core.map().note(number, reach, space);
+    }
+
+    /// The targets and the patterns of places.
+    pub fn map(&self) -> StoreMap {
+        self.core.map().tell(0)
+    }
+
     /// The protection domain of a collection that somebody has open here: its workspace (A1, G5).
     pub fn domain(&self, uuid: Uuid) -> Option<Uuid> {
         self.core.shared().opens.get(uuid).map(|entry| entry.ws)
     }
 
+    /// Fails if a collection is open here, and this object on that target is none of its own: whoever asks for it has another
+    /// idea of where bytes lie than everybody else.
+    pub fn check_object(&self, object: ObjectId, target: u32) -> Result<()> {
+        let place = self.core.shared().opens.get(object.collection).map(|entry| entry.place);
+        match place {
+            Some(place) if !self.core.map().has(place, object, target) => Err(Error::stale(format!(
+                "the collection does not lie on target {target} in this way: open it again; if that does not help, update this \
+                 program's library"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// After a target had nothing for a collection: fails if there must be something.
     pub fn check_there(&self, cx: &OpCx, uuid: Uuid) -> Result<()> {
-        let Some(ws) = self.core.shared().opens.get(uuid).map(|entry| entry.ws) else { return Ok(()) };
+        let open = self.core.shared().opens.get(uuid).map(|entry| (entry.ws, entry.place));
+        let Some((ws, place)) = open else { return Ok(()) };
         let holder = self.admit(cx, 1)?;
         let stat = self.read(cx, holder, vec![CatalogOp::Stat { ws, uuid }], true).pop();
         let Some(CatalogReply::Stat(stat)) = stat.transpose()? else { return Ok(()) };
         // Behind the record: whoever wrote it meanwhile had made the object before.
-        let found = match self.core.targets().stat(cx, uuid, None) {
+        let found = match self.core.targets().stat(cx, place.whole(uuid), None) {
             Err(e) if e.kind() == Kind::NotFound => Evidence::default(),
             found => found?,
         };
-        let recorded = Recorded { size: stat.bytes, ctime_ns: 0, opened_in: 0 };
+        let recorded = Recorded { size: stat.bytes, ctime_ns: 0, opened_in: 0, place };
         check_still_there(&self.core, ws, uuid, &recorded, &found)
     }
 
@@ -329,7 +374,7 @@ impl Service {
             }
         }
         if !after.remove.is_empty() {
-            self.core.shared_mut().being_removed.extend(&after.remove);
+            self.core.shared_mut().being_removed.extend(after.remove.iter().map(|object| object.collection));
             writer.remove.extend(after.remove);
             self.remove_objects(writer, cx);
         }
@@ -356,16 +401,16 @@ impl Service {
     /// Removes objects whose records are gone. What a target cannot remove now is tried again later.
     fn remove_objects(&self, writer: &mut Writer, cx: &OpCx) {
         let objects = std::mem::take(&mut writer.remove);
-        let ops = objects.iter().map(|uuid| op(*uuid, ObjectVerb::Remove, 0)).collect();
+        let ops = objects.iter().map(|object| op(*object, ObjectVerb::Remove, 0)).collect();
         let results = self.core.targets().run(cx, ops);
         let mut shared = self.core.shared_mut();
-        for (uuid, result) in objects.into_iter().zip(results) {
+        for (object, result) in objects.into_iter().zip(results) {
             // Removing what is not there is done.
             if result.err().is_none_or(|e| e.kind() == Kind::NotFound) {
-                writer.lazy.push((keys::removed(uuid), None));
-                shared.being_removed.remove(&uuid);
+                writer.lazy.push((keys::removed(object.collection), None));
+                shared.being_removed.remove(&object.collection);
             } else {
-                writer.remove.push(uuid);
+                writer.remove.push(object);
             }
         }
     }
@@ -429,6 +474,7 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::TokenExport
             | CatalogOp::TokenJoin { .. }
             | CatalogOp::Renew
+            | CatalogOp::Map { .. }
     )
 }
 

@@ -65,7 +65,7 @@ impl Collections {
         if !fresh {
             return Ok(recorded);
         }
-        match self.core.targets().stat(&self.cx, uuid, self.stage) {
+        match self.core.targets().stat(&self.cx, record.whole(uuid), self.stage) {
             Ok(found) => Ok(recorded.with(&found, record.mtime(found.mtime_ns))),
             // What is damaged is told to whoever uses it. It must not hide all others, nor itself from who removes it.
             Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Lost) => Ok(recorded),

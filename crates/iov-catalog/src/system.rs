@@ -48,6 +48,9 @@ pub(crate) fn layout_text(layout: &Layout) -> String {
     }
     parts.extend(layout.backend.iter().map(|b| format!("backend={b}")));
     parts.extend(layout.policy.iter().map(|p| format!("policy={p}")));
+    if !layout.place.is_first() {
+        parts.push(format!("pattern={}", layout.place.pattern()));
+    }
     parts.push(format!("revision={}", layout.revision));
     parts.join(",")
 }

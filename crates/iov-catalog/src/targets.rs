@@ -14,19 +14,14 @@ pub(crate) struct Targets {
     asked: AtomicU64,
 }
 
-/// The first of the collection's objects: so far there is one.
-pub(crate) fn object(collection: Uuid) -> ObjectId {
-    ObjectId { collection, slot: 0 }
-}
-
 /// An operation that demands at most an epoch (0 = any).
-pub(crate) fn op(collection: Uuid, verb: ObjectVerb, epoch: u64) -> ObjectOp {
-    ObjectOp { object: object(collection), verb, demand: Demand { epoch, ..Demand::default() } }
+pub(crate) fn op(object: ObjectId, verb: ObjectVerb, epoch: u64) -> ObjectOp {
+    ObjectOp { object, verb, demand: Demand { epoch, ..Demand::default() } }
 }
 
 /// Makes the object of a collection of workspace `ws`, which is its protection domain (A1).
-fn create(ws: Uuid, collection: Uuid) -> ObjectOp {
-    let mut create = op(collection, ObjectVerb::Create, 0);
+fn create(ws: Uuid, object: ObjectId) -> ObjectOp {
+    let mut create = op(object, ObjectVerb::Create, 0);
     create.demand.domain = Some(ws);
     create
 }
@@ -82,20 +77,25 @@ impl Targets {
     }
 
     /// Length, space, times; those that what is staged will lead to, for the batch that has staged it.
-    pub(crate) fn stat(&self, cx: &OpCx, uuid: Uuid, stage: Option<Uuid>) -> Result<Evidence> {
+    pub(crate) fn stat(&self, cx: &OpCx, object: ObjectId, stage: Option<Uuid>) -> Result<Evidence> {
         let demand = Demand { stage, ..Demand::default() };
-        self.last(cx, vec![ObjectOp { object: object(uuid), verb: ObjectVerb::Stat, demand }])
+        self.last(cx, vec![ObjectOp { object, verb: ObjectVerb::Stat, demand }])
+    }
+
+    /// Makes the objects of a collection of workspace `ws`.
+    pub(crate) fn make(&self, cx: &OpCx, ws: Uuid, object: ObjectId) -> Result<()> {
+        self.last(cx, vec![create(ws, object)]).map(drop)
     }
 
     /// Raises the epoch; the object of a collection of workspace `ws` is made if there is none.
-    pub(crate) fn fence(&self, cx: &OpCx, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<()> {
-        let ops = vec![create(ws, uuid), op(uuid, ObjectVerb::Fence { epoch }, 0)];
+    pub(crate) fn fence(&self, cx: &OpCx, ws: Uuid, object: ObjectId, epoch: u64) -> Result<()> {
+        let ops = vec![create(ws, object), op(object, ObjectVerb::Fence { epoch }, 0)];
         self.last(cx, ops).map(drop)
     }
 
     /// Seals, and tells what was sealed; the object of a collection of workspace `ws` is made if there is none.
-    pub(crate) fn seal(&self, cx: &OpCx, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<Evidence> {
-        let ops = vec![create(ws, uuid), op(uuid, ObjectVerb::Seal, epoch), op(uuid, ObjectVerb::Stat, 0)];
+    pub(crate) fn seal(&self, cx: &OpCx, ws: Uuid, object: ObjectId, epoch: u64) -> Result<Evidence> {
+        let ops = vec![create(ws, object), op(object, ObjectVerb::Seal, epoch), op(object, ObjectVerb::Stat, 0)];
         self.last(cx, ops)
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::{
     Arc, Mutex, OnceLock,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use iov_semantics::Contract;
 use iov_store::{Memory, OpCx, Sink, seam};
 use iov_types::{
-    Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Point, Range, Result,
-    Uuid,
+    Capability, Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Place, Point,
+    Range, Result, Uuid,
     catalog::{CatalogOp, LockSpec, Opened, Published, Submission},
     limits,
 };
@@ -28,6 +28,8 @@ pub(crate) struct CollectionInner {
     /// Set by a create at once, by a lookup on completion.
     uuid: OnceLock<Uuid>,
     ready: OnceLock<Result<Ready>>,
+    /// Where it lies, as soon as that is known.
+    place: AtomicU64,
     /// Bytes or length were changed through this handle since it last told the catalog.
     dirty: AtomicBool,
     /// Something was written since the last sync that the contract wants synced.
@@ -62,6 +64,7 @@ impl Collection {
             kind,
             uuid: OnceLock::new(),
             ready: OnceLock::new(),
+            place: AtomicU64::new(Place::FIRST.0),
             dirty: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
             stage: Mutex::default(),
@@ -185,9 +188,10 @@ impl Collection {
 
     pub(crate) fn fulfil(&self, opened: Result<Opened>) -> Result<()> {
         let ready = opened.and_then(|opened| {
-            let capability = self.session().capability();
-            let contract = iov_semantics::admit(&opened.effective, Some(&opened.layout), capability)
-                .map_err(|refusal| refusal.error)?;
+            self.choose_place(opened.layout.place);
+            // The catalog has let the layout pass.
+            let contract =
+                iov_semantics::admit(&opened.effective, None, &self.capability()).map_err(|refusal| refusal.error)?;
             Ok(Ready { opened, contract: Arc::new(contract) })
         });
         if let Ok(ready) = &ready {
@@ -242,7 +246,26 @@ impl Collection {
     }
 
     pub(crate) fn object(&self) -> Result<ObjectId> {
-        Ok(ObjectId { collection: self.uuid()?, slot: 0 })
+        Ok(self.place().whole(self.uuid()?))
+    }
+
+    /// Where it lies.
+    pub(crate) fn place(&self) -> Place {
+        Place(self.0.place.load(Ordering::Relaxed))
+    }
+
+    /// It lies there.
+    pub(crate) fn choose_place(&self, place: Place) {
+        self.0.place.store(place.0, Ordering::Relaxed);
+    }
+
+    /// What the targets can do on which it lies.
+    pub(crate) fn capability(&self) -> Capability {
+        let (session, place) = (self.session(), self.place());
+        if place.is_first() && session.capability().targets <= 1 {
+            return session.capability().clone();
+        }
+        session.0.sides.backend.capability_of(place.whole(Uuid::NIL))
     }
 
     /// What every access through this handle demands of a target.
@@ -260,7 +283,8 @@ impl Collection {
             max_size: contract.max_size,
             once: contract.once,
             pattern: Some(contract.effective.spatiality).filter(|s| !changes && *s != iov_types::Spatiality::Any),
-            domain: None,
+            // Whoever publishes for several targets at once has to name the workspace.
+            domain: (changes && !self.place().is_first()).then_some(opened.ws),
         })
     }
 
@@ -384,7 +408,7 @@ impl Drop for CollectionInner {
         let cx: OpCx = session.cx(1_000_000_000);
         // What may be committed is not dropped here: the store does that with the session, if it is not.
         if let Some(stage) = lock(&self.stage).take().filter(|_| !self.undecided.load(Ordering::Relaxed)) {
-            let object = ObjectId { collection: ready.opened.uuid, slot: 0 };
+            let object = ready.opened.layout.place.whole(ready.opened.uuid);
             let op = ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
             // Nobody is there to hear of a failure, or to receive the answer: the target drops stages of dead sessions
             // by itself.

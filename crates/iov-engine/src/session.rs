@@ -11,7 +11,7 @@ use std::{
 
 use iov_store::{Answer, Backend, Catalog, OpCx, ask, seam};
 use iov_types::{
-    Caller, Capability, Controls, Counters, Error, Result, Uuid, Which, WorkspaceAttr,
+    Caller, Capability, Controls, Counters, Error, Result, StoreMap, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
     limits,
 };
@@ -233,6 +233,25 @@ impl Session {
                 Ok(())
             }
             _ => Err(Error::internal("a join was not answered by a token")),
+        }
+    }
+
+    /// The targets of the store, and the patterns in which collections lie on them.
+    pub fn store_map(&self) -> Result<StoreMap> {
+        let mut all = StoreMap::default();
+        loop {
+            let from = all.patterns.last().map_or(1, |last| last.number.saturating_add(1));
+            match self.ask(CatalogOp::Map { from }, 0)? {
+                CatalogReply::Map(map) => {
+                    let more = !map.patterns.is_empty();
+                    all.targets = map.targets;
+                    all.patterns.extend(map.patterns);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::internal("a question for the store's map was not answered by one")),
+            }
         }
     }
 

@@ -52,7 +52,7 @@ impl Collection {
                     return Ok(viewed);
                 }
                 Shown::Never => {
-                    let medium = self.session().capability().medium;
+                    let medium = self.capability().medium;
                     if medium == Capability::FILES {
                         return Err(out_of_reach(
                             "files are shown when they cannot change any more: seal the collection",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_types::{
-    Controls, EntryKind, Error, Name, Result, Uuid, Which,
+    Controls, EntryKind, Error, Layout, Name, ObjectId, Result, Uuid, Which,
     catalog::{CatalogReply, OpenedWorkspace},
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct WorkspaceInner {
     uuid: Uuid,
     closed: AtomicBool,
     /// Collections whose bytes this session changed under a durable level and has not synced since.
-    unsynced: Mutex<HashSet<Uuid>>,
+    unsynced: Mutex<HashSet<ObjectId>>,
 }
 
 /// An open workspace. Clones are the same handle; any thread, any time.
@@ -62,6 +62,11 @@ impl Workspace {
         self.read().controls.clone()
     }
 
+    /// Default layout of what is created in it, when it was opened.
+    pub fn layout(&self) -> Option<Layout> {
+        self.read().layout.clone()
+    }
+
     /// Whether the caller may change what is in it.
     pub fn writable(&self) -> bool {
         self.read().writable
@@ -81,16 +86,16 @@ impl Workspace {
         self.0.opened.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) fn note_unsynced(&self, collection: Uuid) {
-        lock(&self.0.unsynced).insert(collection);
+    pub(crate) fn note_unsynced(&self, object: ObjectId) {
+        lock(&self.0.unsynced).insert(object);
     }
 
-    pub(crate) fn note_synced(&self, collection: Uuid) {
-        lock(&self.0.unsynced).remove(&collection);
+    pub(crate) fn note_synced(&self, object: ObjectId) {
+        lock(&self.0.unsynced).remove(&object);
     }
 
     /// What a persist of the workspace must sync.
-    pub(crate) fn unsynced(&self) -> Vec<Uuid> {
+    pub(crate) fn unsynced(&self) -> Vec<ObjectId> {
         lock(&self.0.unsynced).iter().copied().collect()
     }
 

@@ -66,6 +66,11 @@ impl Entry {
         entry
     }
 
+    /// Whether it decides about a stage.
+    pub(crate) fn decides(&self) -> bool {
+        self.stage.is_some()
+    }
+
     /// Whether the session ends with it.
     pub(crate) fn ends(&self) -> bool {
         self.ends
@@ -134,14 +139,15 @@ impl Book {
                 }
             }
         }
-        if let Some(stage) = entry.stage
-            && !answer.as_ref().is_err_and(may_repeat)
-        {
-            inner.stages.remove(&stage);
-        }
+        inner.decided(entry, answer);
         if entry.ends {
             *inner = Inner::default();
         }
+    }
+
+    /// A batch was answered of which there may be something at this target.
+    pub(crate) fn decided(&self, entry: &Entry, answer: &Result<Vec<Result<CatalogReply>>>) {
+        self.lock().decided(entry, answer);
     }
 
     /// Object operations were carried out.
@@ -246,6 +252,14 @@ fn lost_stage() -> Error {
 }
 
 impl Inner {
+    fn decided(&mut self, entry: &Entry, answer: &Result<Vec<Result<CatalogReply>>>) {
+        if let Some(stage) = entry.stage
+            && !answer.as_ref().is_err_and(may_repeat)
+        {
+            self.stages.remove(&stage);
+        }
+    }
+
     fn locks_answered(&mut self, entry: &Entry, answer: &Result<Vec<Result<CatalogReply>>>) {
         let is_done = |i: usize| matches!(answer, Ok(replies) if matches!(replies.get(i), Some(Ok(_))));
         // In the order of the operations: the later one wins.

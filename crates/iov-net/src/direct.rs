@@ -310,6 +310,7 @@ impl Direct {
             epoch: granted.epoch.max(epoch),
             range: granted.range,
             kept: granted.kept,
+            version: granted.version,
             up: up.clone(),
             used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
             advised: Mutex::default(),
@@ -402,6 +403,10 @@ impl Backend for DirectBackend {
 
     fn may_wait(&self) -> bool {
         true
+    }
+
+    fn is_near(&self) -> bool {
+        self.0.direct
     }
 
     fn at_once(&self, object: ObjectId, epoch: u64, offset: u64, bytes: Now<'_>) -> AtOnce {

@@ -45,6 +45,8 @@ pub(crate) struct Grant {
     pub(crate) range: Range,
     /// What is read must be compared with checksums (I1).
     pub(crate) kept: bool,
+    /// The object's version; 0 = not told.
+    pub(crate) version: u64,
     pub(crate) up: Weak<Up>,
     pub(crate) used: AtomicU64,
     /// The pattern that the kernel was told last.

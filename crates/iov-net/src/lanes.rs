@@ -120,8 +120,16 @@ impl Link {
         self.lanes.all().iter().filter_map(Lane::current).for_each(|up| up.connection.watch(set));
     }
 
-    /// The connections over which somebody waits for something.
+    /// The connections over which somebody waits for something, to other targets too.
     fn busy(&self) -> Vec<Arc<Up>> {
+        let mut busy = self.own_busy();
+        if self.has_siblings() {
+            busy.extend(self.siblings().iter().flat_map(|sibling| sibling.own_busy()));
+        }
+        busy
+    }
+
+    fn own_busy(&self) -> Vec<Arc<Up>> {
         let ups = self.lanes.all().iter().filter_map(Lane::current).chain(self.current());
         ups.filter(|up| {
             let awaited = up.connection.has_waiters();
@@ -139,13 +147,24 @@ impl Link {
         self.drive_once(timeout_ns) || !self.busy().is_empty()
     }
 
+    /// Waits a while for a connection that is being made, to whichever target; `false`: none is.
+    fn wait_any_mended(&self, timeout_ns: i64) -> bool {
+        if !self.has_siblings() {
+            return self.wait_mended(timeout_ns);
+        }
+        let siblings = self.siblings();
+        let one = std::iter::once(self).chain(siblings.iter().map(|sibling| &**sibling)).find(|link| link.is_mending());
+        one.is_some_and(|link| link.wait_mended(timeout_ns.min(LOOK_NS)))
+    }
+
     fn drive_once(&self, timeout_ns: i64) -> bool {
         let busy = self.busy();
         let connections = || busy.iter().map(|up| &up.connection);
+        let alone = self.lanes.all().len() == 1 && !self.has_siblings();
         match &busy[..] {
-            [] => self.wait_mended(timeout_ns),
-            [one] if self.lanes.all().len() == 1 => one.connection.drive(timeout_ns) || self.wait_mended(timeout_ns),
-            [one] => one.connection.drive(timeout_ns.min(LOOK_NS)) || self.wait_mended(timeout_ns.min(LOOK_NS)),
+            [] => self.wait_any_mended(timeout_ns),
+            [one] if alone => one.connection.drive(timeout_ns) || self.wait_mended(timeout_ns),
+            [one] => one.connection.drive(timeout_ns.min(LOOK_NS)) || self.wait_any_mended(timeout_ns.min(LOOK_NS)),
             _ => {
                 connections().for_each(Connection::flush);
                 if timeout_ns > 0 {

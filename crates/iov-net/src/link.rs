@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -94,6 +94,8 @@ pub struct Link {
     ended: AtomicBool,
     /// The set of epoll that tells of answers.
     watched: Mutex<Option<Arc<OwnedFd>>>,
+    /// Links of the same program to other targets: whoever waits waits for all of them.
+    siblings: RwLock<Vec<Arc<Link>>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,7 +126,53 @@ impl Link {
             mended: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             watched: Mutex::default(),
+            siblings: RwLock::default(),
         }))
+    }
+
+    /// A link to one of the store's other targets, at these addresses or of the same daemon; it connects at the first use.
+    pub fn to_target(
+        self: &Arc<Link>,
+        number: u32,
+        capability: &Capability,
+        addresses: &[String],
+    ) -> Result<Arc<Link>> {
+        let address = self.address.to_target(number, addresses, seam::new_uuid())?;
+        let capability = CatalogCapability { targets: capability.clone(), ..self.capability.clone() };
+        let link = Arc::new(Link {
+            lanes: Lanes::to(&address.place),
+            address,
+            up: Mutex::default(),
+            grants_asked: Asks::default(),
+            sums_asked: Asks::default(),
+            queue: Mutex::default(),
+            mended_or_not: Condvar::new(),
+            capability,
+            addresses: addresses.to_vec(),
+            store: self.store,
+            counters: self.counters.clone(),
+            book: Book::default(),
+            generation: self.generation,
+            mended: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            watched: Mutex::new(lock(&self.watched).clone()),
+            siblings: RwLock::default(),
+        });
+        self.siblings.write().unwrap_or_else(PoisonError::into_inner).push(link.clone());
+        if self.ended.load(Ordering::SeqCst) {
+            link.end();
+        }
+        Ok(link)
+    }
+
+    /// The links to the store's other targets.
+    pub(crate) fn siblings(&self) -> Vec<Arc<Link>> {
+        self.siblings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_siblings(&self) -> bool {
+        !self.siblings.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// What the catalog can do.
@@ -178,10 +226,14 @@ impl Link {
             new.leave();
             return Err(closed());
         }
+        // A target's is made when it is first needed.
+        let again = self.address.is_of_store() || self.mended.load(Ordering::Relaxed) > 0;
         if up.is_none() {
             Counters::add(&self.counters.connections, 1);
         }
-        Counters::add(&self.counters.retries, 1);
+        if again {
+            Counters::add(&self.counters.retries, 1);
+        }
         self.mended.fetch_add(1, Ordering::Relaxed);
         let new = Arc::new(new);
         let old = up.replace(new.clone());
@@ -259,13 +311,14 @@ impl Link {
     }
 
     /// Adds the connection there is, and each that comes after it, to a set of epoll: the session has one.
-    pub(crate) fn watch(&self, set: &OwnedFd) {
+    pub(crate) fn watch(&self, given: &OwnedFd) {
         let mut watched = lock(&self.watched);
         if watched.is_none() {
-            *watched = set.try_clone().ok().map(Arc::new);
+            *watched = given.try_clone().ok().map(Arc::new);
         }
         let set = watched.clone();
         drop(watched);
+        self.siblings().iter().for_each(|sibling| sibling.watch(set.as_deref().unwrap_or(given)));
         if let Some(set) = &set {
             self.watch_lanes(set);
         }
@@ -279,6 +332,7 @@ impl Link {
     /// is still to come by the page that it finds marked, so that it does not wait for the session.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+        self.siblings().iter().for_each(|sibling| sibling.end());
         self.close_lanes();
         let up = lock(&self.up).take();
         if let Some(up) = up {

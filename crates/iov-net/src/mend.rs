@@ -173,6 +173,11 @@ impl Link {
         }
     }
 
+    /// Whether it is being made anew.
+    pub(crate) fn is_mending(&self) -> bool {
+        lock(&self.queue).mending
+    }
+
     /// Waits a while for the connection if it is being made anew; `false`: it is not.
     pub(crate) fn wait_mended(&self, timeout_ns: i64) -> bool {
         let queue = lock(&self.queue);
@@ -189,6 +194,9 @@ impl Link {
 
     /// Tells those whose time is up.
     pub(crate) fn expire(&self) {
+        if self.has_siblings() {
+            self.siblings().iter().for_each(|sibling| sibling.expire());
+        }
         self.grants_asked.expire();
         self.sums_asked.expire();
         for lane in self.lanes.all() {

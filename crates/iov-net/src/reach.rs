@@ -60,6 +60,8 @@ pub struct Address {
     pub session: Uuid,
     /// The program's name, for people.
     pub program: String,
+    /// The target that the session is for; 0 = the store as a whole.
+    target: u32,
     /// Which of the hosts answered last.
     last: AtomicUsize,
     /// Where else the daemon has said that it can be reached.
@@ -69,7 +71,30 @@ pub struct Address {
 impl Address {
     /// A place and who wants to reach it.
     pub fn new(place: Place, session: Uuid, program: String) -> Address {
-        Address { place, session, program, last: AtomicUsize::new(0), learned: Mutex::default() }
+        Address { place, session, program, target: 0, last: AtomicUsize::new(0), learned: Mutex::default() }
+    }
+
+    /// The way to a target: of the same daemon, or of one at these addresses. Another session is what goes there.
+    pub(crate) fn to_target(&self, target: u32, addresses: &[String], session: Uuid) -> Result<Address> {
+        let elsewhere: Vec<Host> = addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
+        let place = match &self.place {
+            Place::Directory { dir, starter } if elsewhere.is_empty() => {
+                Place::Directory { dir: dir.try_clone().map_err(Error::from)?, starter: starter.clone() }
+            }
+            Place::Network { hosts, trust } if elsewhere.is_empty() => {
+                Place::Network { hosts: hosts.clone(), trust: trust.clone() }
+            }
+            Place::Network { trust, .. } => Place::Network { hosts: elsewhere, trust: trust.clone() },
+            Place::Directory { .. } => {
+                return Err(Error::unsupported(format!(
+                    "target {target} is of another daemon, at {}",
+                    addresses.join(", ")
+                )));
+            }
+        };
+        let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
+        let last = AtomicUsize::new(0);
+        Ok(Address { place, session, program: self.program.clone(), target, last, learned })
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -81,6 +106,11 @@ impl Address {
         let new = addresses.iter().filter_map(|text| Host::parse(text).ok());
         let new = new.filter(|host| !hosts.contains(host) && (local || !is_loopback(host)));
         *lock(&self.learned) = new.take(MOST_ADDRESSES).collect();
+    }
+
+    /// Whether it is the store's as a whole.
+    pub(crate) fn is_of_store(&self) -> bool {
+        self.target == 0
     }
 
     fn hello(&self, channel: u32) -> Hello {
@@ -97,6 +127,7 @@ impl Address {
             pid: std::process::id(),
             channel,
             challenge,
+            target: self.target,
         }
     }
 }
@@ -229,6 +260,9 @@ fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64
         Err(e) => return Err(e),
     };
     let welcome = &shaken.welcome;
+    if welcome.target != address.target {
+        return Err(Error::version("the store's daemon does not know of several targets: update it"));
+    }
     let capability = CatalogCapability {
         targets: {
             let targets = welcome.capability.targets.clone();
@@ -248,4 +282,9 @@ fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64
     let up = Up::new(connection, shaken.page);
     let Welcome { addresses, store, .. } = shaken.welcome;
     Ok(Tried::Up(Box::new(Reached { up, capability, addresses, store })))
+}
+
+/// Whether it is reached by a socket of this machine, over which descriptors can be passed.
+pub(crate) fn is_local(address: &Address) -> bool {
+    matches!(address.place, Place::Directory { .. })
 }

@@ -7,7 +7,7 @@ use std::{
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Kind, ObjectVerb, Outcome, Result,
+    Capability, Counters, Error, Kind, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
@@ -49,6 +49,7 @@ fn is_repeatable(ops: &[Result<CatalogOp>], how: &Submission) -> bool {
                     | CatalogOp::MoveOut { .. }
                     | CatalogOp::TokenExport
                     | CatalogOp::Renew
+                    | CatalogOp::Map { .. }
                     // Its second time is the same owner's.
                     | CatalogOp::Lock { .. }
                     | CatalogOp::Unlock { .. }
@@ -130,7 +131,10 @@ impl Asked {
     /// What was staged must be whole, or nothing is published.
     fn check_staged(&self) -> Result<()> {
         let Submission::All { batch, staged, .. } = &self.request.how else { return Ok(()) };
-        staged.iter().try_for_each(|s| self.link.book().check(s.collection, Some(*batch)))
+        staged.iter().try_for_each(|s| self.link.book().check(s.collection, Some(*batch)))?;
+        // At other targets too.
+        let siblings = self.link.siblings();
+        siblings.iter().try_for_each(|sibling| sibling.book().check(Uuid::NIL, Some(*batch)))
     }
 
     /// What to send: not what needs a lock or a hold that is gone, and nothing where the rest depends on that.
@@ -170,6 +174,9 @@ impl Asked {
             }
         }
         self.link.book().answered(&self.entry, &mut answer);
+        if self.entry.decides() && self.link.has_siblings() {
+            self.link.siblings().iter().for_each(|sibling| sibling.book().decided(&self.entry, &answer));
+        }
         (self.done)(answer);
     }
 }

@@ -304,7 +304,8 @@ impl Run {
                         grant.forget(range.end());
                     }
                     Counters::add(&self.direct.link.counters().bytes_direct, bytes);
-                    return Next::Done(Ok(Evidence { bytes, offset, epoch: grant.epoch, ..Evidence::default() }));
+                    let (epoch, version) = (grant.epoch, grant.version);
+                    return Next::Done(Ok(Evidence { bytes, offset, epoch, version, ..Evidence::default() }));
                 }
                 Moved::Part => {}
                 Moved::Unchecked(read) => {

@@ -81,6 +81,8 @@ pub(crate) struct Client {
     pub(crate) session: Uuid,
     /// Which of its connections this is.
     pub(crate) channel: u32,
+    /// For which of the daemon's targets it is.
+    pub(crate) target: usize,
     pub(crate) version: u16,
     /// Segments whose descriptors it has, and whether for writing.
     pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
@@ -354,6 +356,9 @@ impl Connection {
         let verb = frame.header.verb()?;
         if client.channel > 0 && !matches!(verb, Verb::Object | Verb::Goodbye) {
             return Err(Error::invalid(format!("{} goes over the session's first connection", verb.name())));
+        }
+        if client.target > 0 && matches!(verb, Verb::Catalog) {
+            return Err(Error::invalid("this session is for one target's objects: ask the catalog in another"));
         }
         match verb {
             Verb::Catalog => verbs::catalog::run(self, server, client, frame)?,

@@ -24,6 +24,8 @@ pub struct Granted {
     pub epoch: u64,
     /// Whether what is read must be compared with checksums.
     pub kept: bool,
+    /// The object's version, for as long as the grant holds.
+    pub version: u64,
 }
 
 /// Direct access (SEMANTICS §2.6): lease pages of sessions, and grants recorded in them.

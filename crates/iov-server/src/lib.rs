@@ -10,6 +10,7 @@ mod connection;
 mod grants;
 mod outgoing;
 mod peer;
+mod served;
 mod server;
 mod sessions;
 mod stages;
@@ -18,4 +19,5 @@ mod workers;
 
 pub use afar::Afar;
 pub use grants::{GrantBook, Granted};
+pub use served::{Room, Target};
 pub use server::{Doors, Entrance, Options, Server, listen};

@@ -11,16 +11,16 @@ use std::{
 
 use iov_catalog::Service;
 use iov_net::{secret::Secret, tcp};
-use iov_store::{Backend, Catalog, seam};
+use iov_store::{Catalog, seam};
 use iov_types::{Error, Result, Uuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    Afar, GrantBook,
+    Afar, Target,
     buffers::Buffers,
     connection::Connection,
+    served::AllServed,
     sessions::{Ending, Left, Sessions},
-    stages::Stages,
     workers::Workers,
 };
 
@@ -37,8 +37,6 @@ pub struct Options {
     pub idle_ns: i64,
     /// Most connections at a time.
     pub connections: usize,
-    /// Whether bytes may be moved past this process, where the medium allows it.
-    pub direct: bool,
     /// Whom to let in over a network.
     pub entrance: Entrance,
     /// Where it can be reached over a network, as `HOST:PORT`, the best first.
@@ -69,10 +67,8 @@ pub struct Doors {
 pub struct Server {
     pub(crate) options: Options,
     pub(crate) catalog: Arc<Service>,
-    pub(crate) target: Arc<dyn Backend>,
-    pub(crate) grants: Arc<dyn GrantBook>,
+    pub(crate) targets: AllServed,
     pub(crate) afar: Afar,
-    pub(crate) stages: Stages,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) started_ns: i64,
     pub(crate) requests: AtomicU64,
@@ -106,25 +102,17 @@ const SWEEP_NS: i64 = 5_000_000_000;
 
 impl Server {
     /// A server over the two sides of a store.
-    pub fn new(
-        options: Options,
-        catalog: Arc<Service>,
-        target: Arc<dyn Backend>,
-        grants: Arc<dyn GrantBook>,
-        afar: Afar,
-    ) -> Result<Arc<Server>> {
-        let unfinished = catalog.unfinished();
-        let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
+    pub fn new(options: Options, catalog: Arc<Service>, targets: Vec<Target>, afar: Afar) -> Result<Arc<Server>> {
+        let targets = AllServed::new(targets, &catalog.unfinished())?;
+        targets.note(&catalog);
         let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
         let data = Arc::new(Workers::new("iov-data", options.data_workers.max(1))?);
         Ok(Arc::new(Server {
             options,
             catalog,
-            target,
+            targets,
             afar,
-            stages: Stages::with_earlier(earlier),
             buffers: Arc::default(),
-            grants,
             started_ns: seam::monotonic_ns(),
             requests: AtomicU64::new(0),
             object_bytes: AtomicU64::new(0),
@@ -162,11 +150,12 @@ impl Server {
             }
             if seam::monotonic_ns() - swept > SWEEP_NS {
                 swept = seam::monotonic_ns();
-                self.grants.sweep();
+                self.targets.sweep();
             }
             let now = seam::monotonic_ns();
             if now - looked > EXPIRY_NS {
                 looked = now;
+                self.targets.note(&self.catalog);
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
                 self.sessions.expired(now).into_iter().for_each(|ending| self.end_session(&ending));
@@ -283,12 +272,12 @@ impl Server {
 
     /// Whether somebody whom an earlier daemon served may still come back.
     fn awaits_clients(&self) -> bool {
-        self.grants.awaits_clients() || self.afar.awaits()
+        self.targets.awaits_clients() || self.afar.awaits()
     }
 
     /// None of those whom an earlier daemon served comes back any more.
     fn end_grace(&self) {
-        self.stages.end_earlier(&*self.grants);
+        self.targets.end_earlier();
         // What fails is tried again at the next start.
         let _ = self.catalog.end_grace();
         self.afar.end_grace(|session| self.sessions.is_connected(session));
@@ -296,7 +285,7 @@ impl Server {
 
     /// A session is here, with what it had. The last one that was waited for ends the waiting before it asks anything.
     pub(crate) fn came_back(&self, session: Uuid) {
-        self.grants.came_back(session);
+        self.targets.came_back(session);
         self.afar.came_back(session);
         if self.catalog.in_grace() && !self.awaits_clients() {
             self.end_grace();
@@ -314,6 +303,11 @@ impl Server {
         // Its client has given it up, although the network has not told us yet. One of this host would have.
         old.filter(|old| old.is_network()).inspect(|old| old.shut());
         Err(in_the_way.error)
+    }
+
+    /// A session is for one target, of a client that has another one for the store.
+    pub(crate) fn is_second(&self, session: Uuid) {
+        self.sessions.is_second(session);
     }
 
     /// Has those serve a connection that move bytes, if it is for that.
@@ -349,12 +343,11 @@ impl Server {
     /// Ends a session: opens, holds, locks, cursors, grants, stages.
     fn end_session(&self, ending: &Ending<'_>) {
         let session = ending.session;
-        if self.is_stopping() && (self.catalog.has_open(session) || self.stages.has_any(session)) {
+        if self.is_stopping() && (self.catalog.has_open(session) || self.targets.has_stages(session)) {
             // It is not the session that ends but the daemon: it will come back to the next one.
             return;
         }
-        self.stages.end_session(session, &*self.grants);
-        self.grants.end_session(session);
+        self.targets.end_session(session);
         self.catalog.end_session(session);
         self.afar.ends(session);
     }
@@ -363,10 +356,12 @@ impl Server {
         (self.sessions.count() as u32, lock(&self.connections).len() as u32)
     }
 
-    pub(crate) fn capability(&self) -> iov_wire::messages::StoreCapability {
+    /// What a session for a target is told: the first one's is for the whole store.
+    pub(crate) fn capability(&self, target: usize) -> iov_wire::messages::StoreCapability {
         let c = self.catalog.capability();
+        let targets = if target == 0 { &c.targets } else { self.targets.at(target).target.capability() };
         iov_wire::messages::StoreCapability {
-            targets: (&c.targets).into(),
+            targets: targets.into(),
             max_ops: c.max_ops as u64,
             single_user: c.single_user,
             inline_bytes: c.inline_bytes,

@@ -24,6 +24,8 @@ struct Session {
     kept_until_ns: Option<i64>,
     /// All of it is being ended.
     ending: bool,
+    /// Of a client that has another one besides, for one target.
+    second: bool,
 }
 
 /// How the first connection of a session ended.
@@ -150,9 +152,14 @@ impl Sessions {
         self.lock().values().any(|s| s.control.is_none())
     }
 
-    /// How many there are.
+    /// It is for one target, of a client that has another one for the store.
+    pub(crate) fn is_second(&self, session: Uuid) {
+        self.lock().entry(session).and_modify(|known| known.second = true);
+    }
+
+    /// How many clients there are.
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        self.lock().values().filter(|known| !known.second).count()
     }
 }
 

@@ -118,6 +118,12 @@ pub trait Backend: Send + Sync {
     /// A handle that has changed an object is being closed: what is held of it ahead of need can go.
     fn closed(&self, _object: ObjectId) {}
 
+    /// Whether bytes are moved by whoever submits, one after the other anyway, so that nothing is gained by sending several
+    /// things at a time.
+    fn is_near(&self) -> bool {
+        !self.may_wait()
+    }
+
     /// Whether operations may wait for another process; `submit` itself never does.
     fn may_wait(&self) -> bool {
         false

@@ -5,6 +5,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod detach;
+mod fleet;
 mod hold;
 mod limits;
 mod listen;
@@ -43,9 +44,9 @@ pub(crate) struct Args {
     /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one; both also with ,io=direct or
     /// ,io=uring, past the cache), shmem:SIZE (shared memory, until
     /// the machine ends), heap:SIZE (memory of the daemon, until that ends), virtual:LIBRARY[,CONFIGURATION] (a shared object that is loaded) or
-    /// null (nowhere); of a store in memory, its new size
+    /// null (nowhere); of a store in memory, its new size. Several times for several targets
     #[arg(long, value_parser = storage::parse)]
-    storage: Option<storage::Asked>,
+    storage: Vec<storage::Asked>,
 
     /// Where a store keeps its bytes that is made now, as for --storage; one that is there stays as it is
     #[arg(long, env = "IOVD_STORAGE", value_parser = storage::parse, hide = true)]

@@ -13,17 +13,18 @@ use std::{
 use iov_catalog::Service;
 use iov_meta_local::LocalStore;
 use iov_server::{Afar, Doors, Entrance, Server};
-use iov_store::{Backend, Trace, TraceWriter, seam};
+use iov_store::seam;
 use iov_types::{Clause, Error, Result, Uuid};
 use rustix::fs::{Mode, OFlags};
 
 use crate::{
     Args, detach,
+    fleet::{self, Open},
     hold::{Hold, Taken},
     limits,
     listen::{self, Listening},
     log,
-    storage::{Opened, Storage},
+    storage::Storages,
 };
 
 fn open_dir(path: &Path) -> Result<OwnedFd> {
@@ -78,13 +79,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
     let connections = limits::connections(args.ready)?;
     let incarnation = seam::now_ns() as u64;
-    let storage = Storage::choose(&dir, args)?;
+    let storages = Storages::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
-    let Opened { target, grants, stays, direct, all_at_target } = storage.open(&dir, incarnation)?;
-    let target = match &args.trace {
-        Some(path) => traced(target, path)?,
-        None => target,
-    };
+    let Open { fleet, targets, stays, all_at_target } =
+        fleet::open(&dir, &storages, incarnation, args.trace.as_deref())?;
     let options = iov_catalog::Options {
         single_user: true,
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
@@ -94,9 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     // Clients of an earlier daemon that live come back with what they hold.
     let afar = Afar::open(inside(&dir, "network"), options.lease_ns)?;
-    let grace_ns = if afar.awaits() || grants.awaits_clients() { options.lease_ns } else { 0 };
-    let catalog = Arc::new(Service::open_after(store.clone(), target.clone(), options, grace_ns)?);
-    troubles.extend(grants.settle(&catalog.unfinished(), afar.awaits()).iter().map(|e| format!("recovery: {e}")));
+    let awaits = afar.awaits() || targets.iter().any(|target| target.grants.awaits_clients());
+    let grace_ns = if awaits { options.lease_ns } else { 0 };
+    let catalog = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns)?);
+    for target in &targets {
+        let failed = target.grants.settle(&catalog.unfinished(), afar.awaits());
+        troubles.extend(failed.iter().map(|e| format!("recovery of target {}: {e}", target.number)));
+    }
     let listening = match listen::listen(&dir, args) {
         // Programs of this host must not suffer for it.
         Err(e) if args.listen.is_none() => {
@@ -111,15 +113,13 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         owner: rustix::process::geteuid().as_raw(),
         idle_ns: if stays { i64::MAX } else { args.idle().as_nanos().min(i64::MAX as u128) as i64 },
         connections,
-        // What goes past this process cannot be traced.
-        direct: direct && args.trace.is_none(),
         entrance: listening.entrance,
         addresses: listening.addresses,
         data_workers: usize::from(args.workers),
     };
     let bound = listening.bound;
     let doors = Doors { local: iov_server::listen(dir.as_fd())?, network: listening.network };
-    let server = Server::new(options, catalog.clone(), target, grants, afar)?;
+    let server = Server::new(options, catalog.clone(), targets, afar)?;
     ready(args);
     if args.ready {
         log::to_file(dir.as_fd())?;
@@ -154,19 +154,13 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// The target, with every call to it recorded.
-fn traced(target: Arc<dyn Backend>, path: &Path) -> Result<Arc<dyn Backend>> {
-    let writer = TraceWriter::open(path)?;
-    Ok(Arc::new(Trace::new(target, move |event| writer.record(&event))))
-}
-
 /// Gives the store's shared memory back.
 pub(crate) fn release(args: &Args) -> Result<u8> {
     let dir = open_dir(&args.dir)?;
     let Taken::Ours(hold) = Hold::take(dir.as_fd())? else {
         return Err(Error::busy("a daemon serves the store: end it first, with iov down"));
     };
-    let bytes = Storage::load(&dir)?.release()?;
+    let bytes = Storages::load(&dir)?.release()?;
     println!("{bytes}");
     hold.release()?;
     Ok(0)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, DirectBackend, Link, Place, RemoteCatalog, Starter};
+use iov_net::{Address, DirectBackend, Link, Mapped, Place, Starter};
 use iov_store::OpCx;
 use iov_types::{Clause, Counters, Error, Result, limits};
 use rustix::fs::{Mode, OFlags};
@@ -66,9 +66,17 @@ pub(crate) fn open(url: &str, dir: &str, attr: SessionAttr) -> Result<Session> {
     let caller = identity::caller();
     let counters = Arc::<Counters>::default();
     let link = link(dir, &attr, caller.session, counters.clone())?;
-    let backend = Arc::new(DirectBackend::new(link.clone(), !attr.nodirect));
-    let sides = Sides { catalog: Arc::new(RemoteCatalog(link)), backend };
+    let direct = !attr.nodirect;
+    let first = Arc::new(DirectBackend::new(link.clone(), direct));
+    let (catalog, backend) = Mapped::open(link, first, direct, &cx(&caller, &attr))?;
+    let sides = Sides { catalog: Arc::new(catalog), backend: Arc::new(backend) };
     Ok(Session::new(url, sides, caller, attr, counters))
+}
+
+/// For what is asked while a session is being opened.
+pub(crate) fn cx(caller: &iov_types::Caller, attr: &SessionAttr) -> OpCx {
+    let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
+    OpCx::new(caller.clone(), timeout)
 }
 
 /// How a store's daemon is, as names and numbers; `None`: no daemon runs.
@@ -116,8 +124,8 @@ pub fn daemon_shutdown_within(url: &str, timeout_ns: i64) -> Result<bool> {
 #[derive(Clone, Debug, Default)]
 pub struct StoreSetup {
     /// Where a new store keeps its bytes: `files`, `files:DIR`, `shmem:SIZE`, `heap:SIZE`, `virtual:LIBRARY,CONFIG` or `null`;
-    /// of a store that is there, its new size or way. `None`: as it is, and for a new one files.
-    pub storage: Option<String>,
+    /// of a store that is there, its new size or way. Several for several targets; none: as it is, and for a new one files.
+    pub storage: Vec<String>,
     /// Record every call to the store's target in this file, until the daemon ends.
     pub trace: Option<std::path::PathBuf>,
     /// Listen on these hosts and ports of this machine, as in `node7:4867,10.0.0.7`; `None` = on none.
@@ -139,7 +147,7 @@ fn directory_of(url: &str) -> Result<&Path> {
 pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()> {
     let dir = open_dir(directory_of(url)?, true)?;
     let mut starter = Starter::find(library::dir())?;
-    if let Some(storage) = &setup.storage {
+    for storage in &setup.storage {
         starter.args.extend(["--storage".to_owned(), storage.clone()]);
     }
     if let Some(trace) = &setup.trace {

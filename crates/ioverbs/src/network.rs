@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, Link, Place, RemoteBackend, RemoteCatalog, Trust, secret::Secret, tcp::Host};
+use iov_net::{Address, Link, Mapped, Place, RemoteBackend, Trust, secret::Secret, tcp::Host};
 use iov_types::{Counters, Error, Result, Uuid, limits};
 
-use crate::identity;
+use crate::{file, identity};
 
 /// What a URL of this kind says.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,8 +81,9 @@ pub(crate) fn open(url: &str, attr: SessionAttr) -> Result<Session> {
     let caller = identity::caller();
     let counters = Arc::<Counters>::default();
     let link = link(url, &attr, caller.session, counters.clone())?;
-    let backend = Arc::new(RemoteBackend(link.clone()));
-    let sides = Sides { catalog: Arc::new(RemoteCatalog(link)), backend };
+    let first = Arc::new(RemoteBackend(link.clone()));
+    let (catalog, backend) = Mapped::open(link, first, false, &file::cx(&caller, &attr))?;
+    let sides = Sides { catalog: Arc::new(catalog), backend: Arc::new(backend) };
     Ok(Session::new(url, sides, caller, attr, counters))
 }
 

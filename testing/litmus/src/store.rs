@@ -11,7 +11,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use ioverbs::{Controls, Name, Session, SessionAttr, Which, Workspace, WorkspaceAttr, seam, text};
+use ioverbs::{Controls, Layout, Name, Session, SessionAttr, Which, Workspace, WorkspaceAttr, seam, text};
 
 use crate::Worker;
 
@@ -63,6 +63,17 @@ pub fn over_tcp() -> bool {
     medium().is_some_and(|medium| medium == "tcp")
 }
 
+/// Whether stores have three targets and each collection lies on all of them (`IOV_LITMUS_MEDIUM=striped`), in chunks that are
+/// smaller than most of what is written.
+pub fn is_striped() -> bool {
+    medium().is_some_and(|medium| medium == "striped")
+}
+
+/// What every collection of such a store is created with: appends go to one of the targets all the same.
+fn stripes() -> Option<Layout> {
+    is_striped().then(|| Layout { targets: 3, chunk_size: 8192, ..Layout::default() })
+}
+
 /// A daemon that the test has started itself.
 pub struct Daemon(Child);
 
@@ -73,6 +84,9 @@ impl Daemon {
         command.arg("--dir").arg(dir).args(["--ready", "--idle", "60"]);
         if in_shared_memory() {
             command.args(["--new-storage", "shmem:256MiB"]);
+        }
+        if is_striped() {
+            command.args(["--storage", "files"].repeat(3));
         }
         // One that comes in place of one that died listens as that did.
         if over_tcp() && !dir.join("listen").exists() {
@@ -173,7 +187,7 @@ impl Store {
     pub fn at(level: &str) -> Store {
         let mut controls = Controls::default();
         text::parse(&mut controls, &format!("consistency={level}")).expect("a level");
-        let attr = WorkspaceAttr { controls: Some(controls), ..WorkspaceAttr::default() };
+        let attr = WorkspaceAttr { controls: Some(controls), layout: stripes(), ..WorkspaceAttr::default() };
         let dir = tempfile::tempdir().expect("a directory");
         let mut store = Store { keeper: None, dir, daemon: None };
         store.daemon = Some(Daemon::start(store.dir.path(), None));

@@ -134,7 +134,7 @@ impl Bench {
         let store = self.store.with_extension(if listen.is_some() { "network" } else { "shared" });
         let url = format!("file:{}", store.display());
         let (storage, listen) = (Some("shmem:3GiB".to_owned()), listen.map(str::to_owned));
-        let setup = ioverbs::StoreSetup { storage, listen, ..Default::default() };
+        let setup = ioverbs::StoreSetup { storage: storage.into_iter().collect(), listen, ..Default::default() };
         ioverbs::daemon_start(&url, &setup, 60_000_000_000)?;
         let done = (|| {
             let session = ioverbs::open(Some(&url), ioverbs::SessionAttr::default())?;

@@ -50,6 +50,7 @@ impl Exec<'_> {
             CatalogOp::TokenJoin { token } => verbs::session::join(self, &token),
             CatalogOp::Renew => verbs::session::renew(self),
             CatalogOp::Goodbye => verbs::session::goodbye(self),
+            CatalogOp::Map { from } => verbs::map::map(self, from),
         }
     }
 }

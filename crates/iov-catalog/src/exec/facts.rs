@@ -1,6 +1,6 @@
 //! Length and times of the bytes: from the record, or from the target while somebody may be writing (C1, C7).
 
-use iov_types::{Capability, Clause, Error, Evidence, Kind, Outcome, Result, State, Uuid};
+use iov_types::{Capability, Clause, Error, Evidence, Kind, ObjectId, Outcome, Place, Result, State, Uuid};
 
 use super::{Exec, records::missing};
 use crate::{
@@ -41,7 +41,7 @@ pub(crate) fn check_there(core: &Core, recorded: &Recorded, found: &Evidence) ->
     if found.size != 0 || found.mtime_ns != 0 {
         return Ok(());
     }
-    let (targets, size) = (&core.capability().targets, recorded.size);
+    let (targets, size) = (&core.capability_at(recorded.place), recorded.size);
     let in_memory = targets.is_memory();
     // Nobody could write down how long it was.
     let unknown = in_memory
@@ -72,17 +72,20 @@ pub(crate) struct Recorded {
     pub(crate) size: u64,
     pub(crate) ctime_ns: i64,
     pub(crate) opened_in: u64,
+    pub(crate) place: Place,
 }
 
 impl From<&Facts> for Recorded {
     fn from(facts: &Facts) -> Recorded {
-        Recorded { size: facts.size, ctime_ns: facts.ctime_ns, opened_in: facts.opened_in }
+        let Facts { size, ctime_ns, opened_in, .. } = *facts;
+        Recorded { size, ctime_ns, opened_in, place: facts.layout.place }
     }
 }
 
 impl From<&Record> for Recorded {
     fn from(record: &Record) -> Recorded {
-        Recorded { size: record.size, ctime_ns: record.ctime_ns, opened_in: record.opened_in }
+        let Record { size, ctime_ns, opened_in, .. } = *record;
+        Recorded { size, ctime_ns, opened_in, place: record.layout.place }
     }
 }
 
@@ -104,8 +107,8 @@ pub(crate) fn check_still_there(
 
 impl Exec<'_> {
     /// What the target says of a collection; one that nobody wrote has no object and is empty.
-    pub(crate) fn target_stat(&mut self, uuid: Uuid) -> Result<Evidence> {
-        match self.core.targets().stat(self.cx, uuid, self.stage) {
+    pub(crate) fn target_stat(&mut self, object: ObjectId) -> Result<Evidence> {
+        match self.core.targets().stat(self.cx, object, self.stage) {
             Err(e) if e.kind() == Kind::NotFound => Ok(Evidence::default()),
             other => other,
         }
@@ -114,7 +117,7 @@ impl Exec<'_> {
     /// What is known of the bytes of a collection: from its target, or of those beside the record from that.
     pub(crate) fn stat_bytes(&mut self, uuid: Uuid, record: &Record) -> Result<Evidence> {
         if !record.inline {
-            return self.target_stat(uuid);
+            return self.target_stat(record.whole(uuid));
         }
         Ok(Evidence {
             size: record.size,
@@ -140,7 +143,7 @@ impl Exec<'_> {
         if facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in) {
             return Ok(recorded);
         }
-        let found = self.target_stat(uuid)?;
+        let found = self.target_stat(facts.layout.place.whole(uuid))?;
         check_still_there(self.core, ws, uuid, &facts.into(), &found)?;
         Ok(recorded.with(&found, facts.mtime(found.mtime_ns)))
     }

@@ -192,12 +192,14 @@ impl Exec<'_> {
             return Ok(());
         }
         let facts = Facts::parse(&self.record_bytes(ws, uuid)?)?;
+        let object = facts.layout.place.whole(uuid);
         // In place of an object that is gone there must be no empty one; nobody writes to it.
         let may_be_gone = facts.size > 0 || self.core.has_crashed(facts.opened_in);
-        if !facts.inline && may_be_gone && check_there(self.core, &(&facts).into(), &self.target_stat(uuid)?).is_err() {
+        if !facts.inline && may_be_gone && check_there(self.core, &(&facts).into(), &self.target_stat(object)?).is_err()
+        {
             return Ok(());
         }
-        self.core.targets().fence(self.cx, ws, uuid, epoch)
+        self.core.targets().fence(self.cx, ws, object, epoch)
     }
 
     /// Takes an object from a holder: its handles are fenced, and of a group all it holds below.

@@ -17,18 +17,21 @@ mod workspaces;
 use groups::Parent;
 use workspaces::WorkspaceState;
 
-use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    collections::HashMap,
+    sync::{Arc, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use bytes::Bytes;
 use iov_store::{KeyRange, OpCx, Record as Stored, Room, Snapshot};
 use iov_types::{
-    Controls, Effective, EntryKind, Layout, Result, Uuid,
+    Controls, Effective, EntryKind, Layout, ObjectId, Place, Result, Uuid,
     catalog::{CatalogOp, CatalogReply},
 };
 
 use crate::{
     core::Core,
-    record::Usage,
+    record::{Staging, Usage},
     state::{Entry, HotFacts, Shared},
     view::Pending,
 };
@@ -51,9 +54,9 @@ pub(crate) enum Mode {
 #[derive(Default)]
 pub(crate) struct After {
     /// Objects to remove.
-    pub(crate) remove: Vec<Uuid>,
+    pub(crate) remove: Vec<ObjectId>,
     /// Collections to seal at the target, in a batch that applies as a whole.
-    pub(crate) seal: Vec<(Uuid, Uuid)>,
+    pub(crate) seal: Vec<Staging>,
     /// Collections whose mtime was set, in such a batch.
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.
@@ -93,6 +96,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) stage: Option<Uuid>,
     /// Collections of which the batch has staged changes at targets, sorted.
     pub(crate) staged: Vec<Uuid>,
+    /// Where those are, if it is not the first target.
+    pub(crate) places: HashMap<Uuid, Place>,
     pub(crate) now_ns: i64,
     pub(crate) monotonic_ns: i64,
     pub(crate) after: After,
@@ -127,6 +132,7 @@ impl<'a> Exec<'a> {
             mode,
             stage: None,
             staged: Vec::new(),
+            places: HashMap::new(),
             room: Room::Freeing,
             now_ns: core.now_ns(),
             monotonic_ns: core.monotonic_ns(),

@@ -137,7 +137,8 @@ impl Exec<'_> {
         if open {
             record.deleted = true;
             self.put_record(ws, uuid, &mut record);
-            self.put(keys::removed(uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
+            let removed = RemovedRecord { ws, place: record.layout.place };
+            self.put(keys::removed(uuid), Bytes::from(removed.to_bytes()));
             self.change_entry(uuid, |entry| entry.deleted = true);
             return Ok(());
         }
@@ -169,7 +170,8 @@ impl Exec<'_> {
             // No target has ever heard of it: only a passed on hold, or a move that was cut off, leaves an object.
             return;
         }
-        self.put(keys::removed(uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
-        self.after.remove.push(uuid);
+        let removed = RemovedRecord { ws, place: record.layout.place };
+        self.put(keys::removed(uuid), Bytes::from(removed.to_bytes()));
+        self.after.remove.push(record.whole(uuid));
     }
 }

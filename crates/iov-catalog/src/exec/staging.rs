@@ -4,7 +4,7 @@
 //! catalog that is opened after a crash finds there whose writers have died with it.
 
 use bytes::Bytes;
-use iov_types::{State, Uuid};
+use iov_types::{Place, State, Uuid};
 use iov_wire::Wire;
 
 use super::Exec;
@@ -20,7 +20,7 @@ impl Exec<'_> {
         // A medium that forgets everything with the catalog leaves nothing to find.
         if state == State::Staging && !entry.staging && self.core.incarnation_to_record() != 0 {
             entry.staging = true;
-            self.put(keys::in_staging(uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
+            self.put(keys::in_staging(uuid), Bytes::from(RemovedRecord { ws, place: Place::FIRST }.to_bytes()));
         }
     }
 
@@ -35,7 +35,10 @@ impl Exec<'_> {
     /// Notes that the writer of an unsealed collection died.
     pub(crate) fn abandon(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record) {
         record.abandoned_ns = self.now_ns.max(1);
-        self.put(keys::abandoned(record.abandoned_ns, uuid), Bytes::from(RemovedRecord { ws }.to_bytes()));
+        self.put(
+            keys::abandoned(record.abandoned_ns, uuid),
+            Bytes::from(RemovedRecord { ws, place: Place::FIRST }.to_bytes()),
+        );
         self.delete(keys::in_staging(uuid));
     }
 

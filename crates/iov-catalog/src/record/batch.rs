@@ -1,6 +1,6 @@
 //! A committed rollback batch or publication.
 
-use iov_types::{Uuid, catalog::CatalogReply};
+use iov_types::{Place, Uuid, catalog::CatalogReply};
 use iov_wire::message;
 
 /// A collection whose staged changes belong to a batch.
@@ -8,9 +8,10 @@ use iov_wire::message;
 pub(crate) struct Staging {
     pub(crate) ws: Uuid,
     pub(crate) collection: Uuid,
+    pub(crate) place: Place,
 }
 
-message! { strict Staging { 1 => ws: uuid, 2 => collection: uuid } }
+message! { strict Staging { 1 => ws: uuid, 2 => collection: uuid, 3 => place: uint } }
 
 /// That it exists means that the batch is committed: point P of B3 has passed.
 #[derive(Clone, PartialEq, Debug)]

@@ -11,7 +11,7 @@ pub(crate) use batch::{BatchRecord, Staging};
 pub(crate) use store::{FORMAT, RemovedRecord, StoreRecord};
 pub(crate) use workspace::{Usage, WorkspaceRecord};
 
-use iov_types::{Controls, Effective, EntryKind, Error, Layout, Metadata, Name, Result, State, Uuid};
+use iov_types::{Controls, Effective, EntryKind, Error, Layout, Metadata, Name, ObjectId, Result, State, Uuid};
 use iov_wire::{
     Wire,
     codec::{Field, Implicit, kind},
@@ -189,6 +189,11 @@ impl Record {
             )));
         }
         Ok(record)
+    }
+
+    /// The name of its objects together.
+    pub(crate) fn whole(&self, uuid: Uuid) -> ObjectId {
+        self.layout.place.whole(uuid)
     }
 
     /// The user metadata.

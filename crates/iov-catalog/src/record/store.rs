@@ -1,6 +1,6 @@
 //! The store as a whole, and what is left to do in it.
 
-use iov_types::Uuid;
+use iov_types::{Place, Uuid};
 use iov_wire::message;
 
 /// The version of the records that this release writes.
@@ -34,6 +34,8 @@ message! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RemovedRecord {
     pub(crate) ws: Uuid,
+    /// Where its bytes lie.
+    pub(crate) place: Place,
 }
 
-message! { strict RemovedRecord { 1 => ws: uuid } }
+message! { strict RemovedRecord { 1 => ws: uuid, 2 => place: uint } }

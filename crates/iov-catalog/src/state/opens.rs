@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iov_types::Uuid;
+use iov_types::{Place, Uuid};
 
 use crate::hash::Seeded;
 
@@ -47,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) staging: bool,
     /// Its bytes live beside the record.
     pub(crate) inline: bool,
+    /// Where they lie else.
+    pub(crate) place: Place,
 }
 
 impl Entry {
@@ -62,6 +64,7 @@ impl Entry {
             written: false,
             staging: false,
             inline: false,
+            place: Place::FIRST,
         }
     }
 

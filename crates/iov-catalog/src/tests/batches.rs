@@ -211,7 +211,7 @@ fn m1_a_publication_is_one_commit_and_leaves_no_record_of_itself() {
         let stage = seam::new_uuid();
         client.bytes(a).staged(stage).write(0, &vec![1; round as usize * 10]).unwrap();
         let before = rig.service.stats();
-        let staged = vec![Staged { workspace: client.ws, collection: a, epoch: 0 }];
+        let staged = vec![Staged { workspace: client.ws, collection: a, epoch: 0, place: Default::default() }];
         let how = Submission::All { batch: stage, remember: false, staged };
         let ops = if round == 3 {
             vec![CatalogOp::Close { ws: client.ws, uuid: a, published: Some(Default::default()) }]

@@ -85,7 +85,7 @@ fn consistent(rig: &Rig, client: &Client) {
 }
 
 fn staged(client: &Client, uuids: &[Uuid]) -> Vec<Staged> {
-    uuids.iter().map(|c| Staged { workspace: client.ws, collection: *c, epoch: 0 }).collect()
+    uuids.iter().map(|c| Staged { workspace: client.ws, collection: *c, epoch: 0, place: Default::default() }).collect()
 }
 
 #[test]
@@ -122,7 +122,11 @@ fn b3_a_batch_killed_at_any_step_applies_whole_or_not_at_all() {
             assert_ne!(error.outcome(), Outcome::Applied);
             // What no committed batch names is the target's to drop when it starts.
             for uuid in [made.a, made.c] {
-                let discard = crate::targets::op(uuid, ObjectVerb::Discard { stage: made.batch }, 0);
+                let discard = crate::targets::op(
+                    iov_types::Place::FIRST.whole(uuid),
+                    ObjectVerb::Discard { stage: made.batch },
+                    0,
+                );
                 let cx = client.cx();
                 iov_store::run_one(&*client.heap, &cx, discard, Default::default()).unwrap();
             }
@@ -147,7 +151,8 @@ fn m1_a_publication_killed_at_any_step_is_the_old_version_or_the_new() {
     };
     let check = |client: &Client, made: &Made, error: Option<Error>| {
         if error.is_some() {
-            let discard = crate::targets::op(made.a, ObjectVerb::Discard { stage: made.batch }, 0);
+            let discard =
+                crate::targets::op(iov_types::Place::FIRST.whole(made.a), ObjectVerb::Discard { stage: made.batch }, 0);
             iov_store::run_one(&*client.heap, &client.cx(), discard, Default::default()).unwrap();
         }
         let bytes = client.bytes(made.a).read().unwrap();

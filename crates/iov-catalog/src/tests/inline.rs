@@ -280,7 +280,7 @@ fn m2_a_move_of_sealed_bytes_that_was_cut_off_is_repeated() {
     client.seal(uuid).unwrap();
     // All but the record was changed.
     client.bytes(uuid).write(0, b"12345").unwrap();
-    rig.service.core.targets().seal(&client.cx(), Uuid::NIL, uuid, 0).unwrap();
+    rig.service.core.targets().seal(&client.cx(), Uuid::NIL, iov_types::Place::FIRST.whole(uuid), 0).unwrap();
     rig.service.at_target(&client.cx(), uuid).unwrap();
     assert_eq!(client.bytes(uuid).read().unwrap(), b"12345");
     assert_eq!(kind(client.bytes(uuid).write(0, b"x")), Kind::Immutable);
@@ -293,7 +293,7 @@ fn x1_a_move_behind_a_fence_that_was_not_recorded_goes_on() {
     let (uuid, _) = created(&client, "a", Controls::default());
     write(&client, uuid, 0, b"12345").unwrap();
     // An exclusive open whose commit failed.
-    rig.service.core.targets().fence(&client.cx(), Uuid::NIL, uuid, 2).unwrap();
+    rig.service.core.targets().fence(&client.cx(), Uuid::NIL, iov_types::Place::FIRST.whole(uuid), 2).unwrap();
     rig.service.at_target(&client.cx(), uuid).unwrap();
     assert_eq!(client.bytes(uuid).read().unwrap(), b"12345");
 }

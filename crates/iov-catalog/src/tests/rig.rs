@@ -118,7 +118,12 @@ impl Client {
     pub(crate) fn all(&self, ops: Vec<CatalogOp>, batch: Uuid, staged: &[Uuid]) -> Answer {
         let staged = staged
             .iter()
-            .map(|c| iov_types::catalog::Staged { workspace: self.ws, collection: *c, epoch: 0 })
+            .map(|c| iov_types::catalog::Staged {
+                workspace: self.ws,
+                collection: *c,
+                epoch: 0,
+                place: Default::default(),
+            })
             .collect();
         self.submit(ops, Submission::All { batch, remember: true, staged })
     }
@@ -313,11 +318,11 @@ impl Data {
 
     pub(crate) fn exists(&self) -> bool {
         let list = iov_types::ObjectVerb::List { after: None, max: usize::MAX };
-        self.run(list, Bytes::None).0.unwrap().objects.contains(&crate::targets::object(self.uuid))
+        self.run(list, Bytes::None).0.unwrap().objects.contains(&iov_types::Place::FIRST.whole(self.uuid))
     }
 
     fn run(&self, verb: iov_types::ObjectVerb, bytes: Bytes<'_>) -> (Result<iov_types::Evidence>, Vec<u8>) {
-        let object = crate::targets::object(self.uuid);
+        let object = iov_types::Place::FIRST.whole(self.uuid);
         let op = iov_types::ObjectOp { object, verb, demand: self.demand.clone() };
         run_all(&*self.heap, &self.cx, vec![(op, bytes)]).pop().unwrap()
     }

@@ -156,7 +156,7 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
     let sealed = record.state == State::Sealed;
     if sealed {
         // A move that was cut off may have sealed what it made: then nothing could be put there.
-        x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+        x.core.targets().run(x.cx, vec![op(record.whole(uuid), ObjectVerb::Remove, 0)]);
     }
     if !bytes.is_empty() {
         let found = make_object(x, ws, uuid, record, &bytes).inspect_err(|_| forget_object(x, uuid, record))?;
@@ -165,8 +165,12 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
         record.version = record.version.max(found.version);
         x.delete(keys::bytes(ws, uuid).to_vec());
     }
+    if bytes.is_empty() && !record.layout.place.is_first() {
+        // All of them together: one that is missing later has been lost.
+        x.core.targets().make(x.cx, ws, record.whole(uuid))?;
+    }
     if sealed {
-        x.core.targets().seal(x.cx, ws, uuid, 0).inspect_err(|_| forget_object(x, uuid, record))?;
+        x.core.targets().seal(x.cx, ws, record.whole(uuid), 0).inspect_err(|_| forget_object(x, uuid, record))?;
     }
     record.inline = false;
     x.put_record(ws, uuid, record);
@@ -175,23 +179,23 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
 }
 
 fn make_object(x: &Exec<'_>, ws: Uuid, uuid: Uuid, record: &Record, bytes: &Bytes) -> Result<Evidence> {
-    let targets = x.core.targets();
-    match targets.fence(x.cx, ws, uuid, record.epoch) {
+    let (targets, object) = (x.core.targets(), record.whole(uuid));
+    match targets.fence(x.cx, ws, object, record.epoch) {
         // An open that was to raise the epoch has failed after it had told the target.
         Err(e) if e.kind() == Kind::Conflict => {}
         fenced => fenced?,
     }
     let mut ops = vec![
         // What a move that was cut off has left.
-        (op(uuid, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
-        (op(uuid, ObjectVerb::Write { offset: 0 }, 0), Payload::From(bytes)),
+        (op(object, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
+        (op(object, ObjectVerb::Write { offset: 0 }, 0), Payload::From(bytes)),
     ];
     if record.effective.persistence >= Persistence::Durable {
-        let mut durable = op(uuid, ObjectVerb::Sync, 0);
+        let mut durable = op(object, ObjectVerb::Sync, 0);
         durable.demand.durability = Some(record.effective.persistence);
         ops.push((durable, Payload::None));
     }
-    ops.push((op(uuid, ObjectVerb::Stat, 0), Payload::None));
+    ops.push((op(object, ObjectVerb::Stat, 0), Payload::None));
     targets.run_with(x.cx, ops)
 }
 
@@ -200,6 +204,6 @@ fn forget_object(x: &Exec<'_>, uuid: Uuid, record: &Record) {
     if record.epoch <= FIRST_EPOCH {
         // Also where the time of the operation is over.
         let cx = OpCx::new(x.cx.caller.clone(), limits::DEFAULT_DEADLINE_NS);
-        x.core.targets().run(&cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+        x.core.targets().run(&cx, vec![op(record.whole(uuid), ObjectVerb::Remove, 0)]);
     }
 }

@@ -1,15 +1,17 @@
 //! Create: makes and opens a collection or group (O2, O3).
 
 use iov_types::{
-    Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Result,
-    Right, State, Uuid,
+    Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Place,
+    Result, Right, State, Uuid,
     catalog::{CatalogReply, Opened},
 };
 
 use super::Reply;
 use crate::{
-    exec::{Exec, Resolved, facts::over_quota, records::FIRST_EPOCH},
-    keys, promise,
+    exec::{Exec, Mode, Resolved, facts::over_quota, records::FIRST_EPOCH},
+    keys,
+    map::Wish,
+    promise,
     record::{NameIn, Record},
     state::{Entry, Hold},
 };
@@ -38,6 +40,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     }
     check_quota(x, at)?;
     check_owner(x, at, &attr)?;
+    let asked = layout.is_some();
     let inherited = x.parent(ws, parent)?.map(|p| p.layout.clone()).filter(promise::is_set);
     if kind == EntryKind::Group {
         x.check_depth(ws, parent)?;
@@ -54,7 +57,11 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     let metadata_bytes = x.pack_metadata(&metadata)?;
     let layout = layout.or(inherited).or_else(|| x.record(at).layout.clone().filter(|_| kind == EntryKind::Collection));
     let mut layout = layout.unwrap_or_default();
+    layout.place = Place::FIRST;
     let effective = resolve(x, at, kind, &controls, &layout)?;
+    if kind == EntryKind::Collection {
+        layout = place(x, uuid, (layout, asked), &effective)?;
+    }
     layout.revision = 1;
 
     let state = match (kind, effective.mutability) {
@@ -91,6 +98,10 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         abandoned_ns: 0,
         inline,
     };
+    if !record.layout.place.is_first() && !inline && x.mode != Mode::Dry {
+        // All of them together: one that is missing later has been lost (P1). If the record comes to nothing, so do they.
+        x.core.targets().make(x.cx, ws, record.whole(uuid))?;
+    }
     x.put_new_record(ws, uuid, &record);
     if let Some(NameIn { name, .. }) = record.names.first() {
         x.set_name(ws, parent, name, Some((uuid, kind)));
@@ -100,6 +111,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     let mut entry = Entry::new(ws, kind == EntryKind::Group);
     entry.add(x.cx.caller.session, x.holder, kind == EntryKind::Collection, epoch);
     entry.inline = inline;
+    entry.place = record.layout.place;
     entry.hold = held.then_some(Hold { holder: x.holder, epoch });
     x.note_writer(ws, uuid, state, &mut entry);
     x.set_entry(uuid, entry);
@@ -115,6 +127,22 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         inline,
         size: None,
     })))
+}
+
+/// Where a new collection lies. What a batch has staged for it lies there already.
+fn place(x: &mut Exec<'_>, uuid: Uuid, (layout, asked): (Layout, bool), effective: &Effective) -> Result<Layout> {
+    let core = x.core;
+    let mut map = core.map();
+    if map.is_one() {
+        return Ok(layout);
+    }
+    let chosen = map.choose(core.store(), &Wish { layout: &layout, effective, asked })?;
+    match x.mode {
+        Mode::All if x.staged.binary_search(&uuid).is_ok() => {
+            map.stay(chosen, x.places.get(&uuid).copied().unwrap_or_default())
+        }
+        _ => Ok(chosen),
+    }
 }
 
 fn check_quota(x: &Exec<'_>, at: usize) -> Result<()> {

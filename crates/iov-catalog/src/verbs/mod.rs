@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod link;
 pub(crate) mod lock;
+pub(crate) mod map;
 pub(crate) mod meta;
 pub(crate) mod open;
 pub(crate) mod publish;

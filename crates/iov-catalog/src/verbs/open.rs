@@ -43,7 +43,8 @@ pub(crate) fn open(
         };
         return Err(Error::invalid(format!("{which} is a {is}: open it with {call}")));
     }
-    let (effective, level_writes) = promise::at_open(&record.effective, asked, &x.core.capability().targets)?;
+    let (effective, level_writes) =
+        promise::at_open(&record.effective, asked, &x.core.capability_at(record.layout.place))?;
     let may_write = x.has_right(at, Right::Write) && !x.is_expired(at) && record.state != State::Sealed;
     let writable = may_write && level_writes;
     let writer = writable && kind == EntryKind::Collection;
@@ -69,7 +70,7 @@ pub(crate) fn open(
 
     if crashed && record.inline && record.epoch <= FIRST_EPOCH && grant.raised.is_none() {
         // A move that the crash cut off may have left an object, which nobody needs; if it stays, it takes space.
-        x.core.targets().run(x.cx, vec![op(uuid, ObjectVerb::Remove, 0)]);
+        x.core.targets().run(x.cx, vec![op(record.whole(uuid), ObjectVerb::Remove, 0)]);
     }
 
     // A promise that the collection does not give keeps at its target: whoever moves the bytes later would not know of it.
@@ -104,6 +105,7 @@ pub(crate) fn open(
     let mut entry = x.entry(uuid).unwrap_or_else(|| Entry::new(ws, kind == EntryKind::Group));
     entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
     entry.inline = x.is_inline(uuid, &record);
+    entry.place = record.layout.place;
     if writer {
         x.note_writer(ws, uuid, record.state, &mut entry);
     }

@@ -64,6 +64,7 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
     if let Some(record) = record {
         entry.deleted = record.deleted;
         entry.inline = x.is_inline(p.uuid, &record);
+        entry.place = record.layout.place;
         take_up(x, at, p, record, &mut entry)?;
     }
     x.set_entry(key, entry);
@@ -101,7 +102,7 @@ fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry
     if record.kind == EntryKind::Collection && x.core.has_crashed(record.opened_in) {
         if record.inline && record.epoch <= FIRST_EPOCH {
             // What a move that the crash cut off may have left; if it stays, it takes space.
-            x.core.targets().run(x.cx, vec![op(p.uuid, ObjectVerb::Remove, 0)]);
+            x.core.targets().run(x.cx, vec![op(record.whole(p.uuid), ObjectVerb::Remove, 0)]);
         }
         let found = x.stat_bytes(p.uuid, &record)?;
         // The quota has its say at a publish.

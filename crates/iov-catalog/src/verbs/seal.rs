@@ -6,7 +6,7 @@ use super::Reply;
 use crate::{
     exec::{Exec, Mode, facts::check_there},
     keys,
-    record::Record,
+    record::{Record, Staging},
 };
 
 pub(crate) fn seal(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
@@ -46,16 +46,16 @@ pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: R
     let ws = x.workspaces[at].uuid;
     if !record.inline && (record.size > 0 || x.core.has_crashed(record.opened_in)) {
         // Sealing makes an empty object where there is none.
-        check_there(x.core, &(&record).into(), &x.target_stat(uuid)?)?;
+        check_there(x.core, &(&record).into(), &x.target_stat(record.whole(uuid))?)?;
     }
     let found = match x.mode {
         // Bytes beside the record are sealed with it.
         _ if record.inline => x.stat_bytes(uuid, &record)?,
-        Mode::Each => x.core.targets().seal(x.cx, ws, uuid, epoch)?,
-        Mode::Read | Mode::Dry | Mode::All => x.target_stat(uuid)?,
+        Mode::Each => x.core.targets().seal(x.cx, ws, record.whole(uuid), epoch)?,
+        Mode::Read | Mode::Dry | Mode::All => x.target_stat(record.whole(uuid))?,
     };
     if x.mode == Mode::All && !record.inline {
-        x.after.seal.push((ws, uuid));
+        x.after.seal.push(Staging { ws, collection: uuid, place: record.layout.place });
     }
     x.not_abandoned(uuid, &mut record);
     if record.state == State::Staging {

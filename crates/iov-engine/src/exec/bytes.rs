@@ -5,8 +5,7 @@ use std::sync::Arc;
 use iov_semantics::Contract;
 use iov_store::{Memory, Submitted};
 use iov_types::{
-    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectId, ObjectOp, ObjectVerb, Persistence,
-    Point, Result,
+    Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectOp, ObjectVerb, Persistence, Point, Result,
 };
 
 use super::Exec;
@@ -22,9 +21,9 @@ impl Exec {
         match &self.controls {
             None => Ok(ready),
             Some(asked) => {
-                let capability = self.session.capability();
-                let effective = iov_semantics::resolve::batch(&ready.effective, asked, capability)
-                    .and_then(|e| iov_semantics::admit(&e, None, capability));
+                let capability = c.capability();
+                let effective = iov_semantics::resolve::batch(&ready.effective, asked, &capability)
+                    .and_then(|e| iov_semantics::admit(&e, None, &capability));
                 effective.map(Arc::new).map_err(|refusal| {
                     Counters::add(&self.session.counters().refusals, 1);
                     refusal.error
@@ -161,9 +160,9 @@ impl Exec {
                 Counters::add(&counters.bytes_written, bytes);
                 c.mark_changed();
                 if self.contract(c).is_ok_and(|contract| contract.durability >= Persistence::Durable)
-                    && let Ok(uuid) = c.uuid()
+                    && let Ok(object) = c.object()
                 {
-                    c.workspace().note_unsynced(uuid);
+                    c.workspace().note_unsynced(object);
                 }
                 self.touched.push((c.clone(), i));
             }
@@ -186,8 +185,7 @@ impl Exec {
         if let Op::WorkspacePersist { w } = &self.ops[i] {
             w.check()?;
             let demand = Demand { durability: Some(Persistence::Durable), ..Demand::default() };
-            let object = |collection| ObjectId { collection, slot: 0 };
-            return Ok(w.unsynced().into_iter().map(|c| sync(object(c), demand.clone())).collect());
+            return Ok(w.unsynced().into_iter().map(|object| sync(object, demand.clone())).collect());
         }
         let Some(c) = self.ops[i].handle() else { return Ok(Vec::new()) };
         self.check_handle(c)?;

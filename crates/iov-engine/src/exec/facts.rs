@@ -226,7 +226,8 @@ impl Exec {
             | CatalogReply::Page(_)
             | CatalogReply::Token(_)
             | CatalogReply::Bytes(_)
-            | CatalogReply::Moved => Output::None,
+            | CatalogReply::Moved
+            | CatalogReply::Map(_) => Output::None,
             CatalogReply::Workspace(w) => {
                 if let Op::WorkspaceSet { w: handle, .. } = op {
                     handle.set_defaults(w.controls, w.indexes);

@@ -43,9 +43,9 @@ impl Exec {
             Step::Sync => self.phase = Phase::Publish(Step::Publish, i),
             Step::Publish => {
                 let contract = self.contract(&c);
-                let ready = c.ready().map(|r| (r.opened.ws, r.opened.uuid, r.opened.epoch));
+                let ready = c.ready().map(|r| (r.opened.ws, r.opened.uuid, r.opened.epoch, r.opened.layout.place));
                 let stage = c.take_stage();
-                let (contract, (ws, collection, epoch), stage) = match (contract, ready, stage) {
+                let (contract, (ws, collection, epoch, place), stage) = match (contract, ready, stage) {
                     (Ok(contract), Ok(ids), Some(stage)) => (contract, ids, stage),
                     (Err(e), ..) | (_, Err(e), _) => return self.end_publication(i, Status::failed(e)),
                     (.., None) => {
@@ -58,7 +58,7 @@ impl Exec {
                     ops.push(CatalogOp::WorkspacePersist { ws, durable: true });
                 }
                 Counters::add(&self.session.counters().publications, 1);
-                let staged = vec![Staged { workspace: ws, collection, epoch }];
+                let staged = vec![Staged { workspace: ws, collection, epoch, place }];
                 self.submit_facts(ops, Submission::All { batch: stage, remember: false, staged }, request);
                 self.phase = Phase::Publish(Step::Published(stage), i);
             }

@@ -201,7 +201,8 @@ impl Exec {
             Some((opened, _)) => opened,
             None => &c.ready()?.opened,
         };
-        Ok(Staged { workspace: opened.ws, collection: opened.uuid, epoch: opened.epoch })
+        let place = opened.layout.place;
+        Ok(Staged { workspace: opened.ws, collection: opened.uuid, epoch: opened.epoch, place })
     }
 
     fn durable_effect(&self, i: usize) -> Option<iov_types::Uuid> {
@@ -238,8 +239,8 @@ impl Exec {
             match (reply, &self.ops[i]) {
                 (Err(e), _) => return self.undo(Some(i), e),
                 (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
-                    let capability = self.session.capability();
-                    match iov_semantics::admit(&opened.effective, Some(&opened.layout), capability) {
+                    out.choose_place(opened.layout.place);
+                    match iov_semantics::admit(&opened.effective, None, &out.capability()) {
                         Err(refusal) => return self.undo(Some(i), refusal.error),
                         Ok(contract) => {
                             out.choose_uuid(opened.uuid);

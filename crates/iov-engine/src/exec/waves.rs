@@ -166,7 +166,7 @@ impl Exec {
         let Some(c) = self.ops[op].handle() else { return Ok(()) };
         iov_semantics::verify(&*self.contract(c)?, evidence)?;
         c.mark_synced();
-        c.workspace().note_synced(c.uuid()?);
+        c.workspace().note_synced(c.object()?);
         Ok(())
     }
 

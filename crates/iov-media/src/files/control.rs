@@ -49,7 +49,8 @@ impl Files {
     /// `Seal`: atomic against changes under way, those of clients that write themselves included (M2).
     pub(super) fn seal(&self, cx: &OpCx, op: &ObjectOp) -> Result<Evidence> {
         let object = self.object(op.object);
-        let mut state = object.write(self, cx, None)?;
+        // Whoever seals several objects at once has frozen them before.
+        let mut state = object.write(self, cx, op.demand.stage)?;
         state.check_epoch(&op.demand)?;
         if !state.sealed {
             fail::point("seal.0.begin")?;

@@ -54,6 +54,8 @@ pub struct Granted {
     pub epoch: u64,
     /// Whether the object is kept by checksums: what is read must be compared with them.
     pub kept: bool,
+    /// The object's version: a publication takes all grants back first.
+    pub version: u64,
 }
 
 /// Bytes that a writer of an object that is kept by checksums gets at once (G1): nobody is told which of them it
@@ -269,7 +271,7 @@ impl Files {
         };
         let epoch = state.facts.epoch;
         let (slot, generation) = self.leases.grant(session, object.id, access, range, epoch)?;
-        Ok(Granted { lent, slot, generation, range, epoch, kept: state.kept.is_kept() })
+        Ok(Granted { lent, slot, generation, range, epoch, kept: state.kept.is_kept(), version: state.facts.version })
     }
 
     /// Takes grants back that a client does not need any more: pairs of slot and generation.

@@ -14,6 +14,7 @@ fn hello() -> Hello {
         pid: 1,
         channel: 0,
         challenge: vec![1; 32],
+        target: 0,
     }
 }
 

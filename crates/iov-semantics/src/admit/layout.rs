@@ -10,7 +10,8 @@ pub(super) fn objection(l: &Layout, e: &Effective, capability: &Capability) -> O
         Some(Objection { kind, clause, reason, about: About::Layout(format!("layout {remedy}")) })
     };
     for (what, name) in [("backend", &l.backend), ("placement policy", &l.policy)] {
-        if let Some(name) = name {
+        // Of several targets the catalog knows the names.
+        if let (Some(name), ..=1) = (name, capability.targets) {
             let reason = format!("layout: this store has no {what} named {name:?}, only its default");
             return object(Kind::Unsupported, None, reason, &format!("without a {what}"));
         }

@@ -257,6 +257,7 @@ fn layout() -> impl Strategy<Value = Layout> {
             revision: 1,
             backend,
             policy,
+            place: iov_types::Place::FIRST,
         },
     )
 }

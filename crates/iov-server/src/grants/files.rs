@@ -30,7 +30,14 @@ impl GrantBook for Files {
             Lent::File(file) => Ok(file),
             Lent::Memory(window) => Err(to_wire(&window)),
         };
-        Ok(Granted { lent, number, range: granted.range, epoch: granted.epoch, kept: granted.kept })
+        Ok(Granted {
+            lent,
+            number,
+            range: granted.range,
+            epoch: granted.epoch,
+            kept: granted.kept,
+            version: granted.version,
+        })
     }
 
     fn place(&self, object: ObjectId, domain: Uuid) {

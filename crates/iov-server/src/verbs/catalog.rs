@@ -30,7 +30,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new())),
     );
     if let Some(batch) = batch {
-        server.stages.leave(batch, &*server.grants);
+        server.targets.leave(batch);
     }
     Ok(())
 }

@@ -8,6 +8,6 @@ use crate::{Server, connection::Client};
 
 pub(crate) fn run(server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let back: GiveBack = frame.header.body(&frame.body)?;
-    server.grants.give_back(client.session, back.grant);
+    server.targets.at(client.target).grants.give_back(client.session, back.grant);
     Ok(())
 }

@@ -30,26 +30,28 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
 }
 
 fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) -> Result<(Granted, Vec<OwnedFd>)> {
-    if !server.options.direct {
+    let served = server.targets.at(client.target);
+    if !served.direct {
         // The session has a lease page all the same: by that the next daemon knows who lives.
         let why = "this store's bytes go through its daemon: use the socket";
         return Err(Error::unsupported(why).with_clause(Clause::G6));
     }
+    server.catalog.check_object(request.object, served.number)?;
     server.catalog.at_target(cx, request.object.collection)?;
     if request.access == Access::Write {
-        check_there(server, cx, request.object, None)?;
+        check_there(server, served, cx, request.object, None)?;
         if let Some(domain) = server.catalog.domain(request.object.collection) {
-            server.grants.place(request.object, domain);
+            served.grants.place(request.object, domain);
         }
     }
-    let granted = server.grants.grant(cx, request.object, request.access, request.range, request.epoch)?;
+    let granted = served.grants.grant(cx, request.object, request.access, request.range, request.epoch)?;
     let (mut range, mut window, mut descriptors) = (granted.range, None, Vec::new());
     match granted.lent {
         Ok(descriptor) => descriptors.push(descriptor),
         Err(lent) => {
             let passed = pass(server, client, request, lent);
             let (lent, opened, covered) = passed.inspect_err(|_| {
-                server.grants.give_back(client.session, granted.number);
+                served.grants.give_back(client.session, granted.number);
             })?;
             range.len = covered.unwrap_or(range.end()).clamp(range.offset, range.end()) - range.offset;
             (window, descriptors) = (Some(lent), opened);
@@ -64,6 +66,8 @@ fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) ->
         lease_ns: server.lease_ns(),
         kept: granted.kept,
         window,
+        // Whoever does not know of it has nothing on several targets.
+        version: if request.object.slot == 0 { 0 } else { granted.version },
     };
     Ok((granted, descriptors))
 }
@@ -80,6 +84,7 @@ fn pass(
         let why = "this program's library does not know shared memory: it uses the socket; update it";
         return Err(Error::unsupported(why).with_clause(Clause::G6));
     }
+    let served = server.targets.at(client.target);
     let mut known = client.segments.lock().unwrap_or_else(PoisonError::into_inner);
     if request.anew {
         known.clear();
@@ -104,7 +109,7 @@ fn pass(
     }
     window.stretches.truncate(count);
     let opened: Vec<OwnedFd> =
-        new.iter().map(|number| server.grants.segment(*number, request.access)).collect::<Result<_>>()?;
+        new.iter().map(|number| served.grants.segment(*number, request.access)).collect::<Result<_>>()?;
     known.extend(new.iter().map(|number| (*number, request.access == Access::Write)));
     window.passed = new.into_iter().collect();
     Ok((window, opened, covered))

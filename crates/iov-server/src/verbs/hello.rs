@@ -100,14 +100,20 @@ fn let_in(
     if hello.channel > MAX_CHANNELS {
         return Err(Error::too_big(format!("a session has at most {MAX_CHANNELS} channels besides its first")));
     }
+    let target = server.targets.find(hello.target).ok_or_else(|| {
+        Error::not_found(format!("this daemon has no target {}: ask the catalog where it is now", hello.target))
+    })?;
     server.session_begins(hello.session, hello.channel, connection.id())?;
+    if target > 0 {
+        server.is_second(hello.session);
+    }
     if peer.pid.is_none() && hello.channel == 0 {
         server.afar.begins(hello.session);
     }
     let page = match (peer.pid, hello.channel) {
         // What the kernel says counts, not what the peer says of itself. A descriptor comes with every welcome; without a
         // page it is another one, so that the client does not ask for grants.
-        (Some(pid), 0) => server.grants.open_session(hello.session, pid, peer.uid),
+        (Some(pid), 0) => server.targets.at(target).grants.open_session(hello.session, pid, peer.uid),
         _ => Ok(None),
     };
     let page = page.and_then(|page| match (page, peer.pid) {
@@ -120,18 +126,20 @@ fn let_in(
         version,
         store: server.options.store,
         incarnation: server.options.incarnation,
-        capability: server.capability(),
+        capability: server.capability(target),
         daemon: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         lease_ns: server.lease_ns(),
         proof,
         addresses: server.options.addresses.clone(),
+        target: hello.target,
     };
     connection.answer(version, frame.header.request, &welcome, Vec::new(), page);
     Ok(Client {
         peer,
         session: hello.session,
         channel: hello.channel,
+        target,
         version,
         segments: Mutex::default(),
         resumed: AtomicBool::new(false),

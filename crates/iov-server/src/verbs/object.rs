@@ -14,6 +14,7 @@ use crate::{
     Server,
     buffers::Buffer,
     connection::{Client, Connection},
+    served::Served,
 };
 
 /// Which verbs a client may send: the catalog's own are not among them, since it checks what they need (A1).
@@ -41,8 +42,14 @@ fn looks_at(op: &ObjectOp) -> Option<Uuid> {
 }
 
 /// Fails for what would change bytes that are gone: in place of their file there must be no new one.
-pub(crate) fn check_there(server: &Server, cx: &OpCx, object: ObjectId, stage: Option<Uuid>) -> Result<()> {
-    if server.grants.has_object(cx, object, stage)? {
+pub(crate) fn check_there(
+    server: &Server,
+    served: &Served,
+    cx: &OpCx,
+    object: ObjectId,
+    stage: Option<Uuid>,
+) -> Result<()> {
+    if served.grants.has_object(cx, object, stage)? {
         Ok(())
     } else {
         server.catalog.check_there(cx, object.collection)
@@ -80,18 +87,25 @@ fn admit<'a>(call: ObjectCall, payload: &mut &'a [u8], room: &mut usize) -> Resu
 }
 
 /// Bytes that live in their record move to the target first.
-fn at_target<'a>(server: &Server, cx: &OpCx, mut op: (ObjectOp, Bytes<'a>)) -> Result<(ObjectOp, Bytes<'a>)> {
+fn at_target<'a>(
+    server: &Server,
+    served: &Served,
+    cx: &OpCx,
+    mut op: (ObjectOp, Bytes<'a>),
+) -> Result<(ObjectOp, Bytes<'a>)> {
+    server.catalog.check_object(op.0.object, served.number)?;
     match op.0.verb {
         // Of these there is nothing to be done for what no target has.
         ObjectVerb::Sync | ObjectVerb::Discard { .. } => {}
         ObjectVerb::Copy { source, .. } => {
+            server.catalog.check_object(source, served.number)?;
             server.catalog.at_target(cx, source.collection)?;
             server.catalog.at_target(cx, op.0.object.collection)?;
         }
         _ => server.catalog.at_target(cx, op.0.object.collection)?,
     }
     if op.0.verb.changes_bytes() {
-        check_there(server, cx, op.0.object, op.0.demand.stage)?;
+        check_there(server, served, cx, op.0.object, op.0.demand.stage)?;
         op.0.demand.domain = server.catalog.domain(op.0.object.collection);
     }
     Ok(op)
@@ -100,6 +114,7 @@ fn at_target<'a>(server: &Server, cx: &OpCx, mut op: (ObjectOp, Bytes<'a>)) -> R
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
     let request: ObjectRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
+    let served = server.targets.at(client.target);
     let mut payload = &frame.payload[..];
     let mut room = PAYLOAD_BYTES;
     let mut places = Vec::new();
@@ -110,10 +125,10 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         ObjectCompletion { index, result, len: bytes.len() as u64, checksum }
     };
     for (index, call) in request.calls.into_iter().enumerate() {
-        match admit(call, &mut payload, &mut room).and_then(|op| at_target(server, &cx, op)) {
+        match admit(call, &mut payload, &mut room).and_then(|op| at_target(server, served, &cx, op)) {
             Ok(op) => {
                 if let Some(stage) = op.0.demand.stage {
-                    server.stages.enter(client.session, stage);
+                    served.stages.enter(client.session, stage);
                 }
                 places.push(index as u32);
                 ops.push(op);
@@ -131,7 +146,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let mut payload = Vec::new();
     let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<Uuid>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
-    let (results, memory) = run_all_in(&*server.target, &cx, ops, |len| server.buffers.take(len));
+    let (results, memory) = run_all_in(&*served.target, &cx, ops, |len| server.buffers.take(len));
     let results = results.into_iter().zip(memory).zip(rooms);
     for ((index, looks), ((result, memory), room)) in places.into_iter().zip(looks).zip(results) {
         // Behind what was read lies what another request has left there.
@@ -145,7 +160,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         completions.push(done(index, result, &bytes));
         payload.push(bytes);
     }
-    discarded.into_iter().for_each(|stage| server.stages.leave(stage, &*server.grants));
+    discarded.into_iter().for_each(|stage| served.stages.leave(stage, &*served.grants));
     let moved = frame.payload.len() + payload.iter().map(|piece: &Buffer| piece.len()).sum::<usize>();
     server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };

@@ -14,12 +14,20 @@ use crate::{
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let request: Resume = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
+    let served = server.targets.at(client.target);
     let done = |results: Vec<Result<()>>| results.into_iter().map(|done| done.map(|()| CatalogReply::Done)).collect();
     // The first message of a connection says all, unless it is as large as any: what else there is, the session knows nothing of.
     let is_all = !client.resumed.swap(true, Ordering::SeqCst) && request.opens.len() < PRESENTED;
-    let opens = done(server.catalog.resume(&cx, &request.opens, is_all)?);
-    let locks = done(server.catalog.resume_locks(&cx, &request.locks)?);
-    let lost = server.stages.claim(client.session, request.stages, &*server.grants);
+    // Of a target's session the catalog knows nothing.
+    let opens = match client.target {
+        0 => done(server.catalog.resume(&cx, &request.opens, is_all)?),
+        _ => Vec::new(),
+    };
+    let locks = match client.target {
+        0 => done(server.catalog.resume_locks(&cx, &request.locks)?),
+        _ => Vec::new(),
+    };
+    let lost = served.stages.claim(client.session, request.stages, &*served.grants);
     // What is published is there.
     let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
     connection.answer(

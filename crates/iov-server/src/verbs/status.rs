@@ -20,8 +20,9 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
     ];
     counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
-    if let Some(space) = server.grants.space() {
-        let of = match server.target.capability().medium {
+    let first = server.targets.at(0);
+    if let Some(space) = first.grants.space() {
+        let of = match first.target.capability().medium {
             Capability::SHARED_MEMORY => "shm",
             Capability::HEAP => "heap",
             _ => "medium",

@@ -19,7 +19,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     let request: SumsRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
     let known = match request.runs {
-        1..=RUNS => server.grants.sums(&cx, request.object, request.first, request.runs),
+        1..=RUNS => server.targets.at(client.target).grants.sums(&cx, request.object, request.first, request.runs),
         runs => Err(Error::too_big(format!("checksums of {runs} runs; ask for 1 to {RUNS} at a time"))),
     };
     let (failed, sums) = match known {

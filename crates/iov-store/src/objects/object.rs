@@ -179,7 +179,8 @@ impl<B: Body> Object<B> {
                 Ok(state.evidence(None))
             }
             ObjectVerb::Seal => {
-                let mut state = self.write(cx, None)?;
+                // Whoever seals several objects at once has frozen them before.
+                let mut state = self.write(cx, demand.stage)?;
                 state.check_epoch(demand)?;
                 state.body.seal(call)?;
                 state.sealed = true;

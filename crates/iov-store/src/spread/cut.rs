@@ -17,7 +17,7 @@ fn other(op: &ObjectOp, verb: ObjectVerb, demand: Demand) -> ObjectOp {
 }
 
 /// What looks at the same object as an operation does.
-fn look(op: &ObjectOp) -> ObjectOp {
+pub(super) fn look(op: &ObjectOp) -> ObjectOp {
     let demand = Demand { stage: op.demand.stage, epoch: op.demand.epoch, ..Demand::default() };
     other(op, ObjectVerb::Stat, demand)
 }
@@ -26,7 +26,7 @@ fn look(op: &ObjectOp) -> ObjectOp {
 pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
     let ObjectVerb::Truncate { size } = op.verb else { return done(Err(no_place())) };
     let stat = look(&op);
-    let ask = Step { inner: step.inner.clone(), cx: step.cx.clone(), sink: step.sink.clone() };
+    let ask = step.share();
     ask.ask(stat, Memory::default(), move |found| match found {
         Err(e) => done(Err(e)),
         Ok(found) if op.demand.max_size != 0 && size > op.demand.max_size && size > found.size => {
@@ -45,7 +45,7 @@ fn stage(step: Step, op: ObjectOp, size: u64, done: Done) {
     let stage = new_uuid();
     let demand = Demand { stage: Some(stage), max_size: 0, ..op.demand.clone() };
     let staged = other(&op, ObjectVerb::Truncate { size }, demand);
-    let ask = Step { inner: step.inner.clone(), cx: step.cx.clone(), sink: step.sink.clone() };
+    let ask = step.share();
     ask.ask(staged, Memory::default(), move |staged| match staged {
         Err(e) => {
             let drop_it = other(&op, ObjectVerb::Discard { stage }, Demand::default());
@@ -92,13 +92,18 @@ pub(super) fn within_limit(step: Step, op: ObjectOp, memory: Memory, done: Done)
         _ => 0,
     };
     let stat = look(&op);
-    let ask = Step { inner: step.inner.clone(), cx: step.cx.clone(), sink: step.sink.clone() };
+    let ask = step.share();
     ask.ask(stat, memory.part(0, 0), move |found| match found {
         Err(e) => done(Err(e)),
         Ok(found) if end > found.size => done(Err(too_big(end, op.demand.max_size))),
         Ok(_) => {
             let demand = Demand { max_size: 0, ..op.demand.clone() };
-            step.ask(ObjectOp { demand, ..op }, memory, done);
+            let op = ObjectOp { demand, ..op };
+            match op.verb {
+                // Within what there is: it does not grow.
+                ObjectVerb::Write { .. } | ObjectVerb::Allocate { .. } => step.ask(op, memory, done),
+                _ => start(step, op, done),
+            }
         }
     });
 }

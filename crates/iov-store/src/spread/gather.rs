@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use iov_layout::{Piece, Stripes};
 use iov_types::{Capability, Clause, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Result};
 
-use super::{read, shape, split, table::Lined};
+use super::{Inner, read, shape, split, table::Lined};
 use crate::{Memory, OpCx, Sink, Submitted};
 
 /// What came of a part.
@@ -24,6 +24,9 @@ pub(super) struct Asked {
     pub(super) stripes: Stripes,
     /// Of a read: all of it, which nobody touches while parts of it are lent.
     pub(super) memory: Memory,
+    pub(super) inner: Arc<Inner>,
+    /// How often it was tried before.
+    pub(super) attempt: u32,
     /// Where the answer goes.
     pub(super) index: usize,
     pub(super) sink: Arc<dyn Sink>,
@@ -197,10 +200,10 @@ fn tells_of_making(medium: &str) -> bool {
 /// All objects of a collection are made together: where only some are there, bytes are gone (P1).
 fn check_whole(lined: &Lined, parts: &[Part]) -> Result<()> {
     let there = |part: &Part| part.result.as_ref().is_ok_and(|e| e.size > 0 || e.mtime_ns != 0);
-    let gone = |part: &&Part| !there(part) && tells_of_making(lined.backends[part.index].capability().medium);
+    let gone = |part: &&Part| !there(part) && tells_of_making(lined.capabilities[part.index].medium);
     match parts.iter().find(gone) {
         Some(part) if parts.iter().any(there) => {
-            let capability = lined.backends[part.index].capability();
+            let capability = &lined.capabilities[part.index];
             let kind = if capability.is_memory() { Kind::Lost } else { Kind::Corrupt };
             Err(Error::new(
                 kind,

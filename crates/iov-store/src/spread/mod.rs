@@ -10,11 +10,14 @@ mod chain;
 mod copy;
 mod cut;
 mod gather;
+mod grow;
 mod read;
 mod run;
+mod seal;
 mod shape;
 mod split;
 mod table;
+mod versions;
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +27,7 @@ use iov_types::{Capability, ObjectId, Place, Range, Result, Uuid, catalog::Stage
 use crate::{AtOnce, Backend, Now, OpCx, Shown, Sink, Submitted};
 use run::Run;
 use table::{Lined, Table};
+use versions::Versions;
 
 /// Called once with what came of a publication.
 pub type OnPublished = Box<dyn FnOnce(Result<()>) + Send>;
@@ -43,6 +47,7 @@ pub(crate) struct Inner {
     first: Arc<dyn Backend>,
     table: Table,
     publisher: OnceLock<Box<dyn Publisher>>,
+    seen: Versions,
 }
 
 /// Most pieces that are moved at once before other requests have a turn.
@@ -52,7 +57,7 @@ impl Spread {
     /// A store whose first target is `first`, and which can do what `capability` says: somewhere.
     pub fn new(first: Arc<dyn Backend>, capability: Capability) -> Spread {
         let table = Table::with_first(first.clone());
-        Spread(Arc::new(Inner { capability, first, table, publisher: OnceLock::new() }))
+        Spread(Arc::new(Inner { capability, first, table, publisher: OnceLock::new(), seen: Versions::default() }))
     }
 
     /// Says how something is published at several targets at once; without it such changes are made one after the other, which
@@ -61,9 +66,9 @@ impl Spread {
         let _ = self.0.publisher.set(publisher);
     }
 
-    /// Makes a target known, or another way to it.
-    pub fn add_target(&self, number: u32, backend: Arc<dyn Backend>) {
-        self.0.table.add_target(number, backend);
+    /// Makes a target known and what it can do, or another way to it.
+    pub fn add_target(&self, number: u32, backend: Arc<dyn Backend>, capability: Capability) {
+        self.0.table.add_target(number, backend, capability);
     }
 
     /// Makes a pattern known.
@@ -89,10 +94,10 @@ impl Spread {
     /// What all targets of a place can do.
     pub fn capability_at(&self, place: Place) -> Result<Capability> {
         if place.is_first() {
-            return Ok(self.0.first.capability().clone());
+            return Ok(self.0.table.capability(0).unwrap_or_else(|| self.0.capability.clone()));
         }
         let (lined, _) = self.0.lined(place)?;
-        Ok(common(lined.backends.iter().map(|backend| backend.capability())))
+        Ok(common(lined.capabilities.iter()))
     }
 }
 
@@ -135,6 +140,10 @@ impl Inner {
         };
         let Ok(range) = Range::new(offset, len as u64) else { return AtOnce::No };
         if len == 0 || stripes.pieces(range).nth(PIECES_AT_ONCE).is_some() {
+            return AtOnce::No;
+        }
+        if matches!(bytes, Now::Read(_)) && stripes.pieces(range).nth(1).is_some() {
+            // Whether all pieces are of one publication, their versions tell.
             return AtOnce::No;
         }
         let mut done = 0;

@@ -1,11 +1,29 @@
-//! The end of a read from several targets: what is short on one of them may be a hole, or the end.
+//! The end of a read from several targets: what is short on one of them may be a hole, or the end; and what came from different
+//! versions may be of different publications (M1).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iov_types::{Evidence, ObjectOp, ObjectVerb, Outcome, Place, Result};
+use iov_types::{Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Result};
 
-use super::gather::{Asked, Part, sum, worst};
+use super::{
+    gather::{Asked, Part, worst},
+    run,
+};
 use crate::{Memory, Sink};
+
+/// How often a read begins anew that publications come across.
+const ATTEMPTS: u32 = 64;
+
+/// What is known of an object.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// How long it is, as far as that is known.
+    size: Option<u64>,
+    /// The version in which it was read.
+    version: Option<u64>,
+    mtime_ns: i64,
+    epoch: u64,
+}
 
 /// All parts have come.
 pub(super) fn finish(asked: Asked, parts: Vec<Part>) {
@@ -13,19 +31,23 @@ pub(super) fn finish(asked: Asked, parts: Vec<Part>) {
         let e = if e.outcome() == Outcome::Unknown { e.with_outcome(Outcome::NotApplied) } else { e };
         return asked.sink.complete(asked.index, Err(e));
     }
-    let found = sum(&asked.stripes, &parts);
-    let end = end_of(&asked);
+    let Some(known) = known_of(&asked, &parts) else { return again(asked) };
+    let versions = versions_of(&known);
+    // Of one object, or of objects of which nothing was ever published, nothing can be mixed.
+    let checked = versions.len() < 2
+        || asked.op.demand.stage.is_some()
+        || versions.iter().all(|(_, version)| *version == 0)
+        || asked.inner.seen.know(asked.op.object.collection, &versions);
     let full = parts.iter().all(|part| moved(part) == part.piece.map_or(0, |piece| piece.len));
-    if full || found.size >= end {
-        return answer(&asked, &parts, found);
+    let reach = reach_of(&asked, &parts, &known);
+    let needs_sizes = !full && reach < end_of(&asked);
+    let to_ask: Vec<usize> = (0..known.len())
+        .filter(|index| (needs_sizes && known[*index].size.is_none()) || (!checked && known[*index].version.is_some()))
+        .collect();
+    if to_ask.is_empty() {
+        return answer(&asked, &parts, &known);
     }
-    // The others know whether it goes on behind.
-    let asks = |index: usize| !parts.iter().any(|part| part.index == index);
-    let others: Vec<usize> = (0..asked.lined.backends.len()).filter(|index| asks(*index)).collect();
-    if others.is_empty() {
-        return answer(&asked, &parts, found);
-    }
-    ask_others(asked, parts, others);
+    Others::ask(asked, parts, known, to_ask);
 }
 
 fn end_of(asked: &Asked) -> u64 {
@@ -37,7 +59,52 @@ fn moved(part: &Part) -> u64 {
     part.result.as_ref().map_or(0, |e| e.bytes)
 }
 
-/// Waits for the lengths of the objects that were not read from.
+/// What the parts tell of the objects. `None`: one was read in two versions.
+fn known_of(asked: &Asked, parts: &[Part]) -> Option<Vec<Known>> {
+    let mut known = vec![Known::default(); asked.stripes.width()];
+    for part in parts {
+        let (Ok(e), Some(piece)) = (&part.result, part.piece) else { continue };
+        let known = &mut known[part.index];
+        if known.version.is_some_and(|version| version != e.version) {
+            return None;
+        }
+        known.version = Some(e.version);
+        known.epoch = known.epoch.max(e.epoch);
+        known.mtime_ns = known.mtime_ns.max(e.mtime_ns);
+        // Who reads directly is not told how long it is, but sees where it ends.
+        let read_to = piece.local + e.bytes;
+        if e.size >= read_to && e.size > 0 {
+            known.size = Some(known.size.unwrap_or(0).max(e.size));
+        } else if e.bytes < piece.len {
+            known.size = Some(known.size.unwrap_or(0).max(if e.bytes > 0 { read_to } else { 0 }));
+        }
+    }
+    Some(known)
+}
+
+fn versions_of(known: &[Known]) -> Vec<(usize, u64)> {
+    known.iter().enumerate().filter_map(|(index, known)| Some((index, known.version?))).collect()
+}
+
+/// How far the collection reaches, as far as that is known.
+fn reach_of(asked: &Asked, parts: &[Part], known: &[Known]) -> u64 {
+    let sizes = known.iter().enumerate().map(|(index, known)| asked.stripes.reach(index, known.size.unwrap_or(0)));
+    let read = parts.iter().filter(|part| moved(part) > 0);
+    let read = read.filter_map(|part| part.piece.map(|piece| piece.offset + moved(part)));
+    sizes.chain(read).max().unwrap_or(0)
+}
+
+/// Reads it once more.
+fn again(asked: Asked) {
+    let Asked { inner, cx, op, memory, index, sink, attempt, .. } = asked;
+    if attempt >= ATTEMPTS || cx.left_ns() == 0 {
+        let e = "the collection is published again and again while it is read: read less at a time";
+        return sink.complete(index, Err(Error::timeout(e)));
+    }
+    run::read_again(&inner, &cx, (index, (op, memory)), sink, attempt + 1);
+}
+
+/// Waits for what some of the objects say of themselves.
 struct Others {
     state: Mutex<Waiting>,
     sink: Arc<dyn Sink>,
@@ -45,7 +112,9 @@ struct Others {
 
 struct Waiting {
     left: usize,
-    found: Evidence,
+    known: Vec<Known>,
+    /// An object has another version than when it was read.
+    changed: bool,
     /// Until the answer has been given.
     read: Option<(Asked, Vec<Part>)>,
 }
@@ -56,16 +125,32 @@ struct Other {
     index: usize,
 }
 
+impl Others {
+    fn ask(asked: Asked, parts: Vec<Part>, known: Vec<Known>, to_ask: Vec<usize>) {
+        let (cx, lined, op) = (asked.cx.clone(), asked.lined.clone(), asked.op.clone());
+        let sink = asked.sink.clone();
+        let state = Mutex::new(Waiting { left: to_ask.len(), known, changed: false, read: Some((asked, parts)) });
+        let of = Arc::new(Others { state, sink });
+        for index in to_ask {
+            let object = Place::part(op.object.collection, index);
+            let stat = ObjectOp { object, verb: ObjectVerb::Stat, demand: op.demand.clone() };
+            let sink = Arc::new(Other { of: of.clone(), index });
+            lined.backends[index].submit(&cx, vec![(stat, Memory::default())], sink);
+        }
+    }
+}
+
 impl Sink for Other {
     fn complete(&self, _: usize, evidence: Result<Evidence>) {
         let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left -= 1;
-        let Some((asked, _)) = &state.read else { return };
         match evidence {
             Ok(e) => {
-                let reach = asked.stripes.reach(self.index, e.size);
-                state.found.size = state.found.size.max(reach);
-                state.found.mtime_ns = state.found.mtime_ns.max(e.mtime_ns);
+                let known = &mut state.known[self.index];
+                known.size = Some(known.size.unwrap_or(0).max(e.size));
+                known.mtime_ns = known.mtime_ns.max(e.mtime_ns);
+                let changed = known.version.is_some_and(|version| version != e.version);
+                state.changed |= changed;
             }
             Err(e) => {
                 // Nobody knows where it ends.
@@ -80,11 +165,18 @@ impl Sink for Other {
         if state.left > 0 {
             return;
         }
-        let (found, read) = (std::mem::take(&mut state.found), state.read.take());
+        let (known, changed, read) = (std::mem::take(&mut state.known), state.changed, state.read.take());
         drop(state);
-        if let Some((asked, parts)) = read {
-            answer(&asked, &parts, found);
+        let Some((asked, parts)) = read else { return };
+        if changed {
+            return again(asked);
         }
+        // All were of these versions when the first of them was asked, behind the last byte that was read.
+        let versions = versions_of(&known);
+        if versions.len() > 1 && asked.op.demand.stage.is_none() {
+            asked.inner.seen.learn(asked.op.object.collection, asked.stripes.width(), &versions);
+        }
+        answer(&asked, &parts, &known);
     }
 
     fn go_on(&self, work: Box<dyn FnOnce() + Send>) {
@@ -92,28 +184,11 @@ impl Sink for Other {
     }
 }
 
-fn ask_others(asked: Asked, parts: Vec<Part>, others: Vec<usize>) {
-    let (cx, lined, op) = (asked.cx.clone(), asked.lined.clone(), asked.op.clone());
-    let found = sum(&asked.stripes, &parts);
-    let sink = asked.sink.clone();
-    let state = Mutex::new(Waiting { left: others.len(), found, read: Some((asked, parts)) });
-    let of = Arc::new(Others { state, sink });
-    for index in others {
-        let object = Place::part(op.object.collection, index);
-        let stat = ObjectOp { object, verb: ObjectVerb::Stat, demand: op.demand.clone() };
-        let sink = Arc::new(Other { of: of.clone(), index });
-        lined.backends[index].submit(&cx, vec![(stat, Memory::default())], sink);
-    }
-}
-
 /// Puts zeros where nothing lies, up to the end of the collection.
-fn answer(asked: &Asked, parts: &[Part], found: Evidence) {
+fn answer(asked: &Asked, parts: &[Part], known: &[Known]) {
     let ObjectVerb::Read { offset } = asked.op.verb else { return };
-    let end = end_of(asked).min(found.size).max(offset);
-    // What was read is there, even if the collection has been cut since.
-    let read = parts.iter().filter(|part| moved(part) > 0);
-    let read_to = read.filter_map(|part| part.piece.map(|piece| piece.offset + moved(part))).max();
-    let end = end.max(read_to.unwrap_or(0));
+    let size = reach_of(asked, parts, known);
+    let end = end_of(asked).min(size).max(offset);
     for part in parts {
         let Some(piece) = part.piece else { continue };
         let (from, to) = (piece.offset + moved(part), (piece.offset + piece.len).min(end));
@@ -122,6 +197,14 @@ fn answer(asked: &Asked, parts: &[Part], found: Evidence) {
             hole.bytes_mut().fill(0);
         }
     }
-    let evidence = Evidence { bytes: end - offset, offset, size: found.size.max(end), ..found };
+    let evidence = Evidence {
+        bytes: end - offset,
+        offset,
+        size,
+        mtime_ns: known.iter().map(|known| known.mtime_ns).max().unwrap_or(0),
+        epoch: known.iter().map(|known| known.epoch).max().unwrap_or(0),
+        version: versions_of(known).iter().map(|(_, version)| version).sum(),
+        ..Evidence::default()
+    };
     asked.sink.complete(asked.index, Ok(evidence));
 }

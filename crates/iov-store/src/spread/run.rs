@@ -15,7 +15,7 @@ use super::{
     chain::Chain,
     copy, cut,
     gather::{Asked, Gather, Route, Routes},
-    split,
+    grow, seal, split,
 };
 use crate::{Backend, Memory, OpCx, Sink, Submitted};
 
@@ -44,6 +44,10 @@ enum Steps {
     Cut,
     /// A change that may reach beyond the collection's limit.
     Limit,
+    /// A write over several targets that may reach beyond the end.
+    Grow,
+    /// A seal of several objects.
+    Seal,
 }
 
 /// What comes after a step.
@@ -122,6 +126,8 @@ impl Run {
                     Steps::Copy => copy::start(step, op, Box::new(done)),
                     Steps::Cut => cut::start(step, op, Box::new(done)),
                     Steps::Limit => cut::within_limit(step, op, memory, Box::new(done)),
+                    Steps::Seal => seal::start(step, op, Box::new(done)),
+                    Steps::Grow => grow::start(step, op, memory, Box::new(done)),
                 }
             }
         }
@@ -158,6 +164,11 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// The same step, to ask for more than one thing.
+    pub(super) fn share(&self) -> Step {
+        Step { inner: self.inner.clone(), cx: self.cx.clone(), sink: self.sink.clone() }
+    }
+
     /// Has one operation done that takes one step.
     pub(super) fn ask(&self, op: ObjectOp, memory: Memory, then: impl FnOnce(Result<Evidence>) + Send + 'static) {
         let sink = Arc::new(Once { then: Mutex::new(Some(then)), sink: self.sink.clone() });
@@ -177,6 +188,9 @@ impl Inner {
         if width == 1 {
             return None;
         }
+        if matches!(op.verb, ObjectVerb::Seal) && op.demand.stage.is_none() {
+            return Some(Steps::Seal);
+        }
         let cuts = matches!(op.verb, ObjectVerb::Truncate { .. }) && op.demand.stage.is_none();
         if cuts && op.demand.domain.is_some() && self.publisher.get().is_some() {
             return Some(Steps::Cut);
@@ -188,7 +202,14 @@ impl Inner {
             }
             _ => 0,
         };
-        (op.demand.max_size != 0 && end > op.demand.max_size).then_some(Steps::Limit)
+        if op.demand.max_size != 0 && end > op.demand.max_size {
+            return Some(Steps::Limit);
+        }
+        // Who holds it alone has nobody to see how it grows.
+        let shared = op.demand.epoch == 0 && op.demand.stage.is_none();
+        let writes = matches!(op.verb, ObjectVerb::Write { .. });
+        (writes && shared && memory.len() as u64 > place.chunk() - split::within(op, place.chunk()))
+            .then_some(Steps::Grow)
     }
 
     /// Whether both have all of their bytes on one target, so that this can copy.
@@ -259,13 +280,40 @@ pub(super) fn together(
             }
         };
         let (cx, sink) = (cx.clone(), sink.clone());
-        let asked = Asked { cx, op, lined: lined.clone(), stripes, memory, index, sink };
+        let inner = inner.clone();
+        let asked = Asked { cx, op, lined: lined.clone(), stripes, memory, inner, attempt: 0, index, sink };
         for (position, submitted, route) in Gather::begin(asked) {
             go(lined.numbers[position], &lined.backends[position], submitted, route);
         }
     }
     for (_, (backend, (ops, routes))) in by_target {
         backend.submit(cx, ops, Arc::new(Routes(routes)));
+    }
+}
+
+/// Reads once more from several targets.
+pub(super) fn read_again(
+    inner: &Arc<Inner>,
+    cx: &OpCx,
+    (index, (op, memory)): (usize, Submitted),
+    sink: Arc<dyn Sink>,
+    attempt: u32,
+) {
+    let place = Place::of(op.object).unwrap_or_default();
+    let (lined, stripes) = match inner.lined(place) {
+        Ok(known) => known,
+        Err(e) => return sink.complete(index, Err(e)),
+    };
+    let asked =
+        Asked { cx: cx.clone(), op, lined: lined.clone(), stripes, memory, inner: inner.clone(), attempt, index, sink };
+    let mut by_target: BTreeMap<usize, ForOne> = BTreeMap::new();
+    for (position, submitted, route) in Gather::begin(asked) {
+        let (all, routes) = by_target.entry(position).or_default();
+        all.push(submitted);
+        routes.push(route);
+    }
+    for (position, (ops, routes)) in by_target {
+        lined.backends[position].submit(cx, ops, Arc::new(Routes(routes)));
     }
 }
 

@@ -111,3 +111,11 @@ pub(super) fn parts(lined: &Lined, stripes: &Stripes, op: &ObjectOp, memory: &Me
         (verb, _) => to_all(&|_| verb.clone()),
     })
 }
+
+/// How far into its chunk a write begins.
+pub(super) fn within(op: &ObjectOp, chunk: u64) -> u64 {
+    match op.verb {
+        ObjectVerb::Write { offset } => offset % chunk,
+        _ => 0,
+    }
+}

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use iov_types::{Error, Result};
+use iov_types::{Capability, Error, Result};
 
 use crate::Backend;
 
@@ -15,11 +15,13 @@ pub(super) struct Lined {
     pub(super) numbers: Vec<u32>,
     /// They themselves, in the same order.
     pub(super) backends: Vec<Arc<dyn Backend>>,
+    /// What each can do.
+    pub(super) capabilities: Vec<Capability>,
 }
 
 #[derive(Default)]
 struct Known {
-    targets: BTreeMap<u32, Arc<dyn Backend>>,
+    targets: BTreeMap<u32, (Arc<dyn Backend>, Capability)>,
     patterns: HashMap<u32, Vec<u32>>,
     /// Patterns of which all targets are known, by their numbers.
     lined: Vec<Option<Arc<Lined>>>,
@@ -31,7 +33,8 @@ pub(super) struct Table(RwLock<Known>);
 
 impl Table {
     pub(super) fn with_first(first: Arc<dyn Backend>) -> Table {
-        Table(RwLock::new(Known { targets: BTreeMap::from([(0, first)]), ..Known::default() }))
+        let capability = first.capability().clone();
+        Table(RwLock::new(Known { targets: BTreeMap::from([(0, (first, capability))]), ..Known::default() }))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
@@ -42,9 +45,9 @@ impl Table {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add_target(&self, number: u32, backend: Arc<dyn Backend>) {
+    pub(super) fn add_target(&self, number: u32, backend: Arc<dyn Backend>, capability: Capability) {
         let mut known = self.write();
-        known.targets.insert(number, backend);
+        known.targets.insert(number, (backend, capability));
         // Lines are made anew, with the new way to it.
         known.lined.clear();
     }
@@ -60,11 +63,16 @@ impl Table {
     }
 
     pub(super) fn target(&self, number: u32) -> Option<Arc<dyn Backend>> {
-        self.read().targets.get(&number).cloned()
+        self.read().targets.get(&number).map(|(backend, _)| backend.clone())
+    }
+
+    /// What a target can do.
+    pub(super) fn capability(&self, number: u32) -> Option<Capability> {
+        self.read().targets.get(&number).map(|(_, capability)| capability.clone())
     }
 
     pub(super) fn may_wait(&self) -> bool {
-        self.read().targets.values().any(|target| target.may_wait())
+        self.read().targets.values().any(|(target, _)| target.may_wait())
     }
 
     /// The targets of a pattern.
@@ -82,8 +90,8 @@ impl Table {
                 Error::unavailable(format!("target {target}, where bytes of it lie, is not known here: iov targets"))
             })
         };
-        let backends = numbers.iter().map(find).collect::<Result<_>>()?;
-        let lined = Arc::new(Lined { numbers, backends });
+        let (backends, capabilities) = numbers.iter().map(find).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let lined = Arc::new(Lined { numbers, backends, capabilities });
         if known.lined.len() <= at {
             known.lined.resize(at + 1, None);
         }

@@ -23,7 +23,7 @@ fn heap() -> Arc<dyn Backend> {
 fn spread(width: u32) -> Spread {
     let first = heap();
     let spread = Spread::new(first.clone(), first.capability().clone());
-    (1..=width).for_each(|number| spread.add_target(number, heap()));
+    (1..=width).for_each(|number| spread.add_target(number, heap(), first.capability().clone()));
     spread.add_pattern(1, (1..=width).rev().collect());
     spread
 }
@@ -85,7 +85,7 @@ impl Backend for Placed {
 }
 
 /// Checks that ask for more than several targets give.
-const OF_ONE_TARGET: [&str; 14] = [
+const OF_ONE_TARGET: [&str; 15] = [
     // Listings are asked of each target.
     "o2_an_object_that_nobody_wrote_is_empty",
     "o2_create_makes_an_empty_object_once",
@@ -98,6 +98,7 @@ const OF_ONE_TARGET: [&str; 14] = [
     "o6_zero_bytes_change_nothing",
     // What was under way when a fence came may be at one target and not at another; nothing comes behind it.
     "x1_nothing_of_a_fenced_writer_appears",
+    "t11_a_write_is_before_the_seal_or_fails",
     // Chunks are a multiple of the units.
     "m1_too_large_a_unit_is_refused",
     // Fewer may be told than were asked for: more are known of one target than of others.
@@ -268,7 +269,7 @@ fn what_is_not_known_is_an_error_and_not_another_object() {
         let e = write(&spread, whole, 0, b"x").unwrap_err();
         assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, Outcome::NotApplied));
     }
-    spread.add_target(9, heap());
+    spread.add_target(9, heap(), heap().capability().clone());
     write(&spread, Place::new(5, 10).unwrap().whole(ONE), 0, b"x").unwrap();
 }
 
@@ -292,10 +293,10 @@ impl Backend for Full {
 #[test]
 fn a_change_that_one_of_several_refuses_may_have_taken_effect() {
     let spread = spread(2);
-    spread.add_target(2, Arc::new(Full(heap())));
+    spread.add_target(2, Arc::new(Full(heap())), heap().capability().clone());
     let whole = Place::new(1, 10).unwrap().whole(ONE);
-    let e = write(&spread, whole, 0, &bytes(20)).unwrap_err();
-    assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::Unknown));
+    let e = write(&spread, whole, 10, &bytes(20)).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::Unknown), "the second half");
     let e = write(&spread, whole, 0, &bytes(10)).unwrap_err();
     assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::NotApplied), "it alone was asked");
 }
@@ -353,7 +354,7 @@ fn c5_a_cut_is_one_step_for_readers() {
 fn what_a_place_can_do_is_what_all_of_its_targets_can() {
     let spread = spread(2);
     let weak = Capability { medium: Capability::NULL, max_unit: 0, staging: false, ..heap().capability().clone() };
-    spread.add_target(2, Arc::new(Heap::new(weak)));
+    spread.add_target(2, Arc::new(Heap::new(weak.clone())), weak);
     let there = spread.capability_of(Place::new(1, 10).unwrap().whole(ONE));
     assert_eq!((there.medium, there.max_unit, there.staging, there.targets), (Capability::SEVERAL, 0, false, 2));
 }

@@ -103,6 +103,8 @@ pub struct Granted {
     pub kept: bool,
     /// The bytes lie in segments of shared memory, whose descriptors come with the frame.
     pub window: Option<Window>,
+    /// The version of the object for as long as the grant holds; told of parts of collections on several targets.
+    pub version: u64,
 }
 
 message! {
@@ -116,6 +118,7 @@ message! {
         6 => lease_ns: uint,
         7 => kept: boolean,
         8 => window: optional message,
+        9 => version: uint,
     }
 }
 

@@ -20,8 +20,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer | Welcome => "-4",
-        Catalog | GrantAnswer | Hello => "-3",
+        CatalogAnswer | GrantAnswer | Welcome => "-4",
+        Catalog | Hello => "-3",
         Grant | Resume | ResumeAnswer => "-2",
         _ => "",
     };
@@ -153,10 +153,12 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     // Before objects were kept by checksums.
     let bytes = std::fs::read(named(Verb::GrantAnswer, "")).expect("the bytes of the first release");
     let GrantAnswer::Granted(granted) = examples::grant_answer() else { unreachable!("a grant") };
-    reads(&bytes, GrantAnswer::Granted(Granted { kept: false, window: None, ..granted.clone() }));
+    reads(&bytes, GrantAnswer::Granted(Granted { kept: false, window: None, version: 0, ..granted.clone() }));
     // Before bytes lay in shared memory.
     let bytes = std::fs::read(named(Verb::GrantAnswer, "-2")).expect("the bytes of a later one");
-    reads(&bytes, GrantAnswer::Granted(Granted { window: None, ..granted }));
+    reads(&bytes, GrantAnswer::Granted(Granted { window: None, version: 0, ..granted.clone() }));
+    let bytes = std::fs::read(named(Verb::GrantAnswer, "-3")).expect("the bytes of a later one");
+    reads(&bytes, GrantAnswer::Granted(Granted { version: 0, ..granted }));
     let bytes = std::fs::read(named(Verb::Grant, "")).expect("the bytes of the first release");
     reads(&bytes, GrantRequest { memory: false, anew: false, ..examples::grant_request() });
     // Before a sealed collection's length was told, and a workspace's indexes.

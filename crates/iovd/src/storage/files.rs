@@ -2,6 +2,7 @@
 
 use std::{os::fd::OwnedFd, path::Path};
 
+use iov_server::Room;
 use iov_types::{Error, Result};
 use rustix::{fs::Mode, io::Errno};
 
@@ -44,4 +45,23 @@ pub(super) fn open(place: &Path, dir: &OwnedFd) -> Result<OwnedFd> {
     };
     shared::note_owner(dir, &target)?;
     Ok(target)
+}
+
+/// Those of a target that has no directory of its own choice: below the store's.
+pub(super) fn below(dir: &OwnedFd, name: &str) -> Result<OwnedFd> {
+    let place = shared::path_of(dir)?.join(name);
+    match rustix::fs::mkdir(&place, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(os(&format!("the directory {}", place.display()))(e)),
+    }
+    shared::open_own(&place)
+}
+
+/// How much room the file system has.
+pub(super) fn room(place: &OwnedFd) -> Result<Room> {
+    let place = place.try_clone().map_err(Error::from)?;
+    Ok(Box::new(move || {
+        let facts = rustix::fs::fstatvfs(&place).ok()?;
+        Some((facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize))
+    }))
 }

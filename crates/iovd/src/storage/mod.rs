@@ -1,11 +1,11 @@
 //! Where a store keeps its bytes. It is chosen when the store is made, and written down in the file `storage` of its directory.
 
+mod all;
 mod files;
 mod open;
 mod shared;
 
 use std::{
-    io::{Read, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
@@ -13,19 +13,10 @@ use std::{
 use iov_media::Way;
 use iov_semantics::quantity::parse_size;
 use iov_types::{Error, Result};
-use rustix::{
-    fs::{AtFlags, Mode, OFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 
-use crate::Args;
-
+pub(crate) use all::Storages;
 pub(crate) use open::Opened;
-
-const FILE: &str = "storage";
-const FRESH: &str = "storage.new";
-/// The file that a target in the store's own directory has.
-const FILES_FORMAT: &str = "format";
 
 /// Where bytes lie.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,24 +161,6 @@ fn os(what: &str) -> impl Fn(Errno) -> Error + '_ {
 }
 
 impl Storage {
-    /// What is written down; without a file, bytes lie in files.
-    pub(crate) fn load(dir: &OwnedFd) -> Result<Storage> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match rustix::fs::openat(dir, FILE, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(Storage::Files(Files::default())),
-            Err(e) => return Err(os("the file storage of the store")(e)),
-        };
-        let mut text = String::new();
-        std::fs::File::from(file).take(8192).read_to_string(&mut text).map_err(Error::from)?;
-        Storage::read(text.trim_end_matches('\n')).ok_or_else(|| {
-            Error::corrupt(
-                "the file storage in the store's directory cannot be read: it says where the store's bytes are, as in `shmem \
-                 BYTES DIRECTORY`; restore it",
-            )
-        })
-    }
-
     fn read(text: &str) -> Option<Storage> {
         if let Some(rest) = text.strip_prefix("files") {
             let files = Files::read(rest).ok()?;
@@ -218,6 +191,17 @@ impl Storage {
         }
     }
 
+    /// The word by which a layout asks for it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Storage::Files(_) => "files",
+            Storage::Shared { .. } => "shmem",
+            Storage::Heap(_) => "heap",
+            Storage::Null => "null",
+            Storage::Virtual(_) => "virtual",
+        }
+    }
+
     /// Where bytes lie, in a sentence.
     fn in_words(&self) -> String {
         match self {
@@ -230,40 +214,28 @@ impl Storage {
         }
     }
 
-    /// Brings what is asked for together with what is written down, and writes down what is new.
-    pub(crate) fn choose(dir: &OwnedFd, args: &Args) -> Result<Storage> {
-        let there = Storage::load(dir)?;
-        let has_files = rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok();
-        let is_new = there == Storage::Files(Files::default()) && !has_files;
-        let new = args.new_storage.clone().filter(|_| is_new);
-        let Some(asked) = args.storage.clone().or(new) else { return Ok(there) };
-        let storage = match (asked, there) {
-            (Asked::Files(asked), Storage::Files(there)) if !is_new && asked.place == there.place => {
-                Storage::Files(asked)
-            }
+    /// The same target as it is asked for now: with another size, another way to its files.
+    fn again(self, asked: Asked, shm: &Path) -> Result<Storage> {
+        Ok(match (asked, self) {
+            (Asked::Files(asked), Storage::Files(there)) if asked.place == there.place => Storage::Files(asked),
             // In other words: those that it has.
-            (Asked::Files(Files { place: None, way }), Storage::Files(there)) if !is_new => {
-                Storage::Files(Files { way, ..there })
-            }
+            (Asked::Files(Files { place: None, way }), Storage::Files(there)) => Storage::Files(Files { way, ..there }),
             (Asked::Null, Storage::Null) => Storage::Null,
             (Asked::Virtual(asked), Storage::Virtual(there)) if asked == there => Storage::Virtual(there),
             (Asked::Heap(capacity), Storage::Heap(_)) => Storage::Heap(capacity),
             (Asked::Shared(capacity), Storage::Shared { capacity: before, place }) => {
                 if capacity != before {
-                    shared::check_room(&args.shm, capacity, place.exists())?;
+                    shared::check_room(shm, capacity, place.exists())?;
                 }
                 Storage::Shared { capacity, place }
             }
-            (asked, _) if is_new => Storage::make(asked, dir, &args.shm)?,
             (_, there) => {
                 return Err(Error::exists(format!(
                     "this store keeps its bytes {}, which is chosen once: use another directory for another store",
                     there.in_words()
                 )));
             }
-        };
-        storage.write(dir)?;
-        Ok(storage)
+        })
     }
 
     /// Makes the place of a new store's bytes.
@@ -291,22 +263,6 @@ impl Storage {
                 Storage::Shared { capacity, place: shared::new_place(base) }
             }
         })
-    }
-
-    fn write(&self, dir: &OwnedFd) -> Result<()> {
-        if Storage::load(dir).is_ok_and(|there| there == *self) {
-            return Ok(());
-        }
-        let text = self.text();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(dir, FRESH, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(os("writing down where the store keeps its bytes"))?;
-        let mut file = std::fs::File::from(file);
-        file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(Error::from)?;
-        // Without it the store would be taken for one in files, whose bytes are not there (P1).
-        rustix::fs::renameat(dir, FRESH, dir, FILE)
-            .and_then(|()| rustix::fs::fsync(dir))
-            .map_err(os("writing down where the store keeps its bytes"))
     }
 
     /// Gives memory back that outlives the daemon, and all bytes with it; how many bytes that were.

@@ -11,6 +11,7 @@ mod full_start;
 mod hostile;
 mod kit;
 mod limits;
+mod many;
 mod media;
 mod network;
 mod peers;

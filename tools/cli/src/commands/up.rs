@@ -14,9 +14,9 @@ pub(crate) struct Args {
     /// Where a new store keeps its bytes: files (in its directory), files:DIR (in another one; both also with ,io=direct or
     /// ,io=uring, past the kernel's cache), shmem:SIZE, as in shmem:2GiB (shared memory), heap:SIZE (the daemon's own memory: gone when that ends),
     /// virtual:LIBRARY[,CONFIGURATION] (a backend that is loaded), or null (nowhere: to see what all the rest costs). Of a store
-    /// that is there, its new size or way
+    /// that is there, its new size or way. Several times for several targets (iov targets, iov pattern)
     #[arg(long, value_name = "WHAT")]
-    storage: Option<String>,
+    storage: Vec<String>,
 
     /// The store's directory; the same as -S file:DIR
     #[arg(long, value_name = "DIR")]
@@ -63,7 +63,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         Err(e) if e.kind() == ioverbs::Kind::NotFound => false,
         Err(e) => return Err(e.into()),
     };
-    if runs && (args.storage.is_some() || args.trace.is_some() || args.listen.is_some()) {
+    if runs && (!args.storage.is_empty() || args.trace.is_some() || args.listen.is_some()) {
         let what = match (&args.trace, &args.listen) {
             (Some(_), _) => "a trace can be begun",
             (None, Some(_)) => "it can be told to listen",

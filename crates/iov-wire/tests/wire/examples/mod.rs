@@ -232,6 +232,7 @@ pub(crate) fn grant_answer() -> GrantAnswer {
             stretches: vec![Stretch { offset: 0, len: 1 << 20, segment: 2, at: 1 << 30 }],
             passed: vec![1, 2],
         }),
+        version: 6,
     })
 }
 

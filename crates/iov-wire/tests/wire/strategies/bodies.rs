@@ -119,9 +119,9 @@ pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
     });
     let window = (number(), number(), list(stretch), list(number()))
         .prop_map(|(head_segment, head_at, stretches, passed)| Window { head_segment, head_at, stretches, passed });
-    let numbers = [number(), number(), number(), number()];
+    let numbers = [number(), number(), number(), number(), number()];
     let granted = (numbers, range(), access(), any::<bool>(), maybe(window)).prop_map(
-        |([grant, position, epoch, lease_ns], range, access, kept, window)| Granted {
+        |([grant, position, epoch, lease_ns, version], range, access, kept, window)| Granted {
             grant,
             range,
             position,
@@ -130,6 +130,7 @@ pub(crate) fn grant_answer() -> BoxedStrategy<GrantAnswer> {
             lease_ns,
             kept,
             window,
+            version,
         },
     );
     prop_oneof![granted.prop_map(GrantAnswer::Granted), error().prop_map(GrantAnswer::Failed)].boxed()

@@ -27,7 +27,17 @@ fn connect(net: &Net) -> TcpStream {
 
 fn hello(session: Uuid, channel: u32) -> Hello {
     let (library, program) = ("9.9".into(), "hostile".into());
-    Hello { min_version: 1, max_version: 1, library, session, program, pid: 1, channel, challenge: vec![5; 32] }
+    Hello {
+        min_version: 1,
+        max_version: 1,
+        library,
+        session,
+        program,
+        pid: 1,
+        channel,
+        challenge: vec![5; 32],
+        target: 0,
+    }
 }
 
 /// The answer, if it is a fault.
@@ -103,6 +113,7 @@ fn a2_a_daemon_without_the_secret_is_not_believed() {
             lease_ns: 1,
             proof,
             addresses: Vec::new(),
+            target: 0,
         };
         stream.write_all(&framed(&welcome)).unwrap();
         receive(&mut stream).is_none()

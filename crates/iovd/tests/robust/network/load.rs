@@ -80,6 +80,7 @@ fn channel(net: &Net) -> (TcpStream, TcpStream) {
             pid: 1,
             channel,
             challenge: vec![5; 32],
+            target: 0,
         };
         let mut stream = TcpStream::connect(&net.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

@@ -1,0 +1,212 @@
+//! The targets of the store, their states, and the patterns in which collections lie on them.
+//!
+//! A pattern is written down before anything lies in it, in a commit of its own, and never changes: whoever knows it need not
+//! ask again.
+
+mod choose;
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use iov_store::{MetadataStore, Room, Spread, Txn, seam};
+use iov_types::{Capability, Error, Health, Layout, ObjectId, Pattern, Place, Reach, Result, StoreMap, Target, Uuid};
+use iov_wire::Wire;
+
+use crate::keys;
+
+pub(crate) use choose::Wish;
+
+/// The targets that a catalog begins with.
+pub struct Fleet {
+    /// All of them as one; the catalog tells it the patterns.
+    pub spread: Spread,
+    /// What is known of each. A nil UUID is one that the catalog is to give.
+    pub targets: Vec<Target>,
+}
+
+/// Most patterns in one answer.
+const PATTERNS: usize = 4096;
+
+/// What the catalog knows of targets.
+#[derive(Default)]
+pub(crate) struct Map {
+    spread: Option<Spread>,
+    targets: BTreeMap<u32, Target>,
+    patterns: BTreeMap<u32, Vec<u32>>,
+    by_targets: HashMap<Vec<u32>, u32>,
+    /// Whose turn it is where targets take turns.
+    turn: u64,
+}
+
+/// What targets can do together, as it is told to those who ask for something in the store: each of it somewhere.
+pub fn anywhere(targets: &[Target]) -> Option<Capability> {
+    let more = |a: Capability, b: &Capability| Capability {
+        // The first one's: it is where things are if nobody says anything.
+        medium: a.medium,
+        durability: a.durability.max(b.durability),
+        max_unit: a.max_unit.max(b.max_unit),
+        staging: a.staging || b.staging,
+        stage_bytes: a.stage_bytes.max(b.stage_bytes),
+        once: a.once || b.once,
+        bursty: a.bursty || b.bursty,
+        targets: a.targets + 1,
+        incarnation: a.incarnation,
+    };
+    let (first, others) = targets.split_first()?;
+    let first = Capability { targets: 1, ..first.capability.clone() };
+    Some(others.iter().fold(first, |all, target| more(all, &target.capability)))
+}
+
+impl Map {
+    /// Reads what is written down, brings it together with the targets that there are, and tells the spread.
+    pub(crate) fn open(store: &dyn MetadataStore, fleet: Fleet) -> Result<Map> {
+        let mut map = Map { spread: Some(fleet.spread.clone()), ..Map::default() };
+        for (_, value) in scan(store, keys::TARGET)? {
+            let known = Target::decode(&value)?;
+            // Until it says something.
+            map.targets.insert(known.number, Target { reach: Reach::Offline, ..known });
+        }
+        for (_, value) in scan(store, keys::PATTERN)? {
+            let pattern = Pattern::decode(&value)?;
+            if pattern.number == 0 || pattern.targets.is_empty() {
+                return Err(Error::corrupt("a pattern of the store has no number, or no targets: check the store"));
+            }
+            map.learn(pattern);
+        }
+        for target in fleet.targets {
+            map.put(store, target)?;
+        }
+        Ok(map)
+    }
+
+    fn learn(&mut self, pattern: Pattern) {
+        if let Some(spread) = &self.spread {
+            spread.add_pattern(pattern.number, pattern.targets.clone());
+        }
+        self.by_targets.insert(pattern.targets.clone(), pattern.number);
+        self.patterns.insert(pattern.number, pattern.targets);
+    }
+
+    /// A target is there: a new one, or one that is known.
+    pub(crate) fn put(&mut self, store: &dyn MetadataStore, mut target: Target) -> Result<Uuid> {
+        let known = self.targets.get(&target.number);
+        match known {
+            Some(known) if !target.uuid.is_nil() && known.uuid != target.uuid => {
+                return Err(Error::conflict(format!(
+                    "target {} of this store is another one ({}): each has a number of its own",
+                    target.number, known.uuid
+                )));
+            }
+            Some(known) => target.uuid = known.uuid,
+            None if target.uuid.is_nil() => target.uuid = seam::new_uuid(),
+            None => {}
+        }
+        // What changes from moment to moment is not worth a write.
+        let lasting = |t: &Target| Target { free: 0, reach: Reach::Online, ..t.clone() };
+        if known.map(lasting) != Some(lasting(&target)) {
+            commit(store, keys::target(target.number), lasting(&target).to_bytes())?;
+        }
+        let uuid = target.uuid;
+        self.targets.insert(target.number, target);
+        Ok(uuid)
+    }
+
+    /// Notes what a target has said of itself.
+    pub(crate) fn note(&mut self, number: u32, reach: Reach, space: Option<(u64, u64)>) {
+        if let Some(target) = self.targets.get_mut(&number) {
+            target.reach = reach;
+            if let Some((capacity, free)) = space {
+                (target.capacity, target.free) = (capacity, free);
+            }
+        }
+    }
+
+    /// Whether collections lie on anything but the first target.
+    pub(crate) fn is_one(&self) -> bool {
+        self.targets.len() <= 1
+    }
+
+    /// What is told to clients.
+    pub(crate) fn tell(&self, from: u32) -> StoreMap {
+        let patterns = self.patterns.range(from..).take(PATTERNS);
+        let pattern = |(number, targets): (&u32, &Vec<u32>)| Pattern { number: *number, targets: targets.clone() };
+        StoreMap { targets: self.targets.values().cloned().collect(), patterns: patterns.map(pattern).collect() }
+    }
+
+    /// The number of a pattern; a new one is written down.
+    fn pattern(&mut self, store: &dyn MetadataStore, targets: Vec<u32>) -> Result<u32> {
+        if let Some(number) = self.by_targets.get(&targets) {
+            return Ok(*number);
+        }
+        let number = self.patterns.last_key_value().map_or(1, |(last, _)| last + 1);
+        if number > Place::MAX_PATTERN {
+            return Err(Error::exhausted("the store has as many patterns of targets as there are numbers"));
+        }
+        let pattern = Pattern { number, targets };
+        commit(store, keys::pattern(number), pattern.to_bytes())?;
+        self.learn(pattern);
+        Ok(number)
+    }
+
+    /// Fails for a place that was never given to anybody.
+    pub(crate) fn check(&self, place: Place) -> Result<()> {
+        if place.is_first() || self.patterns.contains_key(&place.pattern()) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{} is no place of this store", place.0)))
+    }
+
+    /// Whether a collection at this place has such an object on a target.
+    pub(crate) fn has(&self, place: Place, object: ObjectId, target: u32) -> bool {
+        if place.is_first() {
+            return target == 0 && object.slot == 0;
+        }
+        let Some(targets) = self.patterns.get(&place.pattern()) else { return false };
+        targets
+            .iter()
+            .enumerate()
+            .any(|(index, number)| *number == target && Place::part(object.collection, index) == object)
+    }
+
+    /// The same layout at a place that was chosen before.
+    pub(crate) fn stay(&self, layout: Layout, place: Place) -> Result<Layout> {
+        self.check(place)?;
+        let (targets, chunk_size) = match self.patterns.get(&place.pattern()) {
+            Some(targets) => (targets.len() as u32, place.chunk()),
+            None => (layout.targets, layout.chunk_size),
+        };
+        Ok(Layout { place, targets, chunk_size, ..layout })
+    }
+
+    /// What all targets of a place can do; `None`: it is the default, or there is but one target.
+    pub(crate) fn capability_at(&self, place: Place) -> Option<Capability> {
+        let spread = self.spread.as_ref()?;
+        if place.is_first() && self.is_one() { None } else { spread.capability_at(place).ok() }
+    }
+}
+
+fn scan(store: &dyn MetadataStore, tag: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+    let (range, mut after, mut all) = (iov_store::KeyRange::prefix(tag), None::<Vec<u8>>, Vec::new());
+    loop {
+        let page = store.scan(&range, after.as_deref(), PATTERNS)?;
+        let Some((last, _)) = page.last() else { return Ok(all) };
+        after = Some(last.to_vec());
+        all.extend(page.into_iter().map(|(key, record)| (key, record.value)));
+    }
+}
+
+fn commit(store: &dyn MetadataStore, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+    let txn = Txn { guards: Vec::new(), writes: vec![(key, Some(Bytes::from(value)))] };
+    for commit in store.commit_with(vec![txn], Room::Kept)? {
+        commit?;
+    }
+    Ok(())
+}
+
+/// A target that is there and well.
+pub(crate) fn is_well(target: &Target) -> bool {
+    target.reach == Reach::Online && target.health == Health::Good
+}
+
+#[cfg(test)]
+mod tests;

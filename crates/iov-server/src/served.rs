@@ -1,0 +1,110 @@
+//! The targets that a daemon serves, each with its grants and its stages.
+
+use std::sync::Arc;
+
+use iov_catalog::Service;
+use iov_store::Backend;
+use iov_types::{Error, Reach, Result, Uuid};
+
+use crate::{GrantBook, stages::Stages};
+
+/// How many bytes a target has room for, and how many are free.
+pub type Room = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
+
+/// A target to be served.
+pub struct Target {
+    /// Its number in the store.
+    pub number: u32,
+    /// Its bytes.
+    pub target: Arc<dyn Backend>,
+    /// Direct access to them.
+    pub grants: Arc<dyn GrantBook>,
+    /// Whether bytes may be moved past this process, where the medium allows it.
+    pub direct: bool,
+    /// How much room there is; `None`: that has no bounds of its own.
+    pub room: Room,
+}
+
+/// A target that is served.
+pub(crate) struct Served {
+    pub(crate) number: u32,
+    pub(crate) target: Arc<dyn Backend>,
+    pub(crate) grants: Arc<dyn GrantBook>,
+    pub(crate) direct: bool,
+    pub(crate) stages: Stages,
+    room: Room,
+}
+
+impl Served {
+    /// Those stages of it that an earlier daemon had are its sessions', which may come back; batches of `unfinished` are the
+    /// catalog's.
+    pub(crate) fn new(target: Target, unfinished: &[Uuid]) -> Served {
+        let Target { number, target, grants, direct, room } = target;
+        let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
+        let stages = Stages::with_earlier(earlier);
+        Served { number, target, grants, direct, stages, room }
+    }
+}
+
+/// All of them; the first is number 0.
+pub(crate) struct AllServed(Vec<Served>);
+
+impl AllServed {
+    pub(crate) fn new(targets: Vec<Target>, unfinished: &[Uuid]) -> Result<AllServed> {
+        if targets.is_empty() {
+            return Err(Error::internal("a daemon without a target"));
+        }
+        Ok(AllServed(targets.into_iter().map(|target| Served::new(target, unfinished)).collect()))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Served> {
+        self.0.iter()
+    }
+
+    /// By its place among them.
+    pub(crate) fn at(&self, index: usize) -> &Served {
+        &self.0[index]
+    }
+
+    /// By its number: where it is among them.
+    pub(crate) fn find(&self, number: u32) -> Option<usize> {
+        self.0.iter().position(|served| served.number == number)
+    }
+
+    /// Tells the catalog what there is of them.
+    pub(crate) fn note(&self, catalog: &Service) {
+        self.iter().for_each(|served| catalog.note_target(served.number, Reach::Online, (served.room)()));
+    }
+
+    /// A batch has been decided: its stages are nobody's where they are gone.
+    pub(crate) fn leave(&self, stage: Uuid) {
+        self.iter().for_each(|served| served.stages.leave(stage, &*served.grants));
+    }
+
+    pub(crate) fn awaits_clients(&self) -> bool {
+        self.iter().any(|served| served.grants.awaits_clients())
+    }
+
+    pub(crate) fn end_earlier(&self) {
+        self.iter().for_each(|served| served.stages.end_earlier(&*served.grants));
+    }
+
+    pub(crate) fn came_back(&self, session: Uuid) {
+        self.iter().for_each(|served| served.grants.came_back(session));
+    }
+
+    pub(crate) fn has_stages(&self, session: Uuid) -> bool {
+        self.iter().any(|served| served.stages.has_any(session))
+    }
+
+    pub(crate) fn end_session(&self, session: Uuid) {
+        for served in self.iter() {
+            served.stages.end_session(session, &*served.grants);
+            served.grants.end_session(session);
+        }
+    }
+
+    pub(crate) fn sweep(&self) {
+        self.iter().for_each(|served| served.grants.sweep());
+    }
+}

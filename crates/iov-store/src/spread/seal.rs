@@ -1,0 +1,32 @@
+//! A seal of several objects: nobody gets in at one while another is sealed already, so that what was written before the seal is
+//! a beginning of what was being written (M2, T11).
+
+use iov_types::{Demand, Evidence, Kind, ObjectOp, ObjectVerb, Result};
+
+use super::{cut::Done, run::Step};
+use crate::{Memory, seam::new_uuid};
+
+/// Seals.
+pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
+    let stage = new_uuid();
+    let other = |verb: ObjectVerb, demand: Demand| ObjectOp { object: op.object, verb, demand };
+    let freeze = other(ObjectVerb::Freeze { stage }, op.demand.clone());
+    let seal = other(ObjectVerb::Seal, Demand { stage: Some(stage), ..op.demand.clone() });
+    let thaw = other(ObjectVerb::Discard { stage }, Demand::default());
+    let ask = step.share();
+    ask.ask(freeze, Memory::default(), move |frozen| match frozen {
+        // Some of it are sealed: what was cut off is brought to its end.
+        Err(e) if e.kind() == Kind::Immutable => end(step, thaw, move |step| step.ask(op, Memory::default(), done)),
+        Err(e) => end(step, thaw, move |_| done(Err(e))),
+        Ok(_) => {
+            let ask = step.share();
+            ask.ask(seal, Memory::default(), move |sealed: Result<Evidence>| end(step, thaw, move |_| done(sealed)));
+        }
+    });
+}
+
+/// Lets everybody in again.
+fn end(step: Step, thaw: ObjectOp, then: impl FnOnce(Step) + Send + 'static) {
+    let ask = step.share();
+    ask.ask(thaw, Memory::default(), move |_| then(step));
+}
