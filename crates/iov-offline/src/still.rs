@@ -105,6 +105,14 @@ impl Still {
     }
 }
 
+/// A catalog lists what is damaged as it was, and tells who uses it. What is not finished is to be no obstacle either.
+fn as_damage(e: Error) -> Error {
+    match (e.kind(), e.clause()) {
+        (Kind::Unavailable, Some(clause)) => Error::corrupt(e.detail()).with_clause(clause),
+        _ => e,
+    }
+}
+
 /// Evidence of one operation, at its place among others.
 struct At(usize, Arc<dyn Sink>);
 
@@ -125,7 +133,7 @@ impl Backend for Still {
                 ObjectVerb::Read { .. } | ObjectVerb::Extents { .. } | ObjectVerb::List { .. } => {
                     self.read(cx, index, op, memory, &sink);
                 }
-                ObjectVerb::Stat => sink.complete(index, self.facts(cx, op.object)),
+                ObjectVerb::Stat => sink.complete(index, self.facts(cx, op.object).map_err(as_damage)),
                 _ => sink.complete(index, self.pretend(cx, &op)),
             }
         }

@@ -237,3 +237,50 @@ fn bytes_elsewhere_are_found_and_those_that_are_gone_are_told() {
         }
     }
 }
+
+/// Stores a publication and lets the daemon die of it at a point, as often as it comes back.
+fn die_at(store: &Store, point: &str) -> String {
+    store.iov(&["down"]).ok();
+    let large = store.file("large", &pattern(3 << 20));
+    let mut command = store.command(&["put", &large, "w/published", "-c", "atomicity=publication", "--timeout", "3s"]);
+    let ran = command.env("IOV_FAIL_POINT", format!("{point}:1:kill")).output().unwrap();
+    assert!(!ran.status.success(), "{ran:?}");
+    until("nobody serves it", || store.iov(&["status"]).text().contains("no daemon runs"));
+    let found = store.iov(&["--offline", "store", "find", "w", "not exists(iov.name)"]).ok().text();
+    found.trim().to_owned()
+}
+
+#[test]
+fn b3_a_batch_that_was_committed_is_shown_though_nobody_has_published_it() {
+    let store = Store::with_workspace();
+    let address = die_at(&store, "publish.0.begin");
+    let before = tree(&store.path("store"));
+    assert!(store.files("stage").len() > 0);
+    let stat = store.iov(&["--offline", "store", "stat", &address, "--json"]).ok().json();
+    assert_eq!(stat[0]["size"], 3 << 20, "{stat}");
+    assert!(store.iov(&["--offline", "store", "cat", &address]).ok().out == pattern(3 << 20));
+    store.iov(&["--offline", "store", "export", "w", "out"]).ok();
+    same(&before, &store.path("store"));
+    let file = std::fs::read_dir(store.path("out/w/.iov-unnamed")).unwrap().next().unwrap().unwrap().path();
+    assert!(std::fs::read(file).unwrap() == pattern(3 << 20));
+    // The daemon comes to the same.
+    assert!(store.cat(&address) == pattern(3 << 20));
+}
+
+#[test]
+fn what_was_half_published_is_refused_and_everything_else_is_read() {
+    let store = Store::with_workspace();
+    let small = store.file("small", b"some bytes");
+    store.iov(&["put", &small, "w", "-c", "consistency=commit"]).ok();
+    let address = die_at(&store, "publish.5.recorded");
+    let before = tree(&store.path("store"));
+    store
+        .iov(&["--offline", "store", "cat", &address])
+        .fails(65, &["cut short by a crash", "next: repeat the command without --offline"]);
+    assert_eq!(store.iov(&["--offline", "store", "cat", "w/small"]).ok().text(), "some bytes");
+    store.iov(&["--offline", "store", "ls", "-l", "w"]).ok();
+    store.iov(&["--offline", "store", "export", "w", "out"]).fails(65, &["cut short by a crash"]);
+    assert_eq!(std::fs::read(store.path("out/w/small")).unwrap(), b"some bytes");
+    same(&before, &store.path("store"));
+    assert!(store.cat(&address) == pattern(3 << 20));
+}
