@@ -255,7 +255,7 @@ fn b3_a_batch_that_was_committed_is_shown_though_nobody_has_published_it() {
     let store = Store::with_workspace();
     let address = die_at(&store, "publish.0.begin");
     let before = tree(&store.path("store"));
-    assert!(store.files("stage").len() > 0);
+    assert!(!store.files("stage").is_empty());
     let stat = store.iov(&["--offline", "store", "stat", &address, "--json"]).ok().json();
     assert_eq!(stat[0]["size"], 3 << 20, "{stat}");
     assert!(store.iov(&["--offline", "store", "cat", &address]).ok().out == pattern(3 << 20));
