@@ -43,8 +43,12 @@ pub(crate) struct Restore<'a> {
     pub(super) report: &'a mut Report,
     pub(super) ws: Workspace,
     pub(super) tree: &'a Tree,
+    /// It was not there.
+    new: bool,
     /// Groups by the UUID that they have in the tree; those that could not be made are not there.
     groups: HashMap<Uuid, Parent>,
+    /// Those that were not there.
+    new_groups: Vec<&'a MemberLine>,
     /// Collections that were stored, and the UUIDs that they have now.
     pub(super) made: HashMap<Uuid, Uuid>,
 }
@@ -80,11 +84,17 @@ pub(crate) fn wait_for_age(ctx: &Ctx, tree: &Tree) -> Done {
     Ok(())
 }
 
-/// Makes the workspace, or takes the one that is there.
-fn workspace(ctx: &mut Ctx, how: &How<'_>, line: Option<&WorkspaceLine>, name: &Name, may_be: bool) -> Done<Workspace> {
+/// Makes the workspace, or takes the one that is there; whether it is new.
+fn workspace(
+    ctx: &mut Ctx,
+    how: &How<'_>,
+    line: Option<&WorkspaceLine>,
+    name: &Name,
+    may_be: bool,
+) -> Done<(Workspace, bool)> {
     let session = ctx.session_or_new()?;
     match session.load_workspace(Which::Name(name.clone())) {
-        Ok(ws) if may_be || how.if_exists != IfExists::Fail => return Ok(ws),
+        Ok(ws) if may_be || how.if_exists != IfExists::Fail => return Ok((ws, false)),
         Ok(_) => {
             let error = Error::exists(format!("there is a workspace {name:?} already"));
             return Err(error.with_clause(ioverbs::Clause::O1)).next(|| {
@@ -102,7 +112,7 @@ fn workspace(ctx: &mut Ctx, how: &How<'_>, line: Option<&WorkspaceLine>, name: &
         attr.metadata = line.metadata.clone();
         attr.indexes = line.indexes.clone();
     }
-    Ok(session.create_workspace(name.clone(), attr)?)
+    Ok((session.create_workspace(name.clone(), attr)?, true))
 }
 
 impl<'a> Restore<'a> {
@@ -115,8 +125,9 @@ impl<'a> Restore<'a> {
         name: &Name,
         may_be: bool,
     ) -> Done<Restore<'a>> {
-        let ws = workspace(ctx, how, tree.workspace.as_ref(), name, may_be)?;
-        let mut restore = Restore { how, report, ws, tree, groups: HashMap::new(), made: HashMap::new() };
+        let (ws, new) = workspace(ctx, how, tree.workspace.as_ref(), name, may_be)?;
+        let (groups, made) = (HashMap::new(), HashMap::new());
+        let mut restore = Restore { how, report, ws, tree, new, groups, new_groups: Vec::new(), made };
         restore.groups.insert(Uuid::NIL, None);
         for line in &tree.groups {
             ctx.stop.check()?;
@@ -142,7 +153,7 @@ impl<'a> Restore<'a> {
         self.groups.get(&uuid).cloned()
     }
 
-    fn group(&mut self, ctx: &mut Ctx, line: &MemberLine) -> Done {
+    fn group(&mut self, ctx: &mut Ctx, line: &'a MemberLine) -> Done {
         let parent = self.parent(line.parent).ok_or_else(|| Error::not_found("its group could not be made"))?;
         let name = line.name.clone().ok_or_else(|| Error::corrupt("a group without a name"))?;
         let above = parent.as_ref().map_or(Ok(Uuid::NIL), |group| group.uuid())?;
@@ -153,6 +164,7 @@ impl<'a> Restore<'a> {
             }
             Some(found) => ctx.open(&self.ws, EntryKind::Group, found.uuid)?,
             None => {
+                self.new_groups.push(line);
                 let controls = self.how.controls(line.controls.as_deref())?;
                 let create = |out| Op::Create {
                     out,
@@ -189,16 +201,18 @@ impl<'a> Restore<'a> {
     pub(crate) fn finish(mut self, ctx: &mut Ctx) -> Done {
         self.collections(ctx)?;
         let mut ops: Vec<Lent<'_>> = Vec::new();
-        for line in self.tree.groups.iter().filter(|_| self.tree.is_export()) {
+        for line in self.new_groups.iter().filter(|_| self.tree.is_export()) {
             if let Some(Some(group)) = self.groups.get(&line.uuid) {
                 ops.push(Op::SetAttr { c: group.clone(), attr: attr_of(line) }.into());
             }
         }
         ops.extend(self.groups.values().flatten().map(close_op));
         for status in ctx.batch(ops)? {
-            status.result()?;
+            if let Err(e) = status.result() {
+                ctx.tell(e.context("the mode and time of a group").into())?;
+            }
         }
-        let Some(line) = &self.tree.workspace else { return Ok(()) };
+        let Some(line) = self.tree.workspace.as_ref().filter(|_| self.new) else { return Ok(()) };
         let attr = WorkspaceAttr {
             quota_bytes: line.quota_bytes,
             quota_collections: line.quota_collections,

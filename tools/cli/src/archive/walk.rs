@@ -267,7 +267,11 @@ impl<'a> Walk<'a> {
         let Some(file) = link.file.clone() else { return Ok(()) };
         let first = self.seen.get(&link.uuid).filter(|_| self.placed.contains(&link.uuid)).cloned();
         let linked = match first {
-            Some(first) => self.link_file(&first, &file),
+            Some(first) => {
+                self.book.announce(&Line::Link(link.clone()))?;
+                self.book.told()?;
+                self.link_file(&first, &file)
+            }
             None => Ok(false),
         };
         match linked {
@@ -304,6 +308,7 @@ impl<'a> Walk<'a> {
     /// Writes down what is left, and ends the sidecar.
     pub(crate) fn finish(mut self, ctx: &mut Ctx) -> Done {
         self.flush(ctx)?;
+        self.names_elsewhere();
         for link in std::mem::take(&mut self.links) {
             self.link(ctx, link)?;
         }
@@ -324,6 +329,21 @@ impl<'a> Walk<'a> {
             ));
         }
         Ok(self.book.finish()?)
+    }
+
+    /// Names by which an earlier export has found what this one found by another: it was not asked for those.
+    fn names_elsewhere(&mut self) {
+        if self.whole {
+            return;
+        }
+        for (line, member) in self.book.known.members.values() {
+            let (Line::Collection(_), Some(name), Some(file)) = (line, &member.name, &member.file) else { continue };
+            let within = self.scope.iter().any(|scope| file.starts_with(scope));
+            if self.seen.contains_key(&member.uuid) && !within {
+                let (uuid, parent, name) = (member.uuid, member.parent, name.clone());
+                self.links.push(LinkLine { uuid, parent, name, file: Some(file.clone()) });
+            }
+        }
     }
 
     /// What earlier exports have brought and this one was not asked for.

@@ -183,6 +183,44 @@ fn an_export_that_was_killed_is_repeated() {
 }
 
 #[test]
+fn exports_of_parts_add_up() {
+    let store = Store::with_workspace();
+    let small = store.file("small", b"some bytes");
+    store.iov(&["put", &small, "w/a"]).ok();
+    store.iov(&["put", "-p", &small, "w/g/b"]).ok();
+    store.iov(&["put", &small, "w/c"]).ok();
+    let ws = workspace(&store);
+    let open = |name: &str| {
+        let out = ws.pending(EntryKind::Collection);
+        let which = Which::Name(Name::new(name).unwrap());
+        ioverbs::run(ws.session(), Op::Open { out: out.clone(), parent: None, which, controls: Default::default() })
+            .unwrap();
+        out
+    };
+    let group = ws.pending(EntryKind::Group);
+    let which = Which::Name(Name::new("g").unwrap());
+    ioverbs::run(ws.session(), Op::Open { out: group.clone(), parent: None, which, controls: Default::default() })
+        .unwrap();
+    let c = open("a");
+    ioverbs::run(ws.session(), Op::Link { c: c.clone(), parent: Some(group.clone()), name: Name::new("a2").unwrap() })
+        .unwrap();
+    ioverbs::close(&c).unwrap();
+    ioverbs::close(&group).unwrap();
+    store.iov(&["export", "w/a", "out"]).ok();
+    store.iov(&["export", "w/g", "out"]).ok();
+    store.iov(&["export", "w/c", "w/g/b", "out"]).ok();
+    let other = Store::new();
+    other.iov(&["import", store.path("out").to_str().unwrap()]).ok();
+    assert_eq!(other.iov(&["ls", "-r", "w"]).ok().text(), store.iov(&["ls", "-r", "w"]).ok().text());
+    let links = |name: &str| other.iov(&["stat", name, "--json"]).ok().json()[0]["links"].clone();
+    assert!(links("w/a") == 2 && links("w/g/a2") == 2 && links("w/c") == 1);
+    // What is there keeps its limits, as nothing else was asked for.
+    other.iov(&["ws", "set", "w", "--files", "50"]).ok();
+    other.iov(&["import", store.path("out").to_str().unwrap(), "--skip-existing"]).ok();
+    assert_eq!(other.iov(&["ws", "show", "w", "--json"]).ok().json()[0]["quota_collections"], 50);
+}
+
+#[test]
 fn a_store_is_not_exported_into_itself() {
     let store = Store::with_workspace();
     store.iov(&["export", "w", "store/out"]).fails(64, &["in the store's own directory"]);
