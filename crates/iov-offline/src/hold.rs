@@ -33,9 +33,31 @@ impl Hold {
             }
             Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the store's lock file")),
         }
-        elsewhere(&mut file)?;
+        if !is_local(dir) {
+            elsewhere(&mut file)?;
+        }
         Ok(Hold { _file: Some(file) })
     }
+}
+
+/// File systems that one host at a time has: ext, XFS, Btrfs, ZFS, F2FS, tmpfs, overlays, and those of images and discs. There
+/// the lock alone tells everything, and what is written in it may be of the host that a backup was made on.
+const LOCAL: [u64; 11] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x2fc1_2fc1,
+    0xf2f5_2010,
+    0x0102_1994,
+    0x794c_7630,
+    0x7371_7368,
+    0xe0f5_e1e2,
+    0x9660,
+    0x1501_3346,
+];
+
+fn is_local(dir: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(dir).is_ok_and(|facts| LOCAL.contains(&(facts.f_type as u64)))
 }
 
 /// Fails if a daemon of another host has the store, over a shared file system whose locks end with each host.

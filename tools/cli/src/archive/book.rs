@@ -26,6 +26,7 @@ pub(crate) struct Export {
     pub(crate) root: PathBuf,
     own: PathBuf,
     temporary: u64,
+    writes: bool,
     _lock: File,
 }
 
@@ -45,7 +46,7 @@ impl Export {
             _ => {}
         }
         std::fs::create_dir(&temp).map_err(|e| local("the directory", &temp, e))?;
-        Ok(Export { root: root.to_owned(), own, temporary: 0, _lock: lock })
+        Ok(Export { root: root.to_owned(), own, temporary: 0, writes: true, _lock: lock })
     }
 
     /// Opens an export to read it; `None`: the directory is none.
@@ -60,7 +61,7 @@ impl Export {
             Err(_) => File::open(&own).map_err(|e| local("the directory", &own, e))?,
         };
         taken(lock.try_lock_shared(), root)?;
-        Ok(Some(Export { root: root.to_owned(), own, temporary: 0, _lock: lock }))
+        Ok(Some(Export { root: root.to_owned(), own, temporary: 0, writes: false, _lock: lock }))
     }
 
     /// A place for a file on its way.
@@ -98,8 +99,8 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // Where somebody reads there is none; what is left in it is of a command that has failed.
-        if self.temporary > 0 {
+        // What is left in it is of a command that has failed.
+        if self.writes {
             let _ = std::fs::remove_dir_all(self.own.join("temp"));
         }
     }

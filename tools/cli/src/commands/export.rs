@@ -53,9 +53,6 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     // A store that cannot be read leaves nothing behind.
     let session = ctx.session_of(&what)?;
     check_place(ctx, dir)?;
-    let mut export = Export::write(dir)?;
-    let progress = ctx.progress("export", None);
-    let mut report = Report { progress, json: JsonList::default(), exported: 0, unchanged: 0 };
     let mut addresses = what;
     if args.all {
         let mut results = facts::search_workspaces(&session, everything(&[]))?;
@@ -74,6 +71,13 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
             Err(e) => ctx.tell(e)?,
         }
     }
+    if groups.is_empty() && !args.all {
+        // Each of them was told.
+        return Ok(());
+    }
+    let mut export = Export::write(dir)?;
+    let progress = ctx.progress("export", None);
+    let mut report = Report { progress, json: JsonList::default(), exported: 0, unchanged: 0 };
     for (_, addresses) in &groups {
         let done = workspace(ctx, &mut export, &mut report, addresses);
         done.or_else(|e| if is_fatal(&e) { Err(e) } else { ctx.tell(e) })?;

@@ -322,7 +322,9 @@ fn what_cannot_be_meant_is_refused() {
     world.iov(&["export", &out]).fails(64, &["--all"]);
     world.iov(&["export", "--all", "w", &out]).fails(64, &["--all"]);
     world.iov(&["export", "w/none", &out]).fails(66, &["none"]);
+    std::fs::remove_dir_all(&out).unwrap();
     world.iov(&["export", "v", &out]).fails(66, &["v"]);
+    assert!(!world.path("out").exists());
     world.iov(&["import", "nowhere", "w"]).fails(66, &["nowhere"]);
     world.iov(&["import", &arg(world.dir.path()), "w/g"]).fails(64, &["inside a workspace"]);
     world.iov(&["export", "--all", &out]).ok();

@@ -155,6 +155,24 @@ fn who_reads_and_who_serves_keep_out_of_each_others_way() {
 }
 
 #[test]
+fn a_copy_is_read_wherever_it_came_from() {
+    let store = Store::with_workspace();
+    filled(&store);
+    let expected = reads(&store, "");
+    store.iov(&["down"]).ok();
+    // As a kill leaves it on another host.
+    std::fs::write(store.path("store/lock"), "elsewhere\n00000000-0000-0000-0000-000000000000\n1\n").unwrap();
+    assert_eq!(reads(&store, "store")[1..], expected[1..]);
+    // And without any lock.
+    for lock in ["lock", "meta/lock", "sums/lock"] {
+        std::fs::remove_file(store.path("store").join(lock)).unwrap();
+    }
+    let before = tree(&store.path("store"));
+    assert_eq!(reads(&store, "store")[1..], expected[1..]);
+    same(&before, &store.path("store"));
+}
+
+#[test]
 fn i1_damage_is_found_without_the_daemon() {
     let store = Store::with_workspace();
     filled(&store);
