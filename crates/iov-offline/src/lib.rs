@@ -1,9 +1,9 @@
 //! Reads the directory of a store without its daemon, and without changing a byte of it: the last way out.
 //!
 //! The engine of metadata and the target are opened for reading only ([`iov_meta_local::ReadOnly`],
-//! [`iov_media::Files::look`]). What a catalog writes when it is opened and used goes to memory over them ([`overlay`]), and
+//! [`iov_media::Files::look`]). What a catalog writes when it is opened and used goes to memory over them (`overlay.rs`), and
 //! what it asks of the target to change is answered as if it were done, where nobody can see a difference, and else refused
-//! ([`still`]). So the same code reads the store that serves it.
+//! (`still.rs`). So the same code reads the store that serves it.
 #![forbid(unsafe_code)]
 
 mod front;

@@ -15,7 +15,8 @@ use ioverbs::{Error, Result, Uuid};
 
 use super::{
     names::{SIDECARS, file_of},
-    records::{Line, LinkLine, MemberLine},
+    records::{Line, LinkLine},
+    sums::Sum,
 };
 use crate::failure::local;
 
@@ -116,27 +117,42 @@ fn taken(locked: std::result::Result<(), TryLockError>, root: &Path) -> Result<(
     }
 }
 
+/// More than any line has: all metadata of a collection are at most 4 MiB, and each byte of it at most six.
+const LONGEST: u64 = 64 << 20;
+
 /// Reads a sidecar line by line; whether its end is there. A line that was cut short ends one that is not complete.
 pub(crate) fn read_lines(path: &Path, mut each: impl FnMut(Line) -> Result<()>) -> Result<bool> {
     let file = File::open(path).map_err(|e| local("the sidecar", path, e))?;
     let mut reader = BufReader::new(file);
-    let (mut text, mut number) = (Vec::new(), 0);
+    let (mut text, mut number, mut before) = (Vec::new(), 0, Sum::default());
     loop {
         text.clear();
-        let n = reader.read_until(b'\n', &mut text).map_err(|e| local("the sidecar", path, e))?;
+        let n =
+            reader.by_ref().take(LONGEST).read_until(b'\n', &mut text).map_err(|e| local("the sidecar", path, e))?;
         if n == 0 || text.last() != Some(&b'\n') {
             return Ok(false);
         }
         number += 1;
+        let whole = before.then(Sum::of(&text));
         if text.len() == 1 {
+            before = whole;
             continue;
         }
         let wrong = |e: Error| e.context(format!("line {number} of {}", path.display()));
         let text = std::str::from_utf8(&text).map_err(|_| wrong(Error::corrupt("it is no UTF-8")))?;
         match Line::from_json(text).map_err(wrong)? {
-            Line::End => return Ok(true),
+            Line::End(None) => return Ok(true),
+            Line::End(Some(crc)) if crc == before.crc => return Ok(true),
+            Line::End(Some(_)) => {
+                return Err(Error::corrupt(format!(
+                    "{} is not as it was written: restore it from a copy, or export again; if you have changed it on purpose, take \
+                     crc32c out of its last line",
+                    path.display()
+                )));
+            }
             line => each(line).map_err(wrong)?,
         }
+        before = whole;
     }
 }
 
@@ -151,7 +167,7 @@ pub(crate) fn time_of(facts: &Metadata) -> i64 {
 /// What an earlier export has left of a workspace.
 #[derive(Default)]
 pub(crate) struct Known {
-    pub(crate) members: HashMap<Uuid, (Line, MemberLine)>,
+    pub(crate) members: HashMap<Uuid, Line>,
     pub(crate) links: Vec<LinkLine>,
     files: HashMap<PathBuf, HashSet<Mark>>,
 }
@@ -163,21 +179,21 @@ impl Known {
                 if let Some(file) = &member.file {
                     self.files.entry(file.clone()).or_default().insert((member.size, member.time_of_file()));
                 }
-                let member = (**member).clone();
-                self.members.insert(member.uuid, (line, member));
+                let uuid = member.uuid;
+                self.members.insert(uuid, line);
             }
             Line::Group(member) => {
-                let member = (**member).clone();
-                self.members.insert(member.uuid, (line, member));
+                let uuid = member.uuid;
+                self.members.insert(uuid, line);
             }
             Line::Link(link) => {
-                let target = self.members.get(&link.uuid).map(|(_, m)| (m.size, m.time_of_file()));
+                let target = self.members.get(&link.uuid).and_then(Line::member).map(|m| (m.size, m.time_of_file()));
                 if let (Some(file), Some(mark)) = (&link.file, target) {
                     self.files.entry(file.clone()).or_default().insert(mark);
                 }
                 self.links.push(link.clone());
             }
-            Line::Head | Line::Workspace(_) | Line::End => {}
+            Line::Head | Line::Workspace(_) | Line::End(_) => {}
         }
     }
 
@@ -197,6 +213,8 @@ pub(crate) struct Book {
     pub(crate) known: Known,
     path: PathBuf,
     part: BufWriter<File>,
+    /// Of what was added.
+    sum: Sum,
     journal: BufWriter<File>,
 }
 
@@ -223,14 +241,17 @@ impl Book {
         let part_path = beside(".part");
         let part = File::create(&part_path).map_err(|e| local("the sidecar", &part_path, e))?;
         let journal = open_journal(&journal_path).map_err(|e| local("the file", &journal_path, e))?;
-        let mut book = Book { known, path, part: BufWriter::new(part), journal: BufWriter::new(journal) };
+        let mut book =
+            Book { known, path, part: BufWriter::new(part), sum: Sum::default(), journal: BufWriter::new(journal) };
         book.add(&Line::Head)?;
         Ok(book)
     }
 
     /// Adds a line.
     pub(crate) fn add(&mut self, line: &Line) -> Result<()> {
-        writeln!(self.part, "{}", line.to_json()).map_err(|e| local("writing", &self.path, e))
+        let text = format!("{}\n", line.to_json());
+        self.sum = self.sum.then(Sum::of(text.as_bytes()));
+        self.part.write_all(text.as_bytes()).map_err(|e| local("writing", &self.path, e))
     }
 
     /// Writes down what is about to be put in place, to be told by [`Book::told`].
@@ -245,7 +266,7 @@ impl Book {
 
     /// Ends it: all that it tells of is on the medium before it has its name.
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.add(&Line::End)?;
+        self.add(&Line::End(Some(self.sum.crc)))?;
         let path = &self.path;
         self.part.flush().map_err(|e| local("writing", path, e))?;
         let file = self.part.get_ref();

@@ -22,8 +22,8 @@ pub(crate) enum Line {
     Collection(Box<MemberLine>),
     /// One more name of a collection.
     Link(LinkLine),
-    /// All lines are there.
-    End,
+    /// All lines are there; with the checksum of all bytes before this one.
+    End(Option<u32>),
 }
 
 /// A workspace.
@@ -97,6 +97,14 @@ fn octal(mode: Option<i64>) -> Json {
 }
 
 impl Line {
+    /// The group or collection that it is about.
+    pub(crate) fn member(&self) -> Option<&MemberLine> {
+        match self {
+            Line::Group(member) | Line::Collection(member) => Some(member),
+            _ => None,
+        }
+    }
+
     /// As it stands in a sidecar.
     pub(crate) fn to_json(&self) -> Json {
         match self {
@@ -113,7 +121,7 @@ impl Line {
                 "name": json_name(line.name.as_bytes()),
                 "file": line.file.as_deref().map(path_json),
             }),
-            Line::End => json!({ "is": "end" }),
+            Line::End(crc) => json!({ "is": "end", "crc32c": crc.map(|crc| format!("{crc:08x}")) }),
         }
     }
 
@@ -141,7 +149,7 @@ impl Line {
                 name: fields.name()?.ok_or_else(|| fields.wrong("name"))?,
                 file: fields.path("file")?,
             }),
-            "end" => Line::End,
+            "end" => Line::End(fields.crc("crc32c")?),
             other => {
                 return Err(Error::corrupt(format!("a line is {other:?}, which there is not in version {VERSION}")));
             }
@@ -223,7 +231,6 @@ impl MemberLine {
     }
 
     fn read(fields: &Fields<'_>) -> Result<MemberLine> {
-        let crc = fields.maybe("crc32c")?.map(|text| u32::from_str_radix(text, 16).map_err(|_| fields.wrong("crc32c")));
         Ok(MemberLine {
             uuid: fields.uuid("uuid")?.ok_or_else(|| fields.wrong("uuid"))?,
             parent: fields.uuid("parent")?.unwrap_or(Uuid::NIL),
@@ -231,7 +238,7 @@ impl MemberLine {
             file: fields.path("file")?,
             error: fields.maybe("error")?.map(str::to_owned),
             size: fields.number("size")?.unwrap_or(0),
-            crc32c: crc.transpose()?.unwrap_or(0),
+            crc32c: fields.crc("crc32c")?.unwrap_or(0),
             version: fields.number("version")?.unwrap_or(0),
             state: fields.maybe("state")?.map(str::to_owned),
             mtime_ns: fields.time("mtime")?.unwrap_or(0),
@@ -287,6 +294,11 @@ impl<'a> Fields<'a> {
             Json::Null => Ok(None),
             value => value.as_u64().map(Some).ok_or_else(|| self.wrong(field)),
         }
+    }
+
+    fn crc(&self, field: &str) -> Result<Option<u32>> {
+        let parse = |text| u32::from_str_radix(text, 16).map_err(|_| self.wrong(field));
+        self.maybe(field)?.map(parse).transpose()
     }
 
     fn octal(&self, field: &str) -> Result<Option<i64>> {

@@ -39,7 +39,7 @@ impl Tree {
                 Line::Group(line) => groups.push(*line),
                 Line::Collection(line) => collections.push(*line),
                 Line::Link(line) => links.push(line),
-                Line::End => {}
+                Line::End(_) => {}
             }
             Ok(())
         })?;

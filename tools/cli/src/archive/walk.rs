@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
 
     /// What an earlier export knew of a collection whose file it has left there.
     fn before(&self, line: &MemberLine, file: &Path) -> Option<MemberLine> {
-        let (_, before) = self.book.known.members.get(&line.uuid)?;
+        let before = self.book.known.members.get(&line.uuid)?.member()?;
         let facts = std::fs::symlink_metadata(self.path(file)).ok()?;
         let same = before.file.as_deref() == Some(file) && facts.is_file() && before.error.is_none();
         let mark = (facts.len(), time_of(&facts)) == (before.size, before.time_of_file());
@@ -336,8 +336,9 @@ impl<'a> Walk<'a> {
         if self.whole {
             return;
         }
-        for (line, member) in self.book.known.members.values() {
-            let (Line::Collection(_), Some(name), Some(file)) = (line, &member.name, &member.file) else { continue };
+        for line in self.book.known.members.values() {
+            let Line::Collection(member) = line else { continue };
+            let (Some(name), Some(file)) = (&member.name, &member.file) else { continue };
             let within = self.scope.iter().any(|scope| file.starts_with(scope));
             if self.seen.contains_key(&member.uuid) && !within {
                 let (uuid, parent, name) = (member.uuid, member.parent, name.clone());
@@ -354,7 +355,8 @@ impl<'a> Walk<'a> {
         let within = |file: &Path| self.scope.iter().any(|scope| file.starts_with(scope));
         let outside = |file: &Option<PathBuf>| file.as_deref().is_some_and(|file| !within(file));
         let mut lines = Vec::new();
-        for (uuid, (line, member)) in &self.book.known.members {
+        for (uuid, line) in &self.book.known.members {
+            let Some(member) = line.member() else { continue };
             if !self.seen.contains_key(uuid) && outside(&member.file) {
                 lines.push(line.clone());
                 self.files.extend(member.file.clone());

@@ -287,8 +287,25 @@ fn what_was_damaged_in_an_export_does_not_come_back() {
     // A sidecar that lost its end is none.
     let sidecar = world.path("out/.iov-export/w.jsonl");
     let text = std::fs::read_to_string(&sidecar).unwrap();
-    std::fs::write(&sidecar, text.replace("{\"is\":\"end\"}\n", "")).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    std::fs::write(&sidecar, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
     World::new().iov(&["import", &out]).fails(65, &["its end is missing"]);
+    // Nor is one that says something else.
+    let change = |line: &str| match line.contains("\"name\":\"small\"") {
+        true => line.replace("\"value\":\"1\"", "\"value\":\"2\""),
+        false => line.to_owned(),
+    };
+    let changed = text.lines().map(change).collect::<Vec<_>>().join("\n") + "\n";
+    assert_ne!(changed, text);
+    std::fs::write(&sidecar, &changed).unwrap();
+    World::new().iov(&["import", &out]).fails(65, &["not as it was written", "on purpose"]);
+    let (before, _) = changed.rsplit_once("{\"is\":\"end\"").unwrap();
+    std::fs::write(&sidecar, format!("{before}{{\"is\":\"end\"}}\n")).unwrap();
+    let other = World::new();
+    world.file("out/w/empty", b"");
+    world.file("out/w/small", b"some bytes");
+    other.iov(&["import", &out]).fails(65, &["w/large"]);
+    assert_eq!(other.iov(&["find", "w", "n = 2", "--count"]).ok().text().trim(), "1");
 }
 
 #[test]
@@ -330,4 +347,45 @@ fn what_cannot_be_meant_is_refused() {
     world.iov(&["export", "--all", &out]).ok();
     let below = arg(&world.path("out/w"));
     world.iov(&["import", &below]).fails(64, &["it is in an export"]);
+}
+
+#[test]
+fn damaged_lines_are_errors_and_nothing_worse() {
+    let world = filled();
+    let out = arg(&world.path("out"));
+    world.iov(&["export", "w", &out]).ok();
+    let text = std::fs::read(world.path("out/.iov-export/w.jsonl")).unwrap();
+    let mut seed = 88_172_645_463_325_252_u64;
+    let mut next = |n: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize % n
+    };
+    for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        assert!(Line::from_json(std::str::from_utf8(line).unwrap()).is_ok());
+        for _ in 0..2000 {
+            let mut bad = line.to_vec();
+            for _ in 0..1 + next(3) {
+                let at = next(bad.len());
+                match next(3) {
+                    0 => bad[at] = next(256) as u8,
+                    1 => drop(bad.remove(at)),
+                    _ => bad.insert(at, b"{}[]\":,0"[next(8)]),
+                }
+            }
+            // Some changes make other lines that are good.
+            if let Ok(Ok(line)) = std::str::from_utf8(&bad).map(Line::from_json) {
+                line.to_json();
+            }
+        }
+    }
+    for _ in 0..40 {
+        let mut bad = text.clone();
+        let at = next(bad.len());
+        bad[at] ^= 1 << next(8);
+        std::fs::write(world.path("out/.iov-export/w.jsonl"), &bad).unwrap();
+        let ran = World::new().iov(&["import", &out]);
+        assert_ne!(ran.code, 70, "{ran:?}");
+    }
 }
