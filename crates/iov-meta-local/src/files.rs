@@ -49,6 +49,29 @@ pub(crate) struct Home {
 /// A directory of this process alone, which goes with the last that needs it.
 struct Scratch(PathBuf);
 
+/// What names of such directories begin with.
+const SCRATCH: &str = "iov-look-";
+/// How old one is, in seconds, of which nobody has taken the lock yet: its maker has died.
+const SCRATCH_AGE_S: i64 = 60;
+
+/// Removes directories of processes that were killed.
+fn sweep(place: &Path) {
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        use std::os::unix::fs::MetadataExt;
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(SCRATCH));
+        let now = iov_store::seam::now_ns() / 1_000_000_000;
+        let old = |facts: &std::fs::Metadata| facts.is_dir() && facts.mtime() < now - SCRATCH_AGE_S;
+        if !ours || !entry.path().symlink_metadata().is_ok_and(|facts| old(&facts)) {
+            continue;
+        }
+        // Whoever uses one holds its lock. What cannot be removed is another user's.
+        let unused = File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
+        if unused {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is links and a list of tables, in a place for such things.
@@ -110,12 +133,17 @@ impl Home {
     pub(crate) fn mirror(self, families: &[&str]) -> Result<Home> {
         let mut name = [0; 8];
         iov_store::seam::random_bytes(&mut name);
-        let base = std::env::temp_dir().join(format!("iov-look-{:016x}", u64::from_le_bytes(name)));
+        let place = std::env::temp_dir();
+        sweep(&place);
+        let base = place.join(format!("{SCRATCH}{:016x}", u64::from_le_bytes(name)));
         let at = |e: std::io::Error| {
             Error::from(e).context(format_args!("the directory {}, in a place that TMPDIR can name", base.display()))
         };
         DirBuilder::new().mode(0o700).create(&base).map_err(at)?;
         let scratch = Scratch(base.clone());
+        let dir = File::open(&base).map_err(at)?;
+        // A file system without locks keeps what is left; this process goes on all the same.
+        let _ = dir.try_lock();
         for family in families {
             let (from, to) = (self.base.join(TABLES).join(family), base.join(TABLES).join(family));
             if !from.is_dir() {
@@ -136,7 +164,6 @@ impl Home {
                 }
             }
         }
-        let dir = File::open(&base).map_err(at)?;
         Ok(Home { dir, base, shown: self.shown, _lock: self._lock, _scratch: Some(scratch) })
     }
 
