@@ -118,6 +118,13 @@ impl Workspace {
         Collection::pending(self, kind)
     }
 
+    /// The same, for a create that is to give it an identity that it had elsewhere. A store takes one that nothing in it has.
+    pub fn pending_as(&self, kind: EntryKind, uuid: Uuid) -> Collection {
+        let out = self.pending(kind);
+        out.choose_uuid(uuid);
+        out
+    }
+
     /// Reads a name or UUID.
     pub fn which(text: impl AsRef<[u8]>) -> Result<Which> {
         Which::parse(text)

@@ -41,7 +41,42 @@ pub(crate) struct Home {
     dir: File,
     base: PathBuf,
     shown: PathBuf,
-    _lock: File,
+    /// None where there was none to lock, and nothing is written.
+    _lock: Option<File>,
+    _scratch: Option<Scratch>,
+}
+
+/// A directory of this process alone, which goes with the last that needs it.
+struct Scratch(PathBuf);
+
+/// What names of such directories begin with.
+const SCRATCH: &str = "iov-look-";
+/// How old one is, in seconds, of which nobody has taken the lock yet: its maker has died.
+const SCRATCH_AGE_S: i64 = 60;
+
+/// Removes directories of processes that were killed.
+fn sweep(place: &Path) {
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        use std::os::unix::fs::MetadataExt;
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(SCRATCH));
+        let now = iov_store::seam::now_ns() / 1_000_000_000;
+        let old = |facts: &std::fs::Metadata| facts.is_dir() && facts.mtime() < now - SCRATCH_AGE_S;
+        if !ours || !entry.path().symlink_metadata().is_ok_and(|facts| old(&facts)) {
+            continue;
+        }
+        // Whoever uses one holds its lock. What cannot be removed is another user's.
+        let unused = File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
+        if unused {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is links and a list of tables, in a place for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Home {
@@ -65,7 +100,71 @@ impl Home {
         }
         // Whoever opened it by a descriptor is told the name that people know.
         let shown = std::fs::read_link(&base).unwrap_or_else(|_| path.to_path_buf());
-        Ok(Home { dir, base, shown, _lock: lock })
+        Ok(Home { dir, base, shown, _lock: Some(lock), _scratch: None })
+    }
+
+    /// Opens a directory for looking at it: nothing in it is made or changed. Others may look at the same time; who wants to
+    /// change something waits.
+    pub(crate) fn look(path: &Path) -> Result<Home> {
+        let at = |e: std::io::Error| Error::from(e).context(format_args!("the metadata engine's {}", path.display()));
+        let dir = File::open(path).map_err(at)?;
+        let base = std::fs::canonicalize(path).map_err(at)?;
+        let lock = match File::open(base.join(LOCK_FILE)) {
+            Ok(lock) => Some(lock),
+            // A copy that was made without it: nobody else knows of it either.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(at(e)),
+        };
+        match lock.as_ref().map_or(Ok(()), File::try_lock_shared) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::busy(format!(
+                    "{} is open already: end the process that uses it, then repeat",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(e)) => return Err(at(e)),
+        }
+        Ok(Home { dir, shown: base.clone(), base, _lock: lock, _scratch: None })
+    }
+
+    /// A directory that shows the tables of this one, for the library, which deletes what it has no use for: files that stay
+    /// as they are once they are written are links, the others copies.
+    pub(crate) fn mirror(self, families: &[&str]) -> Result<Home> {
+        let mut name = [0; 8];
+        iov_store::seam::random_bytes(&mut name);
+        let place = std::env::temp_dir();
+        sweep(&place);
+        let base = place.join(format!("{SCRATCH}{:016x}", u64::from_le_bytes(name)));
+        let at = |e: std::io::Error| {
+            Error::from(e).context(format_args!("the directory {}, in a place that TMPDIR can name", base.display()))
+        };
+        DirBuilder::new().mode(0o700).create(&base).map_err(at)?;
+        let scratch = Scratch(base.clone());
+        let dir = File::open(&base).map_err(at)?;
+        // A file system without locks keeps what is left; this process goes on all the same.
+        let _ = dir.try_lock();
+        for family in families {
+            let (from, to) = (self.base.join(TABLES).join(family), base.join(TABLES).join(family));
+            if !from.is_dir() {
+                continue;
+            }
+            DirBuilder::new().recursive(true).mode(0o700).create(&to).map_err(at)?;
+            for entry in std::fs::read_dir(&from).map_err(|e| self.failed(TABLES, e))? {
+                let entry = entry.map_err(|e| self.failed(TABLES, e))?;
+                let (path, new) = (entry.path(), to.join(entry.file_name()));
+                if !path.is_dir() {
+                    std::fs::copy(&path, &new).map_err(at)?;
+                    continue;
+                }
+                DirBuilder::new().mode(0o700).create(&new).map_err(at)?;
+                for table in std::fs::read_dir(&path).map_err(|e| self.failed(TABLES, e))? {
+                    let table = table.map_err(|e| self.failed(TABLES, e))?;
+                    std::os::unix::fs::symlink(table.path(), new.join(table.file_name())).map_err(at)?;
+                }
+            }
+        }
+        Ok(Home { dir, base, shown: self.shown, _lock: self._lock, _scratch: Some(scratch) })
     }
 
     /// Where to reach a file.

@@ -14,6 +14,7 @@ mod engine;
 mod files;
 mod hooks;
 mod log;
+mod look;
 mod open;
 mod options;
 mod persist;
@@ -23,6 +24,7 @@ mod store;
 mod tables;
 mod view;
 
+pub use look::ReadOnly;
 pub use options::{Options, Stats};
 pub use store::LocalStore;
 

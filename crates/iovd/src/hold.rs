@@ -7,7 +7,10 @@ use std::{
 };
 
 use iov_types::{Error, Result};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags},
+    io::Errno,
+};
 
 /// The hold on a store; given back in order by [`Hold::release`], or by the kernel when the process dies.
 pub(crate) struct Hold(File);
@@ -45,19 +48,41 @@ fn read(file: &mut File) -> Result<Option<Holder>> {
     })
 }
 
+/// How often the lock is tried where it is shared, and how long it is waited for in between: another daemon that starts looks
+/// at it in the same way.
+const TRIES: usize = 20;
+const WAIT_NS: u64 = 5_000_000;
+
+/// Takes the lock. Where it cannot be had, but be shared, no daemon has it: somebody reads the store without one.
+fn lock(file: &File) -> Result<rustix::io::Result<()>> {
+    let lock = |how| rustix::fs::flock(file.as_fd(), how);
+    for _ in 0..TRIES {
+        match lock(FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {}
+            other => return Ok(other),
+        }
+        match lock(FlockOperation::NonBlockingLockShared).and_then(|()| lock(FlockOperation::Unlock)) {
+            Err(Errno::WOULDBLOCK) => return Ok(Err(Errno::WOULDBLOCK)),
+            Err(e) => return Ok(Err(e)),
+            Ok(()) => iov_store::seam::sleep(WAIT_NS),
+        }
+    }
+    Err(Error::busy("somebody reads the store without its daemon, by iov --offline: wait until that has ended"))
+}
+
 impl Hold {
     /// Takes the hold on the store in `dir`.
     pub(crate) fn take(dir: BorrowedFd<'_>) -> Result<Taken> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, "lock", flags, Mode::from_raw_mode(0o600)).map_err(|e| match e {
-            rustix::io::Errno::ROFS => Error::unavailable(
+            Errno::ROFS => Error::unavailable(
                 "the store's directory is on a file system that is mounted read-only: mount it for writing, or use \
                      another place",
             ),
             e => Error::from(std::io::Error::from(e)).context("the store's lock file"),
         })?;
         let mut file = File::from(fd);
-        let locked = rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
+        let locked = lock(&file)?;
         let holder = read(&mut file)?;
         let elsewhere = holder.as_ref().filter(|h| h.boot != boot() && h.host != host());
         match (locked, elsewhere) {
@@ -66,7 +91,7 @@ impl Hold {
                  good, remove the file named lock in the store's directory",
                 h.host, h.pid
             ))),
-            (Err(rustix::io::Errno::WOULDBLOCK), None) => Ok(Taken::Served),
+            (Err(Errno::WOULDBLOCK), None) => Ok(Taken::Served),
             (Err(e), None) => {
                 Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked"))
             }

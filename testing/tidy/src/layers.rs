@@ -21,6 +21,7 @@ pub const LAYERS: &[(&str, u8)] = &[
     ("iov-server", 4),
     ("ioverbs", 5),
     ("iovd", 5),
+    ("iov-offline", 5),
     ("iov-backend-*", 4),
     ("iov-capi", 6),
     ("iov-python", 6),

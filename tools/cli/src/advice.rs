@@ -19,6 +19,10 @@ pub(crate) fn advice(error: &Error) -> &'static str {
         Kind::Denied => "look at its owner and permissions, as `ls -ld` shows them",
         Kind::Immutable => "write to a new collection",
         Kind::Stale | Kind::Fenced => "repeat the command",
+        // Of what a crash has cut short nothing is lost.
+        Kind::Corrupt | Kind::Unavailable if error.detail().contains("without --offline") => {
+            "repeat the command without --offline"
+        }
         Kind::Unavailable => {
             "repeat later; `iov status` says whether the daemon runs, iovd.log in the store what it says"
         }

@@ -2,7 +2,14 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{commands, ctx::Ctx, failure::Done, options::Global};
+use ioverbs::Error;
+
+use crate::{
+    commands,
+    ctx::Ctx,
+    failure::{Done, Next},
+    options::Global,
+};
 
 /// Store, describe, find and read back data, with the promises that you choose
 ///
@@ -55,6 +62,8 @@ pub(crate) enum Command {
     Df(commands::df::Args),
     Targets(commands::targets::Args),
     Pattern(commands::pattern::Args),
+    Export(commands::export::Args),
+    Import(commands::import::Args),
     Down(commands::down::Args),
     Help(commands::help::Args),
     Bench(commands::bench::Args),
@@ -64,8 +73,25 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it only reads, so that it can do without a daemon.
+    fn reads(&self) -> bool {
+        match self {
+            Command::Ws(args) => args.reads(),
+            Command::Ls(_) | Command::Stat(_) | Command::Find(_) | Command::Get(_) | Command::Cat(_) => true,
+            Command::Df(_) | Command::Export(_) => true,
+            Command::Help(_) | Command::Completions(_) | Command::Man(_) => true,
+            _ => false,
+        }
+    }
+
     /// Does it.
     pub(crate) fn run(&self, ctx: &mut Ctx) -> Done {
+        if ctx.global.offline.is_some() && !self.reads() {
+            return Err(Error::invalid(
+                "--offline only reads a store: it goes with ls, stat, find, get, cat, df, export, ws list and ws show",
+            ))
+            .next(|| "leave --offline out; -S file:DIR names the store, and its daemon does the rest".into());
+        }
         match self {
             Command::Ws(args) => commands::ws::run(ctx, args),
             Command::Put(args) => commands::put::run(ctx, args),
@@ -88,6 +114,8 @@ impl Command {
             Command::Df(args) => commands::df::run(ctx, args),
             Command::Targets(args) => commands::targets::run(ctx, args),
             Command::Pattern(args) => commands::pattern::run(ctx, args),
+            Command::Export(args) => commands::export::run(ctx, args),
+            Command::Import(args) => commands::import::run(ctx, args),
             Command::Down(args) => commands::down::run(ctx, args),
             Command::Help(args) => commands::help::run(ctx, args),
             Command::Bench(args) => commands::bench::run(ctx, args),

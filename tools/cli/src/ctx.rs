@@ -26,6 +26,8 @@ pub(crate) struct Ctx {
     pub(crate) stop: Interrupt,
     stdin: Option<Box<dyn Read + Send>>,
     session: Option<Session>,
+    /// Of a store that is read without its daemon: where its bytes are.
+    pub(crate) place: Option<std::path::PathBuf>,
     /// The first of several failures that were told when they happened.
     failed: Option<Kind>,
 }
@@ -33,13 +35,14 @@ pub(crate) struct Ctx {
 impl Ctx {
     /// Nothing is opened yet.
     pub(crate) fn new(global: Global, out: Out, err: Out, stdin: Box<dyn Read + Send>, stop: Interrupt) -> Ctx {
-        Ctx { global, out, err, stop, stdin: Some(stdin), session: None, failed: None }
+        Ctx { global, out, err, stop, stdin: Some(stdin), session: None, place: None, failed: None }
     }
 
     /// The session, opened by the first who asks. The store must be there: who mistypes a directory wants to hear of it,
     /// and who only looks leaves nothing behind.
     pub(crate) fn session(&mut self) -> Done<Session> {
         if self.session.is_none()
+            && self.global.offline.is_none()
             && let Some(dir) = self.url()?.strip_prefix("file:")
             && ["format", "storage"].iter().all(|mark| is_missing(&std::path::Path::new(dir).join(mark)))
         {
@@ -56,6 +59,12 @@ impl Ctx {
         self.session_or_new()
     }
 
+    /// The session on the store that addresses name, if they name one.
+    pub(crate) fn session_of(&mut self, addresses: &[Address]) -> Done<Session> {
+        addresses.iter().try_for_each(|address| self.use_store(address))?;
+        self.session()
+    }
+
     /// The same, and where there is no store yet one is made.
     pub(crate) fn session_or_new(&mut self) -> Done<Session> {
         if let Some(session) = &self.session {
@@ -63,7 +72,14 @@ impl Ctx {
         }
         let deadline_ns = self.timeout_ns()?;
         let attr = SessionAttr { deadline_ns, program: Some("iov".into()), ..SessionAttr::default() };
-        let session = ioverbs::open(self.global.store.as_deref(), attr)?;
+        let session = match &self.global.offline {
+            Some(dir) => {
+                let offline = iov_offline::open(dir, attr)?;
+                self.place = offline.place;
+                offline.session
+            }
+            None => ioverbs::open(self.global.store.as_deref(), attr)?,
+        };
         self.session = Some(session.clone());
         if session.url().starts_with("mem:") && self.err.is_terminal() && !self.global.quiet {
             self.warn("a mem: store ends with this command, and what is stored in it with it; file:DIR stays");
@@ -86,15 +102,19 @@ impl Ctx {
 
     /// The URL of the store.
     pub(crate) fn url(&self) -> Done<String> {
-        match &self.global.store {
-            Some(url) => Ok(url.clone()),
-            None => Ok(ioverbs::default_url()?),
+        match (&self.global.offline, &self.global.store) {
+            (Some(dir), _) => Ok(format!("file:{}", dir.display())),
+            (None, Some(url)) => Ok(url.clone()),
+            (None, None) => Ok(ioverbs::default_url()?),
         }
     }
 
     /// Takes the store from an address that names one.
-    fn use_store(&mut self, address: &Address) -> Done {
+    pub(crate) fn use_store(&mut self, address: &Address) -> Done {
         let Some(store) = &address.store else { return Ok(()) };
+        if self.global.offline.is_some() {
+            return Err(Error::invalid(format!("{address} names a store, and --offline names another one")).into());
+        }
         match &self.global.store {
             None if self.session.is_none() => self.global.store = Some(store.clone()),
             Some(chosen) if chosen == store => {}

@@ -4,6 +4,7 @@
 mod address;
 mod advice;
 mod app;
+mod archive;
 mod cli;
 mod commands;
 mod ctx;

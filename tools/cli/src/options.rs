@@ -11,6 +11,11 @@ pub(crate) struct Global {
     #[arg(long, short = 'S', global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
+    /// Read the store in this directory without its daemon, changing nothing in it: for ls, stat, find, get, cat, df, export
+    /// and ws list and show
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "store")]
+    pub(crate) offline: Option<std::path::PathBuf>,
+
     /// Write JSON, errors too
     #[arg(long, global = true)]
     pub(crate) json: bool,

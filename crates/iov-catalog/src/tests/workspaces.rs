@@ -196,3 +196,24 @@ fn x2_a_held_workspace_is_not_deleted_by_others() {
     client.close(Uuid::NIL).unwrap();
     client.other().ask(delete).unwrap();
 }
+
+#[test]
+fn o2_an_identity_from_before_is_taken_if_nothing_in_the_store_has_it() {
+    let rig = Rig::new();
+    let (one, two) = (rig.in_workspace(), rig.in_workspace());
+    let uuid = one.create("a");
+    let again = |client: &Client| match client.create_op(Uuid::NIL, "again").1 {
+        CatalogOp::Create { ws, kind, parent, name, metadata, controls, layout, attr, .. } => {
+            client.ask(CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
+        }
+        other => panic!("{other:?}"),
+    };
+    // One that is new is believed to be: nobody else can have it.
+    rig.later(2 * SECOND);
+    let e = again(&two).unwrap_err();
+    assert_eq!((e.kind(), e.clause()), (Kind::Exists, Some(Clause::O2)), "objects of both would be the same");
+    assert_eq!(kind(again(&one)), Kind::Exists);
+    one.close(uuid).unwrap();
+    one.delete_uuid(uuid).unwrap();
+    assert!(again(&two).is_ok());
+}

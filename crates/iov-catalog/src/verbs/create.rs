@@ -172,8 +172,18 @@ fn check_owner(x: &Exec<'_>, at: usize, attr: &Attr) -> Result<()> {
         .with_clause(Clause::A1))
 }
 
+/// So long after it was made nobody takes a UUID for new: one second, in milliseconds.
+const NEW_MS: u64 = 1000;
+
+/// Whether a UUID was made just now, so that nothing else can have it. One that comes from elsewhere, as from an export, is old.
+fn is_new(uuid: Uuid, now_ns: i64) -> bool {
+    let now_ms = u64::try_from(now_ns / 1_000_000).unwrap_or(0);
+    uuid.version() == 7 && uuid.unix_ms().abs_diff(now_ms) < NEW_MS
+}
+
 /// An identity is used once. Names of members lie under the group's alone, and objects of different workspaces share
-/// targets: groups are compared with every workspace, collections where users cannot trust each other.
+/// targets: groups are compared with every workspace, collections where users cannot trust each other, or where they bring an
+/// identity that was made before.
 fn check_uuid(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, kind: EntryKind) -> Result<()> {
     let taken = || {
         Error::exists(format!("{uuid} is in use: every collection and group needs a UUID of its own"))
@@ -182,7 +192,7 @@ fn check_uuid(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, kind: EntryKind) -> Result
     if x.get(&keys::record(ws, uuid))?.is_some() || x.is_workspace(uuid) || x.shared().is_being_removed(uuid) {
         return Err(taken());
     }
-    if kind == EntryKind::Group || !x.core.is_single_user() {
+    if kind == EntryKind::Group || !x.core.is_single_user() || !is_new(uuid, x.now_ns) {
         let others: Vec<Uuid> = x.shared().workspaces.uuids().filter(|other| *other != ws).collect();
         for other in others {
             if x.get(&keys::record(other, uuid))?.is_some() {

@@ -16,6 +16,7 @@ mod io;
 mod journal;
 mod leases;
 mod listing;
+mod look;
 mod object;
 mod options;
 mod process;
@@ -136,6 +137,7 @@ impl Files {
     }
 
     fn run(&self, cx: &OpCx, op: &ObjectOp, memory: &mut Memory) -> Result<Evidence> {
+        self.check_look(&op.verb)?;
         self.check_demand(op)?;
         if let Some(domain) = op.demand.domain.filter(|_| self.disk.segments().is_some()) {
             self.object(op.object).note_domain(domain);

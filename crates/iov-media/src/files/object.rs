@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    os::fd::AsFd,
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +19,7 @@ use super::{
     appends::Appends,
     body::Body,
     disk::Disk,
-    io,
+    io, look,
     sidecar::{self, Facts},
     stage::Stage,
     sums::{Kept, too_short},
@@ -247,7 +248,10 @@ impl State {
         if state.exists
             && let Some(side) = disk.get(FileName::Side(id), true)?
         {
-            state.facts = sidecar::load(&side, id)?;
+            state.facts = match disk.tree.read_only {
+                true => sidecar::look(side.as_fd(), id)?.0,
+                false => sidecar::load(&side, id)?,
+            };
             state.appends = Appends::load(&side)?;
             if state.facts.torn {
                 state.torn = Some(torn("a unit holds a part of a change that cannot be finished"));
@@ -259,7 +263,10 @@ impl State {
             let base = if decided { 0 } else { state.size(files, id)? };
             let slot = match Stage::load(disk, stage, id, base) {
                 Ok(stage) => {
-                    if stage.froze || stage.decided {
+                    if disk.tree.read_only {
+                        // Nobody will come to publishing it: who looks waits for nobody.
+                        state.torn = state.torn.or(stage.decided.then(look::unfinished));
+                    } else if stage.froze || stage.decided {
                         state.frozen = Some(stage.id);
                     }
                     Ok(Mutex::new(stage))

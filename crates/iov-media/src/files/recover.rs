@@ -43,15 +43,7 @@ impl Files {
     pub fn open_with(directory: OwnedFd, options: Options, sums: Option<OpenSums>) -> Result<Files> {
         fail::arm_from_environment()?;
         let tree = Tree::open(directory, seam::now_ns() as u64)?;
-        let magic = rustix::fs::fstatfs(&tree.root).map_err(io::os("asking for the file system"))?.f_type as u64;
-        let stage_bytes = options.stage_bytes;
-        let mut capability = match options.shared {
-            Some(_) => Capability { stage_bytes, ..iov_semantics::stores::shmem(tree.incarnation) },
-            None => Capability { stage_bytes, ..iov_semantics::stores::file(tree.incarnation) },
-        };
-        if IN_MEMORY.contains(&magic) {
-            capability.durability = Persistence::Process;
-        }
+        let capability = capability_of(&tree, &options)?;
         let segments = options.shared.map(|capacity| open_segments(&tree, capacity)).transpose()?;
         let disk = Disk::new(tree, options.descriptor_limit(), segments, options.way);
         let mut temporary = Vec::new();
@@ -206,7 +198,7 @@ impl Files {
     }
 
     /// Finds staged changes; tells those whose publication has begun. Files that mean nothing are removed.
-    fn find_stages(&self) -> Result<Vec<(Uuid, ObjectId)>> {
+    pub(super) fn find_stages(&self) -> Result<Vec<(Uuid, ObjectId)>> {
         let (mut logs, mut others) = (Vec::new(), Vec::new());
         self.disk.tree.list("stage", |name| {
             match log_of(name) {
@@ -216,7 +208,7 @@ impl Files {
             Ok(())
         })?;
         for (stage, id) in others {
-            if !self.disk.tree.has(FileName::Log(stage, id))? {
+            if !self.disk.tree.read_only && !self.disk.tree.has(FileName::Log(stage, id))? {
                 self.disk.remove(FileName::Image(stage, id))?;
             }
         }
@@ -240,6 +232,20 @@ impl Files {
     pub fn stages(&self) -> Vec<(Uuid, Vec<ObjectId>)> {
         self.budget.all()
     }
+}
+
+/// What a target can do that lies there.
+pub(super) fn capability_of(tree: &Tree, options: &Options) -> Result<Capability> {
+    let magic = rustix::fs::fstatfs(&tree.root).map_err(io::os("asking for the file system"))?.f_type as u64;
+    let stage_bytes = options.stage_bytes;
+    let mut capability = match options.shared {
+        Some(_) => Capability { stage_bytes, ..iov_semantics::stores::shmem(tree.incarnation) },
+        None => Capability { stage_bytes, ..iov_semantics::stores::file(tree.incarnation) },
+    };
+    if IN_MEMORY.contains(&magic) {
+        capability.durability = Persistence::Process;
+    }
+    Ok(capability)
 }
 
 /// The segments of a target that keeps its bytes in shared memory.

@@ -87,11 +87,21 @@ fn decode(bytes: &[u8], id: ObjectId) -> Result<Slot> {
 /// Reads the facts, and makes the two slots the same again if they are not.
 pub(super) fn load(file: impl AsFd, id: ObjectId) -> Result<Facts> {
     let file = file.as_fd();
+    let (facts, same) = look(file, id)?;
+    if !same {
+        put(file, &facts, id, 0)?;
+        put(file, &facts, id, 1)?;
+    }
+    Ok(facts)
+}
+
+/// Reads the facts, and whether the two slots are the same.
+pub(super) fn look(file: BorrowedFd<'_>, id: ObjectId) -> Result<(Facts, bool)> {
     let mut bytes = [0; 2 * SLOT];
     io::read(file, &mut bytes, 0)?; // what the file does not reach stays zero
     let slots = (decode(&bytes[..SLOT], id)?, decode(&bytes[SLOT..], id)?);
     let facts = match slots {
-        (Slot::Good(a), Slot::Good(b)) if a == b => return Ok(a),
+        (Slot::Good(a), Slot::Good(b)) if a == b => return Ok((a, true)),
         (Slot::Good(a), Slot::Good(b)) => {
             if a.updates >= b.updates {
                 a
@@ -101,7 +111,7 @@ pub(super) fn load(file: impl AsFd, id: ObjectId) -> Result<Facts> {
         }
         (Slot::Good(facts), _) | (_, Slot::Good(facts)) => facts,
         // Never written, or not yet on disk when the power went: what was not synced may be old (P3).
-        (Slot::Never, Slot::Never) => return Ok(Facts::default()),
+        (Slot::Never, Slot::Never) => return Ok((Facts::default(), true)),
         _ => {
             return Err(Error::corrupt(
                 "both copies of an object's facts are damaged: its epoch and version are not known; \
@@ -109,9 +119,7 @@ pub(super) fn load(file: impl AsFd, id: ObjectId) -> Result<Facts> {
             ));
         }
     };
-    put(file, &facts, id, 0)?;
-    put(file, &facts, id, 1)?;
-    Ok(facts)
+    Ok((facts, false))
 }
 
 fn put(file: BorrowedFd<'_>, facts: &Facts, id: ObjectId, slot: u64) -> Result<()> {

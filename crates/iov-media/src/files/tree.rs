@@ -137,6 +137,8 @@ pub(super) struct Tree {
     /// Holds the lock.
     _format: OwnedFd,
     pub(super) incarnation: u64,
+    /// Nothing in it is made or changed.
+    pub(super) read_only: bool,
 }
 
 impl Tree {
@@ -148,22 +150,42 @@ impl Tree {
             Err(Errno::NOENT) => new_format(&root, now)?,
             Err(e) => return Err(io::os("opening the format file of a target")(e)),
         };
-        lock(&format)?;
+        Tree::with(root, format, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Opens the directory of a target for looking at it, with others who look.
+    pub(super) fn look(root: OwnedFd) -> Result<Tree> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let format = rustix::fs::openat(&root, FORMAT, flags, Mode::empty());
+        let format = format.map_err(io::os("opening the format file of a target"))?;
+        let tree = Tree::with(root, format, FlockOperation::NonBlockingLockShared)?;
+        Ok(Tree { read_only: true, ..tree })
+    }
+
+    fn with(root: OwnedFd, format: OwnedFd, how: FlockOperation) -> Result<Tree> {
+        lock(&format, how)?;
         let mut text = vec![0; 4096];
         let len = io::read(&format, &mut text, 0)?;
         let incarnation = parse_format(&String::from_utf8_lossy(&text[..len]))?;
-        Ok(Tree { root, _format: format, incarnation })
+        Ok(Tree { root, _format: format, incarnation, read_only: false })
+    }
+
+    /// Fails where nothing may change.
+    fn may_change(&self) -> rustix::io::Result<()> {
+        if self.read_only { Err(Errno::ROFS) } else { Ok(()) }
     }
 
     /// The folder of segments, made if it is not there.
     pub(super) fn segments(&self) -> Result<OwnedFd> {
-        make_folder(&self.root, SEGMENTS)?;
+        if !self.read_only {
+            make_folder(&self.root, SEGMENTS)?;
+        }
         open_folder(&self.root, SEGMENTS)?.ok_or_else(|| Error::internal("a folder vanished"))
     }
 
     /// Opens a file; `None` if it is not there.
     pub(super) fn open_file(&self, name: FileName, write: bool) -> rustix::io::Result<Option<OwnedFd>> {
-        let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        let access = if write && !self.read_only { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match io::retry(|| rustix::fs::openat(&self.root, name.path(), flags, Mode::empty())) {
             Ok(file) => Ok(Some(file)),
@@ -174,6 +196,7 @@ impl Tree {
 
     /// Makes a file that must not be there; its folder with it.
     pub(super) fn create_file(&self, name: FileName) -> rustix::io::Result<OwnedFd> {
+        self.may_change()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = || io::retry(|| rustix::fs::openat(&self.root, name.path(), flags, FILE_MODE));
         match create() {
@@ -196,6 +219,7 @@ impl Tree {
 
     /// Removes a file; whether it was there.
     pub(super) fn remove(&self, name: FileName) -> Result<bool> {
+        self.may_change().map_err(io::os("removing a file"))?;
         match rustix::fs::unlinkat(&self.root, name.path(), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -205,6 +229,7 @@ impl Tree {
 
     /// Gives a file another name, over the one that has it.
     pub(super) fn rename(&self, from: FileName, to: FileName) -> Result<()> {
+        self.may_change().map_err(io::os("renaming a file"))?;
         let rename = || rustix::fs::renameat(&self.root, from.path(), &self.root, to.path());
         match rename() {
             // The folder of a new object may be missing; of `from` it is not.
@@ -281,9 +306,9 @@ fn open_folder(root: impl AsFd, folder: &str) -> Result<Option<OwnedFd>> {
 const LOCK_TRIES: usize = 20;
 const LOCK_WAIT_NS: u64 = 5_000_000;
 
-fn lock(format: &OwnedFd) -> Result<()> {
+fn lock(format: &OwnedFd, how: FlockOperation) -> Result<()> {
     for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(format, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(format, how) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) => seam::sleep(LOCK_WAIT_NS),
             Err(e) => return Err(io::os("locking a target")(e)),

@@ -161,6 +161,15 @@ impl Segments {
     /// Opens the folder of segments in a target's directory. All space counts as dirty until [`Segments::claim`] has told
     /// what is in use, but for what was never used.
     pub(crate) fn open(folder: OwnedFd, capacity: u64) -> Result<Segments> {
+        Segments::with(folder, capacity, OFlags::RDWR)
+    }
+
+    /// The same, to look at what is there: nothing is taken or given back.
+    pub(crate) fn look(folder: OwnedFd) -> Result<Segments> {
+        Segments::with(folder, 0, OFlags::RDONLY)
+    }
+
+    fn with(folder: OwnedFd, capacity: u64, access: OFlags) -> Result<Segments> {
         let mut inner = Inner::default();
         let listing = os("listing the segments of a target");
         for entry in Dir::read_from(&folder).map_err(&listing)? {
@@ -170,10 +179,12 @@ impl Segments {
                 continue;
             }
             let Some((number, domain)) = parse(text) else {
-                let _ = rustix::fs::unlinkat(&folder, text, AtFlags::empty());
+                if access == OFlags::RDWR {
+                    let _ = rustix::fs::unlinkat(&folder, text, AtFlags::empty());
+                }
                 continue;
             };
-            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = rustix::fs::openat(&folder, text, flags, Mode::empty()).map_err(os("opening a segment"))?;
             let map = Arc::new(Segment::map(&file)?);
             let whole = Piece { segment: number, at: 0, len: map.len() };

@@ -6,10 +6,11 @@ use std::{collections::BTreeSet, os::unix::fs::FileExt, path::Path};
 
 use iov_media::{Files, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess};
-use iov_types::{Clause, Demand, ObjectVerb, Persistence};
+use iov_types::{Clause, Demand, Kind, ObjectVerb, Persistence};
 
 use crate::kit::{
-    ALL, Parent, Peer, all, call, cx, data_path, directory, object, open, segments, send, try_all, uuid, write,
+    ALL, Parent, Peer, all, call, cx, data_path, directory, look, object, open, segments, send, tree, try_all, uuid,
+    write,
 };
 use scenarios::{Expect, SCENARIOS, Scenario, base};
 
@@ -84,8 +85,13 @@ fn run(which: &str) -> BTreeSet<&'static str> {
                 }
                 died.insert(point);
                 println!("{}, {medium:?}: killed at {point}, the {n}. time", scenario.name);
+                let looked = look_at(directory.path());
                 let files = open(directory.path());
                 assert!(files.troubles().is_empty(), "{:?}", files.troubles());
+                // What was staged and not decided about waits for the catalog.
+                if let Some(looked) = looked.filter(|_| files.stages().is_empty()) {
+                    assert!(looked == try_all(&*files, object(1)).ok(), "who only looks sees what a start makes of it");
+                }
                 (scenario.after)(&files, expected(point));
                 // What recovery has done is done: a second one finds nothing.
                 let look = |files: &Files| {
@@ -109,6 +115,17 @@ fn run(which: &str) -> BTreeSet<&'static str> {
         }
     }
     died
+}
+
+/// What somebody finds who does not start anything; `None`: that it is not finished. Nothing changes by that.
+fn look_at(directory: &Path) -> Option<Option<Vec<u8>>> {
+    let before = tree(directory);
+    let found = match try_all(&look(directory), object(1)) {
+        Err(e) if e.kind() == Kind::Unavailable => None,
+        found => Some(found.ok()),
+    };
+    assert!(tree(directory) == before, "looking changes nothing");
+    found
 }
 
 fn check_all_died(starts: &[&str], died: &BTreeSet<&str>) {

@@ -7,6 +7,7 @@ mod doors;
 mod full;
 mod kill;
 pub(crate) mod kit;
+mod look;
 mod model;
 mod odd_keys;
 mod power;

@@ -30,13 +30,20 @@ fn files_of(url: &str) -> Option<String> {
 
 pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     // Whoever asks wants to know, also of a store whose daemon sleeps.
-    let url = ctx.session()?.url().to_owned();
-    let facts = ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
+    let session = ctx.session()?;
+    let url = session.url().to_owned();
+    let (facts, medium) = match ctx.global.offline {
+        Some(_) => (Vec::new(), session.capability().medium),
+        None => {
+            let facts = ioverbs::daemon_status_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
+            (facts, ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)?.unwrap_or_default())
+        }
+    };
     let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
-    let medium = ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)?.unwrap_or_default();
     let of = |what: &str| ["shm", "heap", "medium"].iter().find_map(|of| fact(&format!("{of}_{what}_bytes")));
     let in_shm = fact("shm_capacity_bytes").is_some();
     let below = match (in_shm, medium) {
+        _ if ctx.global.offline.is_some() => ctx.place.as_deref().and_then(|dir| room(dir.to_str()?)),
         (true, _) => room("/dev/shm"),
         (_, "files") => files_of(&url).and_then(|dir| room(&dir)),
         _ => None,

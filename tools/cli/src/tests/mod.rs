@@ -1,6 +1,7 @@
 //! Whole command lines, in this process, on mem: stores; and the small things they are made of.
 
 mod addresses;
+mod archives;
 mod errors;
 mod files;
 mod groups;

@@ -1,8 +1,10 @@
 //! The program itself on `file:` stores: processes that share one, die in it, and are interrupted.
 #![allow(missing_docs, clippy::disallowed_methods)]
 
+mod archives;
 mod daemon;
 mod dying;
+mod offline;
 mod shared;
 mod sharing;
 mod store;

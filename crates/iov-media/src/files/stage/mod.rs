@@ -158,8 +158,10 @@ impl Stage {
             let shown: std::collections::HashSet<Key> = stage.view.appended.iter().map(|(key, _)| *key).collect();
             stage.appended.retain(|key, _| shown.contains(key));
         }
-        // The rest of a record that was cut short.
-        io::truncate(&file, stage.log_end)?;
+        if !disk.tree.read_only {
+            // The rest of a record that was cut short.
+            io::truncate(&file, stage.log_end)?;
+        }
         Ok(stage)
     }
 

@@ -178,7 +178,7 @@ impl Files {
     /// Closes what an earlier daemon has left open: its clients cannot write any more. That a block matches its old
     /// checksum or not tells nothing then, since it was being changed.
     pub(super) fn close_found(&self, object: &Object, state: &mut State) {
-        if state.torn.is_none() {
+        if state.torn.is_none() && !self.disk.tree.read_only {
             // What fails here leaves them open; the next sync tries again, and tells.
             let _ = self.quiesce(object, state).and_then(|()| self.sync_object(object, state));
         }

@@ -16,13 +16,20 @@ use crate::{
     quantity,
 };
 
-pub(crate) use show::{show_one, usage};
+pub(crate) use show::{facts_of, show_one, usage};
 
 /// Create, list, show, change and remove workspaces
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
+}
+
+impl Args {
+    /// Whether nothing is changed.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(self.what, What::List { .. } | What::Show { .. })
+    }
 }
 
 /// What to do with workspaces.

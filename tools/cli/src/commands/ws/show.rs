@@ -33,7 +33,8 @@ pub(crate) fn usage(ws: &Workspace) -> Result<Stat> {
     }
 }
 
-fn facts_of(ws: &Workspace) -> Result<Option<Facts>> {
+/// What a search tells of a workspace.
+pub(crate) fn facts_of(ws: &Workspace) -> Result<Option<Facts>> {
     let spec = SearchSpec {
         predicate: Some("iov.uuid = ?".into()),
         params: vec![Value::Str(ws.uuid().to_string())],
