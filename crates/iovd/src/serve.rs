@@ -114,6 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         // What goes past this process cannot be traced.
         direct: direct && args.trace.is_none(),
         entrance: listening.entrance,
+        tls: None,
         addresses: listening.addresses,
         data_workers: usize::from(args.workers),
     };

@@ -71,7 +71,7 @@ fn trust(url: &Url<'_>) -> Result<Trust> {
 pub(crate) fn link(url: &str, attr: &SessionAttr, session: Uuid, counters: Arc<Counters>) -> Result<Arc<Link>> {
     let parsed = parse(url)?;
     let trust = trust(&parsed)?;
-    let place = Place::Network { hosts: parsed.hosts, trust };
+    let place = Place::Network { hosts: parsed.hosts, trust, tls: None };
     let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
     Link::open(address, counters, timeout)
