@@ -3,6 +3,7 @@
 
 mod daemon;
 mod dying;
+mod network;
 mod shared;
 mod sharing;
 mod store;
