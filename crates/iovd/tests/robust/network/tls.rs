@@ -336,6 +336,25 @@ fn a2_a_stranger_within_tls_sends_no_large_frames() {
     assert!(receive(&mut clear).is_none());
 }
 
+/// More requests than a worker serves in a turn, in one piece: the rest is decrypted when the turn ends, and the socket is empty.
+#[test]
+fn o8_what_was_read_ahead_is_served_without_another_word() {
+    let net = net();
+    let session = seam::new_uuid();
+    let (_first, verb, _) = prove(&net, session, 0, true);
+    assert_eq!(verb, Verb::Welcome);
+    let (mut stream, ..) = prove(&net, session, 1, true);
+    for _ in 0..5 {
+        let request = ObjectRequest { context: Default::default(), calls: Vec::new() };
+        let all: Vec<u8> = (1..=600).flat_map(|n| framed(&request, n)).collect();
+        stream.write_all(&all).unwrap();
+        stream.flush().unwrap();
+        for _ in 0..600 {
+            assert_eq!(answer(&mut stream).0, Verb::ObjectAnswer);
+        }
+    }
+}
+
 #[test]
 fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
     let net = Net::with(&["--workers", "2", "--tls", "self"]);
