@@ -23,7 +23,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::{
     frames::{Frame, Frames},
     outbox::{Outbox, Withdrawn},
-    socket, tcp,
+    socket,
+    stream::Stream,
+    tcp,
 };
 
 mod landing;
@@ -68,7 +70,7 @@ const TURN: usize = 4 << 20;
 
 /// A connection to a daemon.
 pub(crate) struct Connection {
-    fd: OwnedFd,
+    stream: Stream,
     out: Mutex<Outbox>,
     reading: Mutex<Reading>,
     /// Somebody found `reading` locked and could not wait: whoever has it looks once more.
@@ -103,9 +105,9 @@ fn until(deadline_ns: i64) -> i64 {
 
 impl Connection {
     /// A connection over which hands have been shaken.
-    pub(crate) fn new(fd: OwnedFd, frames: Frames, version: u16, network: bool) -> Connection {
+    pub(crate) fn new(stream: Stream, frames: Frames, version: u16, network: bool) -> Connection {
         Connection {
-            fd,
+            stream,
             out: Mutex::default(),
             reading: Mutex::new(Reading { frames, landing: None }),
             missed: AtomicBool::new(false),
@@ -127,7 +129,7 @@ impl Connection {
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.stream.as_fd()
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -207,7 +209,11 @@ impl Connection {
 
     /// Whether the socket has not taken everything yet.
     pub(crate) fn has_more_to_send(&self) -> bool {
-        !lock(&self.out).is_empty()
+        self.has_unsent(&lock(&self.out))
+    }
+
+    fn has_unsent(&self, out: &Outbox) -> bool {
+        !out.is_empty() || self.stream.owes()
     }
 
     /// Sends what the socket takes now.
@@ -216,7 +222,7 @@ impl Connection {
         let mut done = 0;
         while !out.is_empty() && done < TURN && !self.is_broken() {
             out.refresh();
-            let sent = socket::send_some(&self.fd, &out.pieces(), &[]);
+            let sent = self.stream.send_some(&out.pieces(), &[]);
             match sent {
                 Ok(Some(n)) => {
                     out.took(n);
@@ -229,7 +235,13 @@ impl Connection {
                 }
             }
         }
-        self.tell_of_room(!out.is_empty());
+        if self.stream.owes()
+            && let Err(e) = self.stream.push()
+        {
+            drop(out);
+            return self.fail(&e);
+        }
+        self.tell_of_room(self.has_unsent(&out));
     }
 
     /// Adds the connection to a set of epoll that tells of answers, and of room while there is something to send. A
@@ -237,7 +249,7 @@ impl Connection {
     pub(crate) fn watch(&self, set: &Arc<OwnedFd>) {
         // No room in the set: who waits for the descriptor alone then waits until it polls.
         if self.watched.set(set.clone()).is_ok() {
-            let _ = epoll::add(&**set, &self.fd, EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
+            let _ = epoll::add(&**set, &self.stream, EventData::new_u64(1), EventFlags::IN | EventFlags::ET);
             self.flush();
         }
     }
@@ -249,7 +261,8 @@ impl Connection {
         }
         let Some(set) = self.watched.get() else { return };
         let room = if wanted { EventFlags::OUT } else { EventFlags::empty() };
-        let changed = epoll::modify(&**set, &self.fd, EventData::new_u64(1), EventFlags::IN | EventFlags::ET | room);
+        let changed =
+            epoll::modify(&**set, &self.stream, EventData::new_u64(1), EventFlags::IN | EventFlags::ET | room);
         self.tells_of_room.store(wanted && changed.is_ok(), Ordering::Relaxed);
     }
 
@@ -257,11 +270,11 @@ impl Connection {
     pub(crate) fn send_rest(&self, until_ns: i64) {
         loop {
             self.flush();
-            if self.is_broken() || lock(&self.out).is_empty() || seam::monotonic_ns() >= until_ns {
+            if self.is_broken() || !self.has_more_to_send() || seam::monotonic_ns() >= until_ns {
                 return;
             }
             self.drive(0);
-            socket::wait_for_either(&self.fd, PAUSE_NS);
+            socket::wait_for_either(&self.stream, PAUSE_NS);
         }
     }
 
@@ -335,9 +348,9 @@ impl Connection {
         }
         // Short: the reader may stop reading without having anything for us.
         let wait_ns = timeout_ns.min(1_000_000);
-        if !lock(&self.out).is_empty() {
+        if self.has_more_to_send() {
             // The reader may not know that there is something to send.
-            socket::wait_for_room(&self.fd, wait_ns);
+            socket::wait_for_room(&self.stream, wait_ns);
             return None;
         }
         let rounds = lock(&self.rounds);
@@ -372,9 +385,9 @@ impl Connection {
                 Ok(Some(())) => waited = true,
                 Ok(None) if waited => return,
                 Ok(None) => {
-                    if !lock(&self.out).is_empty() {
+                    if self.has_more_to_send() {
                         // What the socket takes meanwhile is sent with the next look.
-                        socket::wait_for_either(&self.fd, timeout_ns);
+                        socket::wait_for_either(&self.stream, timeout_ns);
                     } else {
                         socket::wait_readable(self.as_fd(), timeout_ns);
                     }
@@ -392,12 +405,12 @@ impl Connection {
         }
         let Reading { frames, landing } = reading;
         if frames.is_within() {
-            return match frames.next(self.as_fd(), false)? {
+            return match frames.next(&self.stream, false)? {
                 Some(frame) => self.dispatch(frame, frames).map(Some),
                 None => Ok(None),
             };
         }
-        let Some((header, body)) = frames.head(self.as_fd(), false)? else { return Ok(None) };
+        let Some((header, body)) = frames.head(&self.stream, false)? else { return Ok(None) };
         let answer = (header.verb == Verb::ObjectAnswer.number()).then(|| header.body::<ObjectAnswer>(&body));
         let Some(Ok(answer)) = answer else {
             // One that cannot be read is told to whoever asked, behind its payload.
@@ -470,8 +483,8 @@ impl Connection {
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
         match self.network {
             // Else it would take the end of this connection for the end of the session.
-            true => tcp::abort(&self.fd),
-            false => drop(rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both)),
+            true => tcp::abort(&self.stream),
+            false => drop(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both)),
         }
         let unsent = lock(&self.out).give_up();
         let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();

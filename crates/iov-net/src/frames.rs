@@ -3,16 +3,12 @@
 //! Payloads go from the socket to where they are wanted: into the memory of whoever asked ([`Frames::head`],
 //! [`Frames::payload`]), or into one buffer that is used again ([`Frames::next`]).
 
-use std::{
-    collections::VecDeque,
-    ops::Deref,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::{collections::VecDeque, ops::Deref, os::fd::OwnedFd};
 
 use iov_types::{Error, Result};
 use iov_wire::{Header, frame::HEADER_BYTES};
 
-use crate::socket;
+use crate::{socket, stream::Stream};
 
 /// The payload of a frame.
 #[derive(Debug, Default)]
@@ -146,7 +142,7 @@ impl Frames {
     }
 
     /// Fills the buffer up to `want` bytes; `false`: not there yet (only without `wait`).
-    fn fill(&mut self, fd: BorrowedFd<'_>, want: usize, wait: bool) -> Result<bool> {
+    fn fill(&mut self, from: &Stream, want: usize, wait: bool) -> Result<bool> {
         while self.have() < want {
             if self.at == self.end {
                 (self.at, self.end) = (0, 0);
@@ -158,7 +154,7 @@ impl Frames {
                 (self.at, self.end) = (0, self.have());
             }
             grow(&mut self.buf, self.end + more)?;
-            let got = socket::receive(fd, &mut self.buf[self.end..], &mut self.fds, wait);
+            let got = from.receive(&mut self.buf[self.end..], &mut self.fds, wait);
             if self.takes_none {
                 self.fds.clear();
             } else if self.fds.len() > WAITING_FDS {
@@ -199,9 +195,8 @@ impl Frames {
 
     /// The header and the body of the next frame, whose payload comes next; `None`: not complete yet (only without `wait`). An
     /// error ends the connection.
-    pub fn head(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<(Header, Vec<u8>)>> {
-        let fd = fd.as_fd();
-        if !self.fill(fd, HEADER_BYTES, wait)? {
+    pub fn head(&mut self, from: &Stream, wait: bool) -> Result<Option<(Header, Vec<u8>)>> {
+        if !self.fill(from, HEADER_BYTES, wait)? {
             return Ok(None);
         }
         let mut header = [0; HEADER_BYTES];
@@ -211,7 +206,7 @@ impl Frames {
         if self.most.is_some_and(|most| body.saturating_add(payload) > most) {
             return Err(Error::corrupt("a greeting is larger than any is"));
         }
-        if !self.fill(fd, HEADER_BYTES + body, wait)? {
+        if !self.fill(from, HEADER_BYTES + body, wait)? {
             return Ok(None);
         }
         self.at += HEADER_BYTES;
@@ -231,25 +226,24 @@ impl Frames {
 
     /// Receives the next bytes of a payload, and no more than `into` has room for; `None`: nothing there yet (only without
     /// `wait`). The caller knows from the header how many come.
-    pub fn payload(&mut self, fd: impl AsFd, into: &mut [u8], wait: bool) -> Result<Option<usize>> {
+    pub fn payload(&mut self, from: &Stream, into: &mut [u8], wait: bool) -> Result<Option<usize>> {
         let here = self.have().min(into.len());
         if here > 0 || into.is_empty() {
             into[..here].copy_from_slice(&self.buf[self.at..self.at + here]);
             self.at += here;
             return Ok(Some(here));
         }
-        match socket::receive_bytes(fd.as_fd(), into, wait)? {
+        match from.receive_bytes(into, wait)? {
             Some(0) => Err(self.closed(false)),
             got => Ok(got),
         }
     }
 
     /// The next frame; `None`: not complete yet (only without `wait`). An error ends the connection.
-    pub fn next(&mut self, fd: impl AsFd, wait: bool) -> Result<Option<Frame>> {
-        let fd = fd.as_fd();
+    pub fn next(&mut self, from: &Stream, wait: bool) -> Result<Option<Frame>> {
         let (header, body) = match self.begun.take() {
             Some(begun) => begun,
-            None => match self.head(fd, wait)? {
+            None => match self.head(from, wait)? {
                 Some(head) => {
                     self.payload.len = 0;
                     head
@@ -262,7 +256,7 @@ impl Frames {
         while payload.len < len {
             let room = len.min(payload.len + GROWTH);
             let got = match grow(&mut payload.buf, room) {
-                Ok(()) => self.payload(fd, &mut payload.buf[payload.len..room], wait),
+                Ok(()) => self.payload(from, &mut payload.buf[payload.len..room], wait),
                 Err(e) => Err(e),
             };
             match got? {

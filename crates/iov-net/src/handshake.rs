@@ -1,7 +1,7 @@
 //! The first frames of a connection: who the client is, that both sides have the store's secret where the kernel does not
 //! tell who is there, and which version they speak.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use iov_store::seam;
 use iov_types::{Clause, Error, Result};
@@ -13,7 +13,9 @@ use iov_wire::{
 use crate::{
     frames::{Frame, Frames},
     secret::{Secret, Side},
-    socket, tcp,
+    socket,
+    stream::Stream,
+    tcp,
 };
 
 /// By what a client knows whom it talks to.
@@ -29,56 +31,68 @@ pub enum Trust {
 
 /// A connection that both sides have agreed on.
 pub(crate) struct Shaken {
-    pub(crate) fd: OwnedFd,
+    pub(crate) stream: Stream,
     pub(crate) frames: Frames,
     pub(crate) welcome: Welcome,
     /// The session's lease page; none over a network.
     pub(crate) page: Option<OwnedFd>,
 }
 
-fn send<B: Body>(fd: &OwnedFd, body: &B, until_ns: i64) -> Result<()> {
+fn send<B: Body>(stream: &Stream, body: &B, until_ns: i64) -> Result<()> {
     let mut out = Vec::new();
     let left = (until_ns - seam::monotonic_ns()).max(0);
     frame::append(Header { deadline_left_ns: left as u64, ..Header::new(B::VERB, 0) }, body, &mut out)?;
-    socket::send(fd, &[&out], &[], || seam::monotonic_ns() < until_ns)
+    stream.send_all(&out, until_ns)
 }
 
-fn receive(fd: &OwnedFd, frames: &mut Frames, until_ns: i64) -> Result<Frame> {
+fn receive(stream: &Stream, frames: &mut Frames, until_ns: i64) -> Result<Frame> {
     loop {
-        if let Some(frame) = frames.next(fd.as_fd(), false)? {
+        if let Some(frame) = frames.next(stream, false)? {
             if frame.header.verb == Verb::Fault.number() {
                 return Err(frame.header.body::<Fault>(&frame.body)?.error);
             }
             return Ok(frame);
         }
-        if !socket::wait_readable(fd, (until_ns - seam::monotonic_ns()).max(0)) && seam::monotonic_ns() >= until_ns {
+        if !socket::wait_readable(stream, (until_ns - seam::monotonic_ns()).max(0)) && seam::monotonic_ns() >= until_ns
+        {
             return Err(Error::timeout("the store's daemon does not answer; see its log, or end it and try again"));
         }
     }
 }
 
 /// Shakes hands over a connected socket, until a time of the monotonic clock.
-pub(crate) fn shake(fd: OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<Shaken> {
+pub(crate) fn shake(stream: Stream, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<Shaken> {
     let local = matches!(trust, Trust::Directory);
-    let shaken = exchange(&fd, hello, trust, until_ns).inspect_err(|_| {
+    let shaken = exchange(&stream, hello, trust, until_ns).inspect_err(|_| {
         if !local {
             // The daemon may have let us in already: what it keeps of the session must not end with this attempt.
-            tcp::abort(&fd);
+            tcp::abort(&stream);
         }
     });
     let (frames, welcome, page) = shaken?;
-    Ok(Shaken { fd, frames, welcome, page })
+    Ok(Shaken { stream, frames, welcome, page })
 }
 
-fn exchange(fd: &OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result<(Frames, Welcome, Option<OwnedFd>)> {
-    send(fd, hello, until_ns)?;
+fn exchange(
+    stream: &Stream,
+    hello: &Hello,
+    trust: &Trust,
+    until_ns: i64,
+) -> Result<(Frames, Welcome, Option<OwnedFd>)> {
+    stream.shake(until_ns)?;
+    let exported = stream.exported()?;
+    let secret = match trust {
+        Trust::Secret(secret) => Some(secret.within(exported.as_ref())),
+        _ => None,
+    };
+    send(stream, hello, until_ns)?;
     let local = matches!(trust, Trust::Directory);
     let mut frames = if local { Frames::default() } else { Frames::without_descriptors() };
-    let mut frame = receive(fd, &mut frames, until_ns)?;
+    let mut frame = receive(stream, &mut frames, until_ns)?;
     let mut asked = false;
     if frame.header.verb == Verb::Challenge.number() {
         let challenge: Challenge = frame.header.body(&frame.body)?;
-        let Trust::Secret(secret) = trust else {
+        let Some(secret) = &secret else {
             return Err(Error::denied(
                 "the store asks for its secret: copy the file named secret from its directory, and name the copy in \
                  IOVERBS_SECRET, or as ?secret=FILE behind the URL",
@@ -86,12 +100,12 @@ fn exchange(fd: &OwnedFd, hello: &Hello, trust: &Trust, until_ns: i64) -> Result
             .with_clause(Clause::A2));
         };
         let proof = secret.proof(Side::Client, hello, &challenge.challenge).to_vec();
-        send(fd, &Proof { proof }, until_ns)?;
-        frame = receive(fd, &mut frames, until_ns)?;
+        send(stream, &Proof { proof }, until_ns)?;
+        frame = receive(stream, &mut frames, until_ns)?;
         asked = true;
     }
     let welcome: Welcome = frame.header.body(&frame.body)?;
-    if let Trust::Secret(secret) = trust
+    if let Some(secret) = &secret
         && !(asked && secret.fits(&welcome.proof, Side::Server, hello, &hello.challenge))
     {
         return Err(Error::denied(

@@ -1,4 +1,4 @@
-//! Connections: UNIX sockets with descriptors beside the frames, the catalog and the target on their other side, direct
+//! Connections: UNIX sockets with descriptors beside the frames, TCP and TLS over it, the catalog and the target on their other side, direct
 //! access by granted descriptors, and the start of a daemon on demand.
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,9 @@ mod run;
 pub mod secret;
 pub mod socket;
 mod start;
+pub mod stream;
 pub mod tcp;
+pub mod tls;
 
 pub use direct::DirectBackend;
 pub use grant::{grant_number, slot_of};

@@ -1,7 +1,7 @@
 //! How a store's daemon is reached: by the socket in its directory, where it is started if there is none, or over a network.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
     sync::{
         Mutex,
@@ -23,7 +23,9 @@ use crate::{
     link::{Up, lock},
     secret, socket,
     start::Starter,
+    stream::Stream,
     tcp::{self, Host},
+    tls::ClientTls,
 };
 
 /// The name of a store's socket in its directory.
@@ -49,6 +51,8 @@ pub enum Place {
         hosts: Vec<Host>,
         /// By what it is known.
         trust: Trust,
+        /// Over TLS only, with a daemon that this believes; `None` = in the clear.
+        tls: Option<ClientTls>,
     },
 }
 
@@ -81,10 +85,10 @@ impl Address {
             Place::Directory { dir, starter } if elsewhere.is_empty() => {
                 Place::Directory { dir: dir.try_clone().map_err(Error::from)?, starter: starter.clone() }
             }
-            Place::Network { hosts, trust } if elsewhere.is_empty() => {
-                Place::Network { hosts: hosts.clone(), trust: trust.clone() }
+            Place::Network { hosts, trust, tls } => {
+                let hosts = if elsewhere.is_empty() { hosts.clone() } else { elsewhere };
+                Place::Network { hosts, trust: trust.clone(), tls: tls.clone() }
             }
-            Place::Network { trust, .. } => Place::Network { hosts: elsewhere, trust: trust.clone() },
             Place::Directory { .. } => {
                 return Err(Error::unsupported(format!(
                     "target {target} is of another daemon, at {}",
@@ -158,7 +162,7 @@ pub(crate) fn connect(address: &Address, channel: u32, until: i64) -> Result<Rea
             Place::Directory { dir, starter } => {
                 by_directory(address, channel, dir, starter.as_ref(), &mut started, until)
             }
-            Place::Network { hosts, trust } => over_network(address, channel, hosts, trust, until),
+            Place::Network { hosts, trust, tls } => over_network(address, channel, hosts, trust, tls.as_ref(), until),
         }?;
         let why = match tried {
             Tried::Up(up) => return Ok(*up),
@@ -184,7 +188,7 @@ fn by_directory(
     until: i64,
 ) -> Result<Tried> {
     match socket::connect(dir.as_fd(), SOCKET)? {
-        Ok(fd) => greet(address, channel, fd, &Trust::Directory, until),
+        Ok(fd) => greet(address, channel, fd.into(), &Trust::Directory, until),
         Err(Errno::NOENT | Errno::CONNREFUSED) => match starter {
             None => Err(Error::unavailable(
                 "no daemon runs for this store, and the session may start none (IOV_SESSION_NOSTART)",
@@ -208,7 +212,14 @@ fn by_directory(
 }
 
 /// One host after the other, beginning with the one that answered last.
-fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, until: i64) -> Result<Tried> {
+fn over_network(
+    address: &Address,
+    channel: u32,
+    hosts: &[Host],
+    trust: &Trust,
+    tls: Option<&ClientTls>,
+    until: i64,
+) -> Result<Tried> {
     let mut why: Option<Error> = None;
     let first = address.last.load(Ordering::Relaxed);
     let all: Vec<Host> = hosts.iter().cloned().chain(lock(&address.learned).iter().cloned()).collect();
@@ -227,7 +238,7 @@ fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, 
             // Of several, none takes all of the time.
             let patience = if all.len() > 1 { until.min(now.saturating_add(TRY_NS)) } else { until };
             let e = match tcp::connect(one, patience)? {
-                Ok(fd) => match greet(address, channel, fd, trust, patience) {
+                Ok(fd) => match greet(address, channel, over(fd, tls, host, one)?, trust, patience) {
                     Ok(Tried::Not(e)) => e,
                     Ok(tried) => {
                         address.last.store(at, Ordering::Relaxed);
@@ -250,8 +261,16 @@ fn over_network(address: &Address, channel: u32, hosts: &[Host], trust: &Trust, 
     Ok(Tried::Not(why.unwrap_or_else(|| Error::invalid("a store over a network has a host"))))
 }
 
-fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64) -> Result<Tried> {
-    let shaken = match handshake::shake(fd, &address.hello(channel), trust, until) {
+/// The stream over a socket that is connected to a host at one of its addresses.
+fn over(fd: OwnedFd, tls: Option<&ClientTls>, host: &Host, address: SocketAddr) -> Result<Stream> {
+    match tls {
+        Some(tls) => tls.connect(fd, host, address.ip()),
+        None => Ok(fd.into()),
+    }
+}
+
+fn greet(address: &Address, channel: u32, stream: Stream, trust: &Trust, until: i64) -> Result<Tried> {
+    let shaken = match handshake::shake(stream, &address.hello(channel), trust, until) {
         Ok(shaken) => shaken,
         // A daemon that is just ending closes without a word: its successor will answer.
         Err(e) if e.kind() == Kind::Unavailable => return Ok(Tried::Not(e)),
@@ -278,7 +297,7 @@ fn greet(address: &Address, channel: u32, fd: OwnedFd, trust: &Trust, until: i64
         },
     };
     let network = matches!(address.place, Place::Network { .. });
-    let connection = Connection::new(shaken.fd, shaken.frames, welcome.version, network);
+    let connection = Connection::new(shaken.stream, shaken.frames, welcome.version, network);
     let up = Up::new(connection, shaken.page);
     let Welcome { addresses, store, .. } = shaken.welcome;
     Ok(Tried::Up(Box::new(Reached { up, capability, addresses, store })))

@@ -3,7 +3,7 @@
 //!
 //! Each side names random bytes; each proves itself by a MAC (BLAKE3, keyed by what is derived from the secret) over both and
 //! all that the client said of itself, so that a proof is good for nothing else. The client goes first: who only connects
-//! learns nothing to try secrets against.
+//! learns nothing to try secrets against. Over TLS the key is of that one connection ([`Secret::within`]).
 
 use std::{
     fmt,
@@ -104,6 +104,18 @@ impl Secret {
         });
         let _ = std::fs::remove_file(&new);
         named.map_err(|e| Error::from(e).context(format!("the secret {} cannot be made", path.display())))
+    }
+
+    /// The same for one connection only, of which nobody but its two ends knows something: who stands between two connections
+    /// cannot hand proofs from one to the other. `None`: there is nothing that only they know.
+    pub fn within(&self, exported: Option<&[u8; 32]>) -> Secret {
+        let Some(exported) = exported else { return self.clone() };
+        let mut mac = blake3::Hasher::new_keyed(&self.0);
+        // No proof begins so.
+        mac.update(b"connection");
+        mac.update(&(exported.len() as u64).to_le_bytes());
+        mac.update(exported);
+        Secret(*mac.finalize().as_bytes())
     }
 
     /// What a side sends to prove that it has the secret. `hello` is what began the connection.

@@ -7,13 +7,11 @@ use std::{
 };
 
 use iov_catalog::Service;
-use iov_store::{Backend, Memory, OpCx, Sink, Submitted, ask};
+use iov_store::{Backend, Memory, OpCx, Sink, Submitted, ask, run_one};
 use iov_types::{
-    Capability, Error, Evidence, Extent, ExtentKind, ObjectId, ObjectVerb, Range, Result,
+    Capability, Demand, Error, Evidence, Extent, ExtentKind, ObjectId, ObjectOp, ObjectVerb, Range, Result,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
-
-use crate::still::Still;
 
 /// More than any collection has that lives in its record.
 const INLINE_BYTES: u64 = 1 << 20;
@@ -21,7 +19,7 @@ const INLINE_BYTES: u64 = 1 << 20;
 /// In front of a target.
 pub(crate) struct Front {
     catalog: Arc<Service>,
-    still: Arc<Still>,
+    targets: Arc<dyn Backend>,
     /// Objects that were found at the target, which stay there.
     there: RwLock<HashSet<ObjectId>>,
 }
@@ -35,8 +33,8 @@ enum Elsewhere {
 }
 
 impl Front {
-    pub(crate) fn new(catalog: Arc<Service>, still: Arc<Still>) -> Front {
-        Front { catalog, still, there: RwLock::default() }
+    pub(crate) fn new(catalog: Arc<Service>, targets: Arc<dyn Backend>) -> Front {
+        Front { catalog, targets, there: RwLock::default() }
     }
 
     /// Whether the target has the object; else where its bytes are.
@@ -44,7 +42,8 @@ impl Front {
         if self.there.read().unwrap_or_else(PoisonError::into_inner).contains(&object) {
             return Ok(None);
         }
-        let found = self.still.facts(cx, object)?;
+        let stat = ObjectOp { object, verb: ObjectVerb::Stat, demand: Demand::default() };
+        let found = run_one(&*self.targets, cx, stat, Memory::default())?;
         if found.size > 0 || found.mtime_ns > 0 {
             self.there.write().unwrap_or_else(PoisonError::into_inner).insert(object);
             return Ok(None);
@@ -91,7 +90,11 @@ impl Sink for At {
 
 impl Backend for Front {
     fn capability(&self) -> &Capability {
-        self.still.capability()
+        self.targets.capability()
+    }
+
+    fn capability_of(&self, object: ObjectId) -> Capability {
+        self.targets.capability_of(object)
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
@@ -99,7 +102,7 @@ impl Backend for Front {
             let reads = matches!(op.verb, ObjectVerb::Read { .. } | ObjectVerb::Extents { .. });
             let evidence = match reads.then(|| self.find(cx, op.object)) {
                 None | Some(Ok(None)) => {
-                    self.still.submit(cx, vec![(op, memory)], Arc::new(At(index, sink.clone())));
+                    self.targets.submit(cx, vec![(op, memory)], Arc::new(At(index, sink.clone())));
                     continue;
                 }
                 Some(Ok(Some(Elsewhere::InRecord(bytes)))) => answer(&op.verb, &bytes, &mut memory),

@@ -25,28 +25,42 @@ pub(crate) enum Place {
     Null,
 }
 
-/// Reads it.
-pub(crate) fn of(dir: &OwnedFd, shown: &Path) -> Result<Place> {
+impl Place {
+    /// The word by which a layout asks for it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Place::Files(_) => "files",
+            Place::Shared(_) => "shmem",
+            Place::Heap => "heap",
+            Place::Null => "null",
+        }
+    }
+}
+
+/// Reads where each of its targets is, in the order of their numbers.
+pub(crate) fn of(dir: &OwnedFd, shown: &Path) -> Result<Vec<Place>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let place = match rustix::fs::openat(dir, "storage", flags, Mode::empty()) {
+    let places = match rustix::fs::openat(dir, "storage", flags, Mode::empty()) {
         Ok(file) => {
             let mut text = String::new();
-            std::fs::File::from(file).take(8192).read_to_string(&mut text).map_err(Error::from)?;
-            read(text.trim_end_matches('\n'), shown)?
+            std::fs::File::from(file).take(512 << 10).read_to_string(&mut text).map_err(Error::from)?;
+            text.trim_end_matches('\n').split('\n').map(|line| read(line, shown)).collect::<Result<_>>()?
         }
-        Err(Errno::NOENT) => Place::Files(None),
+        Err(Errno::NOENT) => vec![Place::Files(None)],
         Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the file storage of the store")),
     };
     let marked = |at: &Path| at.join("store").exists();
-    if let Place::Files(Some(at)) = &place
-        && !marked(at)
-    {
+    let missing = |place: &Place| match place {
+        Place::Files(Some(at)) if !marked(at) => Some(at.clone()),
+        _ => None,
+    };
+    if let Some(at) = places.iter().find_map(missing) {
         return Err(Error::unavailable(format!(
             "the store's bytes are in {}, which does not have them now: mount its file system, then try again",
             at.display()
         )));
     }
-    Ok(place)
+    Ok(places)
 }
 
 /// Reads the line; `shown` is the store, for messages.

@@ -30,7 +30,7 @@ pub(crate) struct Still {
     capability: Capability,
     staged: HashSet<Staged>,
     done: RwLock<Done>,
-    _hold: Hold,
+    _hold: Arc<Hold>,
 }
 
 /// What reading promises is decided: where a store in files has been copied to, and how long that lasts, is of no concern.
@@ -48,7 +48,7 @@ fn gone() -> Error {
 
 impl Still {
     /// `staged`: what there is in stages.
-    pub(crate) fn new(inner: Arc<dyn Backend>, staged: HashSet<Staged>, hold: Hold) -> Still {
+    pub(crate) fn new(inner: Arc<dyn Backend>, staged: HashSet<Staged>, hold: Arc<Hold>) -> Still {
         Still { capability: as_it_was(inner.capability()), inner, staged, done: RwLock::default(), _hold: hold }
     }
 

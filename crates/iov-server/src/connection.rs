@@ -11,7 +11,11 @@ use std::{
     },
 };
 
-use iov_net::frames::{Frame, Frames};
+use iov_net::{
+    frames::{Frame, Frames},
+    stream::Stream,
+    tls::Exported,
+};
 use iov_store::{OpCx, seam};
 use iov_types::{Caller, Error, Kind, Result, Uuid};
 use iov_wire::{
@@ -44,7 +48,7 @@ const SPARE_BYTES: usize = 4 << 20;
 /// A connection and what is known of its other side.
 pub(crate) struct Connection {
     id: u64,
-    fd: OwnedFd,
+    stream: Stream,
     born_ns: i64,
     /// It came over a network.
     network: bool,
@@ -132,19 +136,19 @@ impl Drop for Falls<'_> {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.stream.as_fd()
     }
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, fd: OwnedFd, network: bool) -> Connection {
+    pub(crate) fn new(id: u64, stream: Stream, network: bool) -> Connection {
         let out = Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, workers: None };
         let mut frames = Frames::without_descriptors();
         frames.limit(GREETING_BYTES);
         let incoming = Incoming { frames, greeting: Greeting::default(), client: None, back: false, ended: false };
         Connection {
             id,
-            fd,
+            stream,
             born_ns: seam::monotonic_ns(),
             network,
             greeted: AtomicBool::new(false),
@@ -174,7 +178,7 @@ impl Connection {
         if let Some(old) = out.workers.take() {
             old.remove(self);
         }
-        workers.add(self, if out.outgoing.is_empty() { Awaits::Request } else { Awaits::Room })?;
+        workers.add(self, if self.has_sent(&out) { Awaits::Request } else { Awaits::Room })?;
         out.workers = Some(workers.clone());
         Ok(())
     }
@@ -182,20 +186,20 @@ impl Connection {
     /// Takes no more requests: those that have arrived are still answered.
     pub(crate) fn drain(&self) {
         // It may be gone already.
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Read);
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Read);
     }
 
     /// Ends it from another thread.
     pub(crate) fn shut(&self) {
         self.broke.store(true, Ordering::SeqCst);
         // It may be gone already.
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
     }
 
     /// Ends it if its peer takes nothing of an answer for so long, or never said who it is.
     pub(crate) fn expire(&self, now_ns: i64, patience_ns: i64) {
         let out = lock(&self.out);
-        let stuck = !out.outgoing.is_empty() && now_ns.saturating_sub(out.stuck_since_ns) > patience_ns;
+        let stuck = !self.has_sent(&out) && now_ns.saturating_sub(out.stuck_since_ns) > patience_ns;
         drop(out);
         if stuck || (!self.greeted.load(Ordering::Relaxed) && now_ns - self.born_ns > GREETING_NS) {
             self.shut();
@@ -223,14 +227,14 @@ impl Connection {
         let mut out = lock(&self.out);
         out.outgoing.push(parcel);
         self.send(&mut out);
-        if !out.outgoing.is_empty() && !out.served {
+        if !self.has_sent(&out) && !out.served {
             self.arm(&out);
         }
     }
 
     /// Sends what the peer takes now.
     fn send(&self, out: &mut Out) {
-        match out.outgoing.send(&self.fd) {
+        match out.outgoing.send(&self.stream) {
             Ok(false) if out.stuck_since_ns != 0 => {}
             Ok(_) => out.stuck_since_ns = seam::monotonic_ns(),
             // It cannot go on in the middle of a frame. Whoever reads sees the end, of which the kernel says no more how it came.
@@ -239,14 +243,30 @@ impl Connection {
                 self.shut();
             }
         }
-        if out.outgoing.is_empty() {
+        if self.has_sent(out) {
             out.stuck_since_ns = 0;
         }
     }
 
+    /// Whether nothing waits for room.
+    fn has_sent(&self, out: &Out) -> bool {
+        out.outgoing.is_empty() && !self.stream.owes()
+    }
+
+    /// What only the two ends of this connection know.
+    pub(crate) fn exported(&self) -> Result<Option<Exported>> {
+        self.stream.exported()
+    }
+
     fn arm(&self, out: &Out) {
         if let Some(workers) = &out.workers {
-            workers.arm(self, if out.outgoing.is_empty() { Awaits::Request } else { Awaits::Room });
+            // What has been read ahead the socket does not tell of any more.
+            let awaits = match self.has_sent(out) {
+                true if self.stream.holds() => Awaits::Turn,
+                true => Awaits::Request,
+                false => Awaits::Room,
+            };
+            workers.arm(self, awaits);
         }
     }
 
@@ -305,11 +325,11 @@ impl Connection {
             }
             let mut out = lock(&self.out);
             self.send(&mut out);
-            if !out.outgoing.is_empty() {
+            if !self.has_sent(&out) {
                 return Ok(());
             }
             drop(out);
-            let frame = match incoming.frames.next(&self.fd, false) {
+            let frame = match incoming.frames.next(&self.stream, false) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
                 Err(e) if e.kind() != Kind::Unavailable => {

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use iov_net::socket;
+use iov_net::stream::Stream;
 use iov_types::Result;
 
 use crate::buffers::Buffer;
@@ -62,15 +62,14 @@ impl Outgoing {
     }
 
     /// Sends what the peer takes now; whether that was anything.
-    pub(crate) fn send(&mut self, to: impl AsFd) -> Result<bool> {
-        let to = to.as_fd();
+    pub(crate) fn send(&mut self, to: &Stream) -> Result<bool> {
         let mut any = false;
         while let Some(first) = self.parcels.front() {
             let fds: Vec<_> = match self.sent {
                 0 => first.fds.iter().map(AsFd::as_fd).collect(),
                 _ => Vec::new(),
             };
-            let Some(taken) = socket::send_some(to, &first.pieces(self.sent), &fds)? else { break };
+            let Some(taken) = to.send_some(&first.pieces(self.sent), &fds)? else { break };
             any = true;
             self.sent += taken;
             if self.sent == first.len() {
@@ -78,7 +77,7 @@ impl Outgoing {
                 self.sent = 0;
             }
         }
-        Ok(any)
+        Ok(to.push()? || any)
     }
 }
 

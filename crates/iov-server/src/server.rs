@@ -10,7 +10,7 @@ use std::{
 };
 
 use iov_catalog::Service;
-use iov_net::{secret::Secret, tcp};
+use iov_net::{secret::Secret, stream::Stream, tcp, tls::ServerTls};
 use iov_store::{Catalog, seam};
 use iov_types::{Error, Result, Uuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,6 +39,8 @@ pub struct Options {
     pub connections: usize,
     /// Whom to let in over a network.
     pub entrance: Entrance,
+    /// Over a network only by TLS, as this one; `None` = in the clear.
+    pub tls: Option<ServerTls>,
     /// Where it can be reached over a network, as `HOST:PORT`, the best first.
     pub addresses: Vec<String>,
     /// Most threads that move bytes for clients over a network.
@@ -246,7 +248,14 @@ impl Server {
 
     fn accept(self: &Arc<Self>, fd: OwnedFd, network: bool) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(id, fd, network));
+        let tls = self.options.tls.as_ref().filter(|_| network);
+        let stream = match tls {
+            Some(tls) => tls.accept(fd),
+            None => Ok(Stream::from(fd)),
+        };
+        // Without the memory for it the peer finds the connection closed, and tries again.
+        let Ok(stream) = stream else { return };
+        let connection = Arc::new(Connection::new(id, stream, network));
         if network {
             // What cannot be set costs time, not promises.
             let _ = tcp::tune(&*connection);

@@ -49,6 +49,8 @@ pub(crate) enum Awaits {
     Request,
     /// Room for an answer.
     Room,
+    /// Its turn: something has come already.
+    Turn,
 }
 
 impl Awaits {
@@ -58,6 +60,8 @@ impl Awaits {
             | match self {
                 Awaits::Request => EventFlags::IN,
                 Awaits::Room => EventFlags::OUT,
+                // At once, nearly always. Who has no room has not taken its answers: that comes first.
+                Awaits::Turn => EventFlags::IN | EventFlags::OUT,
             }
     }
 }

@@ -1,4 +1,4 @@
-//! What a daemon listens on besides the socket in its directory, and whom it lets in there.
+//! What a daemon listens on besides the socket in its directory, whom it lets in there, and whether they speak TLS.
 //!
 //! It is written down in the store, so that a daemon which is started in place of one that crashed listens as that did. An end
 //! in order takes it back: nothing listens on a network that nobody has asked for.
@@ -13,11 +13,12 @@ use std::{
 use iov_net::{
     secret::Secret,
     tcp::{self, Host},
+    tls::ServerTls,
 };
 use iov_server::Entrance;
 use iov_types::{Error, Result};
 
-use crate::{Args, Hosts, serve::inside};
+use crate::{Args, Hosts, certificate::Certificate, serve::inside};
 
 /// The file in the store's directory.
 const FILE: &str = "listen";
@@ -33,12 +34,15 @@ struct Asked {
     /// `None`: the one in the store's directory.
     secret: Option<PathBuf>,
     no_secret: bool,
+    /// `None`: in the clear.
+    tls: Option<Certificate>,
 }
 
 /// What is listened on.
 pub(crate) struct Listening {
     pub(crate) network: Vec<OwnedFd>,
     pub(crate) entrance: Entrance,
+    pub(crate) tls: Option<ServerTls>,
     /// What it listens on, for the log.
     pub(crate) bound: Vec<String>,
     /// Where it can be reached, the first asked for first.
@@ -48,6 +52,10 @@ pub(crate) struct Listening {
 /// Reads a list of hosts and ports.
 pub(crate) fn parse(text: &str) -> std::result::Result<Vec<Host>, String> {
     text.split(',').map(|one| Host::parse(one.trim()).map_err(|e| e.detail().to_owned())).collect()
+}
+
+fn damaged() -> Error {
+    Error::corrupt("is damaged: remove it, and start the daemon with --listen again")
 }
 
 impl Asked {
@@ -61,6 +69,13 @@ impl Asked {
             (Some(path), _) => text.push_str(&format!("secret {}\n", path.display())),
             (None, _) => {}
         }
+        match &self.tls {
+            Some(Certificate::Own) => text.push_str("tls self\n"),
+            Some(Certificate::Files { chain, key }) => {
+                text.push_str(&format!("certificate {}\nkey {}\n", chain.display(), key.display()));
+            }
+            None => {}
+        }
         text
     }
 
@@ -70,13 +85,23 @@ impl Asked {
             return Err(Error::version("is not of this release: remove it, and start the daemon with --listen again"));
         }
         let mut asked = Asked::default();
+        let (mut chain, mut key) = (None, None);
         for line in lines {
             match line.split_once(' ') {
                 Some(("on", host)) => asked.hosts.push(Host::parse(host)?),
                 Some(("secret", path)) => asked.secret = Some(path.into()),
                 Some(("no", "secret")) => asked.no_secret = true,
-                _ => return Err(Error::corrupt("is damaged: remove it, and start the daemon with --listen again")),
+                Some(("tls", "self")) => asked.tls = Some(Certificate::Own),
+                Some(("certificate", path)) => chain = Some(path.into()),
+                Some(("key", path)) => key = Some(path.into()),
+                _ => return Err(damaged()),
             }
+        }
+        match (chain, key) {
+            (None, None) => {}
+            (Some(chain), Some(key)) => asked.tls = Some(Certificate::Files { chain, key }),
+            // Never in the clear what was not to be.
+            _ => return Err(damaged()),
         }
         Ok(asked)
     }
@@ -84,7 +109,8 @@ impl Asked {
 
 impl Default for Listening {
     fn default() -> Listening {
-        Listening { network: Vec::new(), entrance: Entrance::Anybody, bound: Vec::new(), addresses: Vec::new() }
+        let (network, bound, addresses) = Default::default();
+        Listening { network, entrance: Entrance::Anybody, tls: None, bound, addresses }
     }
 }
 
@@ -92,7 +118,12 @@ impl Default for Listening {
 pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
     let file = inside(dir, FILE);
     let asked = match &args.listen {
-        Some(Hosts(hosts)) => Asked { hosts: hosts.clone(), secret: args.secret.clone(), no_secret: args.no_secret },
+        Some(Hosts(hosts)) => Asked {
+            hosts: hosts.clone(),
+            secret: args.secret.clone(),
+            no_secret: args.no_secret,
+            tls: args.tls.clone(),
+        },
         None => match fs::read_to_string(&file) {
             Ok(text) => Asked::read(&text).map_err(|e| e.context(format!("the store's file {FILE}")))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Listening::default()),
@@ -108,7 +139,8 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
             Entrance::Secret(Secret::load(&path)?)
         }
     };
-    let mut listening = Listening { entrance, ..Listening::default() };
+    let tls = asked.tls.as_ref().map(|certificate| certificate.load(dir, &asked.hosts)).transpose()?;
+    let mut listening = Listening { entrance, tls, ..Listening::default() };
     let mut taken = Asked { hosts: Vec::new(), ..asked };
     for host in &asked.hosts {
         for fd in tcp::listen(host)? {

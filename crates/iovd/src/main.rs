@@ -4,6 +4,7 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod certificate;
 mod detach;
 mod fleet;
 mod hold;
@@ -67,6 +68,11 @@ pub(crate) struct Args {
     /// Let in whoever reaches the port. Not on a network that others reach
     #[arg(long, requires = "listen")]
     no_secret: bool,
+
+    /// Speak only TLS over the network, by this certificate and key, in files; or by one of the store's own, which is made if there
+    /// is none (tls.cert, of which clients need a copy, and tls.key)
+    #[arg(long, env = "IOVD_TLS", value_name = "CERT.pem,KEY.pem|self", value_parser = certificate::Certificate::parse)]
+    tls: Option<certificate::Certificate>,
 
     /// Most threads that move bytes for clients over a network
     #[arg(long, env = "IOVD_WORKERS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]

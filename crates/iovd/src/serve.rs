@@ -114,6 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         idle_ns: if stays { i64::MAX } else { args.idle().as_nanos().min(i64::MAX as u128) as i64 },
         connections,
         entrance: listening.entrance,
+        tls: listening.tls,
         addresses: listening.addresses,
         data_workers: usize::from(args.workers),
     };
@@ -136,7 +137,8 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             Entrance::Secret(_) => "who has the store's secret",
             Entrance::Anybody => "anybody",
         };
-        log::line(&format!("listening on {} for {who}", bound.join(", ")));
+        let how = if server.options().tls.is_some() { ", by TLS," } else { "" };
+        log::line(&format!("listening on {}{how} for {who}", bound.join(", ")));
     }
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.

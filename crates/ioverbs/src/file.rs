@@ -132,6 +132,8 @@ pub struct StoreSetup {
     pub listen: Option<String>,
     /// The secret that clients over a network must have; `None` = the one in the store, `none` = let in anybody.
     pub secret: Option<std::path::PathBuf>,
+    /// Speak only TLS there, by `CERTIFICATE,KEY` (files), or `self`: a certificate of the store's own. `None` = in the clear.
+    pub tls: Option<String>,
     /// End the daemon after so many seconds without a connection; 0 = never, `None` = as usual.
     pub idle_s: Option<u64>,
 }
@@ -166,6 +168,15 @@ pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()
             starter.args.extend(["--secret".to_owned(), text.to_owned()]);
         }
         None => {}
+    }
+    if let Some(tls) = &setup.tls {
+        // It is started in another directory.
+        let absolute = |path: &str| match path {
+            "self" => Ok(path.to_owned()),
+            path => std::path::absolute(path).map(|path| path.to_string_lossy().into_owned()),
+        };
+        let tls: std::io::Result<Vec<String>> = tls.split(',').map(absolute).collect();
+        starter.args.extend(["--tls".to_owned(), tls.map_err(Error::from)?.join(",")]);
     }
     if let Some(idle) = setup.idle_s {
         starter.args.extend(["--idle".to_owned(), idle.to_string()]);

@@ -1,9 +1,10 @@
-//! `iov://HOST[:PORT][,HOST…]` stores: a daemon that listens on a network. All bytes go over connections to it.
+//! `iov://HOST[:PORT][,HOST…]` stores: a daemon that listens on a network. All bytes go over connections to it, by TLS if the
+//! URL or the environment says so.
 
 use std::{path::Path, sync::Arc};
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, Link, Mapped, Place, RemoteBackend, Trust, secret::Secret, tcp::Host};
+use iov_net::{Address, Link, Mapped, Place, RemoteBackend, Trust, secret::Secret, tcp::Host, tls::ClientTls};
 use iov_types::{Counters, Error, Result, Uuid, limits};
 
 use crate::{file, identity};
@@ -14,6 +15,8 @@ struct Url<'a> {
     hosts: Vec<Host>,
     /// The file of the secret, or `none`.
     secret: Option<&'a str>,
+    /// The file of the certificate, `system` or `none`.
+    tls: Option<&'a str>,
 }
 
 fn parse(url: &str) -> Result<Url<'_>> {
@@ -35,12 +38,24 @@ fn parse(url: &str) -> Result<Url<'_>> {
         }
         hosts => hosts.split(',').map(Host::parse).collect::<Result<_>>().map_err(|e| e.context(url))?,
     };
-    let secret = match query.map(|q| q.split_once('=')) {
-        None => None,
-        Some(Some(("secret", file))) if !file.is_empty() => Some(file),
-        Some(_) => return Err(wrong("behind the question mark comes secret=FILE or secret=none".into())),
-    };
-    Ok(Url { hosts, secret })
+    let (mut secret, mut tls) = (None, None);
+    for pair in query.into_iter().flat_map(|query| query.split('&')) {
+        let (place, file) = match pair.split_once('=') {
+            Some(("secret", file)) if !file.is_empty() => (&mut secret, file),
+            Some(("tls", file)) if !file.is_empty() => (&mut tls, file),
+            _ => {
+                return Err(wrong(
+                    "behind the question mark come secret=FILE or secret=none, and tls=FILE, tls=system or tls=none, with & \
+                     between them"
+                        .into(),
+                ));
+            }
+        };
+        if place.replace(file).is_some() {
+            return Err(wrong("it says the same twice behind the question mark".into()));
+        }
+    }
+    Ok(Url { hosts, secret, tls })
 }
 
 /// By what the daemon is known: the URL says, else the environment, else a file of the user.
@@ -68,10 +83,21 @@ fn trust(url: &Url<'_>) -> Result<Trust> {
     }
 }
 
+/// Whether TLS is spoken, and with whom: the URL says, else the environment.
+fn tls(url: &Url<'_>) -> Result<Option<ClientTls>> {
+    let from_env = std::env::var("IOVERBS_TLS").ok().filter(|v| !v.is_empty());
+    match url.tls.or(from_env.as_deref()) {
+        None | Some("none") => Ok(None),
+        Some("system") => ClientTls::new(None, &url.hosts).map(Some),
+        Some(file) => ClientTls::new(Some(Path::new(file)), &url.hosts).map(Some),
+    }
+}
+
 pub(crate) fn link(url: &str, attr: &SessionAttr, session: Uuid, counters: Arc<Counters>) -> Result<Arc<Link>> {
     let parsed = parse(url)?;
     let trust = trust(&parsed)?;
-    let place = Place::Network { hosts: parsed.hosts, trust };
+    let tls = tls(&parsed)?;
+    let place = Place::Network { hosts: parsed.hosts, trust, tls };
     let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
     Link::open(address, counters, timeout)

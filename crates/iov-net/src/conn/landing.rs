@@ -36,12 +36,12 @@ impl Connection {
                     let room = room.and_then(|room| room.get_mut(landing.done..landing.done + left));
                     let room =
                         room.ok_or_else(|| Error::corrupt("the daemon sent more bytes than there is room for"))?;
-                    reading.frames.payload(&self.fd, room, false)?
+                    reading.frames.payload(&self.stream, room, false)?
                 }
                 None => {
                     drop(waiting);
                     let mut away = [0; 4096];
-                    reading.frames.payload(&self.fd, &mut away[..left.min(4096)], false)?
+                    reading.frames.payload(&self.stream, &mut away[..left.min(4096)], false)?
                 }
             };
             match got {

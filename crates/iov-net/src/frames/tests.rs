@@ -13,6 +13,11 @@ fn frame(number: u64, payload: usize) -> Vec<u8> {
     out
 }
 
+fn pair() -> (UnixStream, Stream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (ours, OwnedFd::from(theirs).into())
+}
+
 fn is_payload(bytes: &[u8], number: u64) -> bool {
     bytes.iter().enumerate().all(|(i, b)| *b == (i as u64 * 31 + number) as u8)
 }
@@ -27,7 +32,7 @@ proptest! {
         pieces in prop::collection::vec(1usize..30_000, 1..20),
         in_place in any::<bool>(),
     ) {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (mut ours, theirs) = pair();
         let stream: Vec<u8> = payloads.iter().enumerate().flat_map(|(i, len)| frame(i as u64, *len)).collect();
         let mut sent = 0;
         let mut sizes = pieces.iter().cycle();
@@ -77,7 +82,7 @@ proptest! {
 
 #[test]
 fn what_is_announced_takes_memory_only_as_it_comes() {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (mut ours, theirs) = pair();
     let header = Header { payload_len: 60 << 20, ..Header::new(Verb::Goodbye, 1) };
     let mut out = Vec::new();
     frame::append(header, &Goodbye, &mut out).unwrap();
@@ -93,7 +98,7 @@ fn what_is_announced_takes_memory_only_as_it_comes() {
 
 #[test]
 fn a_stranger_sends_no_large_frames() {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (mut ours, theirs) = pair();
     let mut frames = Frames::without_descriptors();
     frames.limit(1000);
     ours.write_all(&frame(1, 900)).unwrap();
@@ -104,7 +109,7 @@ fn a_stranger_sends_no_large_frames() {
 
 #[test]
 fn the_memory_of_payloads_is_used_again() {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (mut ours, theirs) = pair();
     let mut frames = Frames::default();
     let mut buffer = vec![0; 4096];
     let at = buffer.as_ptr();

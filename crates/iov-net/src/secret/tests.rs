@@ -42,6 +42,21 @@ fn a2_a_proof_is_good_for_one_side_one_hello_and_one_challenge() {
 }
 
 #[test]
+fn a2_a_proof_of_one_tls_connection_is_good_for_no_other() {
+    let secret = Secret::new(&[b'x'; 32]).unwrap();
+    let (hello, theirs) = (hello(), [2; 32]);
+    let (one, other) = (secret.within(Some(&[7; 32])), secret.within(Some(&[8; 32])));
+    for side in [Side::Client, Side::Server] {
+        let proof = one.proof(side, &hello, &theirs);
+        assert!(one.fits(&proof, side, &hello, &theirs));
+        assert!(!other.fits(&proof, side, &hello, &theirs), "handed on to another connection");
+        assert!(!secret.fits(&proof, side, &hello, &theirs), "nor to one in the clear");
+        assert!(!one.fits(&secret.proof(side, &hello, &theirs), side, &hello, &theirs));
+    }
+    assert_eq!(secret.within(None).0, secret.0, "without TLS it is what it was");
+}
+
+#[test]
 fn a_secret_is_made_once_and_read_by_its_owner_only() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("secret");

@@ -4,9 +4,14 @@ use iov_net::socket;
 
 use super::*;
 
+fn pair() -> (Stream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (OwnedFd::from(ours).into(), theirs)
+}
+
 #[test]
 fn o8_what_a_peer_does_not_take_waits_and_comes_in_order() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = pair();
     let mut out = Outgoing::default();
     let piece = |byte: u8, len: usize| vec![byte; len];
     for i in 0..40u8 {
@@ -33,7 +38,7 @@ fn o8_what_a_peer_does_not_take_waits_and_comes_in_order() {
 
 #[test]
 fn descriptors_go_beside_their_own_frame() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = pair();
     let mut out = Outgoing::default();
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     out.push(Parcel { head: vec![1; 10], ..Parcel::default() });

@@ -72,6 +72,8 @@ pub(crate) fn greet(
             let Entrance::Secret(secret) = &server.options.entrance else {
                 return Err(Error::internal("a proof was asked for without a secret"));
             };
+            // Over TLS it is of this connection only: who stands in the middle has two.
+            let secret = secret.within(connection.exported()?.as_ref());
             if !secret.fits(&given.proof, Side::Client, &hello, &nonce) {
                 return Err(Error::denied(
                     "your secret is not the one of this store: copy the file named secret from its directory anew",

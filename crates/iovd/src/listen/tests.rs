@@ -5,9 +5,12 @@ use super::*;
 #[test]
 fn what_is_written_down_is_read_again() {
     let hosts = parse("10.0.0.7:4000,[::1]:4001, node7").unwrap();
+    let files = Certificate::Files { chain: "/a dir/c.pem".into(), key: "/a dir/k.pem".into() };
     for (secret, no_secret) in [(None, false), (Some("/a dir/secret".into()), false), (None, true)] {
-        let asked = Asked { hosts: hosts.clone(), secret, no_secret };
-        assert_eq!(Asked::read(&asked.write()).unwrap(), asked);
+        for tls in [None, Some(Certificate::Own), Some(files.clone())] {
+            let asked = Asked { hosts: hosts.clone(), secret: Option::clone(&secret), no_secret, tls };
+            assert_eq!(Asked::read(&asked.write()).unwrap(), asked);
+        }
     }
 }
 
@@ -16,5 +19,7 @@ fn what_is_damaged_or_of_another_release_is_told() {
     assert_eq!(Asked::read("").unwrap_err().kind(), Kind::Version);
     assert_eq!(Asked::read("iovd listen 2\n").unwrap_err().kind(), Kind::Version);
     assert_eq!(Asked::read(&format!("{TITLE}\nnonsense\n")).unwrap_err().kind(), Kind::Corrupt);
+    // A certificate without a key is no leave to listen in the clear.
+    assert_eq!(Asked::read(&format!("{TITLE}\ncertificate /c.pem\n")).unwrap_err().kind(), Kind::Corrupt);
     assert!(parse("10.0.0.7:x").unwrap_err().contains("10.0.0.7:x"));
 }

@@ -4,6 +4,7 @@ mod breaks;
 mod cable;
 mod entrance;
 mod load;
+mod tls;
 
 use std::path::PathBuf;
 
@@ -37,9 +38,18 @@ impl Net {
         self.store.dir().join("secret")
     }
 
+    /// The daemon's own certificate, if it has made one.
+    fn certificate(&self) -> PathBuf {
+        self.store.dir().join("tls.cert")
+    }
+
     /// The URL of an address.
     fn url_at(&self, address: &str) -> String {
-        format!("iov://{address}?secret={}", self.secret().display())
+        let url = format!("iov://{address}?secret={}", self.secret().display());
+        match self.certificate() {
+            file if file.exists() => format!("{url}&tls={}", file.display()),
+            _ => url,
+        }
     }
 
     fn url(&self) -> String {

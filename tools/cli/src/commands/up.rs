@@ -37,6 +37,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "listen")]
     secret: Option<std::path::PathBuf>,
 
+    /// Speak only TLS with those programs: by a certificate and its key, in files, or by one of the store's own (self), which is
+    /// made if there is none. They name it, or the certificate of the CA that has signed it, in IOVERBS_TLS
+    #[arg(long, value_name = "CERT.pem,KEY.pem|self", requires = "listen")]
+    tls: Option<String>,
+
     /// End the daemon after so long without a connection; it starts again when it is needed
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
@@ -77,6 +82,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
             trace: args.trace.clone(),
             listen: args.listen.clone(),
             secret: args.secret.clone(),
+            tls: args.tls.clone(),
             idle_s: Some(idle_s),
         };
         ioverbs::daemon_start(&url, &setup, timeout)?;
@@ -108,9 +114,16 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let named = listens.lines().find_map(|line| line.strip_prefix("secret "));
     let secret = if listens.lines().any(|line| line == "no secret") { "?secret=none" } else { "" };
     ctx.out.line(format_args!("  from other hosts: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
-    if !secret.is_empty() {
-        return Ok(());
+    if secret.is_empty() {
+        let file = named.map_or_else(|| std::path::Path::new(dir).join("secret"), std::path::PathBuf::from);
+        ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))?;
     }
-    let file = named.map_or_else(|| std::path::Path::new(dir).join("secret"), std::path::PathBuf::from);
-    ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))
+    if listens.lines().any(|line| line == "tls self") {
+        let file = std::path::Path::new(dir).join("tls.cert");
+        ctx.out.line(format_args!("  by TLS, with a copy of {}, named in IOVERBS_TLS", file.display()))?;
+    } else if let Some(file) = listens.lines().find_map(|line| line.strip_prefix("certificate ")) {
+        let what = "named in IOVERBS_TLS, or that of the CA that has signed it";
+        ctx.out.line(format_args!("  by TLS, with a copy of {file}, {what}"))?;
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 mod archives;
 mod daemon;
 mod dying;
+mod network;
 mod offline;
 mod shared;
 mod sharing;

@@ -12,7 +12,7 @@ use ioverbs::{Demand, ObjectId, ObjectOp, ObjectVerb, seam};
 use super::*;
 use crate::kit::{create, lookup, read};
 
-fn resident(pid: u32) -> u64 {
+pub(super) fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10

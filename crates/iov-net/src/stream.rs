@@ -1,0 +1,127 @@
+//! The stream of bytes of a connection: a socket as it is, or TLS over one.
+//!
+//! What TLS has taken need not have gone yet ([`Stream::owes`]), and what has come need not have been handed out
+//! ([`Stream::holds`]). No socket tells of either: who is about to wait for the socket asks first.
+
+use std::{
+    io::IoSlice,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use iov_store::seam;
+use iov_types::{Error, Result};
+
+use crate::{
+    socket,
+    tls::{Channel, Exported},
+};
+
+/// A connected stream.
+#[derive(Debug)]
+pub enum Stream {
+    /// The socket's own bytes.
+    Plain(OwnedFd),
+    /// TLS over a TCP socket.
+    Tls(Box<Channel>),
+}
+
+impl From<OwnedFd> for Stream {
+    fn from(fd: OwnedFd) -> Stream {
+        Stream::Plain(fd)
+    }
+}
+
+/// The socket, to wait for and to be set up. Bytes go through the stream only.
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Plain(fd) => fd.as_fd(),
+            Stream::Tls(channel) => channel.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    /// Takes what can go now, of at most 1,024 pieces, with descriptors beside the first byte, which TLS has no way for;
+    /// `None`: nothing, and 0: only of what was taken before.
+    pub fn send_some(&self, pieces: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<Option<usize>> {
+        match self {
+            Stream::Plain(fd) => socket::send_some(fd, pieces, fds),
+            Stream::Tls(channel) => channel.send_some(pieces),
+        }
+    }
+
+    /// Sends more of what was taken before; whether anything went.
+    pub fn push(&self) -> Result<bool> {
+        match self {
+            Stream::Plain(_) => Ok(false),
+            Stream::Tls(channel) => channel.push(),
+        }
+    }
+
+    /// Whether some of what was taken has not gone yet.
+    pub fn owes(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(channel) => channel.owes(),
+        }
+    }
+
+    /// Whether something has come of which the socket does not tell any more.
+    pub fn holds(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(channel) => channel.holds(),
+        }
+    }
+
+    /// Receives up to `buf.len()` bytes and what came beside them; 0 = the peer has closed. `None`: nothing there yet, and
+    /// nothing held.
+    pub fn receive(&self, buf: &mut [u8], fds: &mut impl Extend<Option<OwnedFd>>, wait: bool) -> Result<Option<usize>> {
+        match self {
+            Stream::Plain(fd) => socket::receive(fd, buf, fds, wait),
+            Stream::Tls(channel) => channel.receive(buf, wait),
+        }
+    }
+
+    /// Receives up to `buf.len()` bytes beside which nothing comes: what is in the middle of a frame.
+    pub(crate) fn receive_bytes(&self, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {
+        match self {
+            Stream::Plain(fd) => socket::receive_bytes(fd.as_fd(), buf, wait),
+            Stream::Tls(channel) => channel.receive(buf, wait),
+        }
+    }
+
+    /// Agrees with the other side on what is to be agreed before the first byte, until a time of the monotonic clock.
+    pub(crate) fn shake(&self, until_ns: i64) -> Result<()> {
+        match self {
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(channel) => channel.shake(until_ns),
+        }
+    }
+
+    /// What only the two ends of this connection know; `None`: nothing.
+    pub fn exported(&self) -> Result<Option<Exported>> {
+        match self {
+            Stream::Plain(_) => Ok(None),
+            Stream::Tls(channel) => channel.exported().map(Some),
+        }
+    }
+
+    /// Sends all of it, until a time of the monotonic clock; what has gone by then has gone.
+    pub(crate) fn send_all(&self, bytes: &[u8], until_ns: i64) -> Result<()> {
+        let mut at = 0;
+        while at < bytes.len() || self.owes() {
+            let taken = match &bytes[at..] {
+                [] => self.push()?.then_some(0),
+                rest => self.send_some(&[IoSlice::new(rest)], &[])?,
+            };
+            match taken {
+                Some(n) => at += n,
+                None if seam::monotonic_ns() >= until_ns => return Err(Error::timeout("the other side takes nothing")),
+                None => socket::wait_for_room(self, 100_000_000),
+            }
+        }
+        Ok(())
+    }
+}

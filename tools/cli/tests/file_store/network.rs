@@ -1,0 +1,43 @@
+//! `iov up --listen`, and what it says to those on other machines.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::store::{Store, pattern};
+
+/// The address in what `iov up` says.
+fn address(said: &str) -> String {
+    let rest = said.split("IOVERBS_URL=iov://").nth(1).unwrap_or_else(|| panic!("{said}"));
+    rest.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a2_up_says_by_which_secret_and_certificate_a_store_is_reached() {
+    let store = Store::with_workspace();
+    store.iov(&["up", "--tls", "self"]).fails(64, &["--listen"]);
+    store.iov(&["down"]).ok();
+    store.iov(&["up", "--listen", "127.0.0.1:0", "--tls", "c.pem"]).fails(64, &["with a comma between"]);
+    let said = store.iov(&["up", "--listen", "127.0.0.1:0", "--tls", "self"]).ok().text();
+    let (secret, certificate) = (store.path("store/secret"), store.path("store/tls.cert"));
+    assert!(
+        said.contains(&format!("by TLS, with a copy of {}, named in IOVERBS_TLS", certificate.display())),
+        "{said}"
+    );
+    assert!(said.contains(&format!("with a copy of {}, named in IOVERBS_SECRET", secret.display())), "{said}");
+    let clear = format!("iov://{}?secret={}", address(&said), secret.display());
+    let url = format!("{clear}&tls={}", certificate.display());
+    let bytes = pattern(3 << 20);
+    store.iov(&["-S", &url, "put", &store.file("f", &bytes), "w/f"]).ok();
+    assert!(store.iov(&["-S", &url, "cat", "w/f"]).ok().out == bytes);
+    store.iov(&["-S", &clear, "ls", "w"]).fails(77, &["speaks TLS only", "IOVERBS_TLS"]);
+    // By a certificate and a key in files, which are named from here.
+    for (from, to) in [("store/tls.cert", "c.pem"), ("store/tls.key", "k.pem")] {
+        std::fs::copy(store.path(from), store.path(to)).unwrap();
+        std::fs::set_permissions(store.path(to), PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    store.iov(&["up", "--listen", "127.0.0.1:0", "--tls", "self"]).fails(75, &["it can be told to listen"]);
+    store.iov(&["down"]).ok();
+    let said = store.iov(&["up", "--listen", "127.0.0.1:0", "--tls", "c.pem,k.pem"]).ok().text();
+    assert!(said.contains(&format!("with a copy of {}, named", store.path("c.pem").display())), "{said}");
+    let url = format!("iov://{}?tls=c.pem&secret=store/secret", address(&said));
+    assert!(store.iov(&["-S", &url, "cat", "w/f"]).ok().out == bytes);
+}
