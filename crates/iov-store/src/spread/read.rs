@@ -1,15 +1,19 @@
 //! The end of a read from several targets: what is short on one of them may be a hole, or the end; and what came from different
 //! versions may be of different publications (M1).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use iov_types::{Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Result};
+use iov_layout::Piece;
+use iov_types::{Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Range, Result};
 
 use super::{
     gather::{Asked, Part, worst},
     run,
 };
-use crate::{Memory, Sink};
+use crate::{Memory, Sink, Submitted};
 
 /// How often a read begins anew that publications come across.
 const ATTEMPTS: u32 = 64;
@@ -45,7 +49,7 @@ pub(super) fn finish(asked: Asked, parts: Vec<Part>) {
         .filter(|index| (needs_sizes && known[*index].size.is_none()) || (!checked && known[*index].version.is_some()))
         .collect();
     if to_ask.is_empty() {
-        return answer(&asked, &parts, &known);
+        return fill(asked, parts, known);
     }
     Others::ask(asked, parts, known, to_ask);
 }
@@ -176,7 +180,7 @@ impl Sink for Other {
         if versions.len() > 1 && asked.op.demand.stage.is_none() {
             asked.inner.seen.learn(asked.op.object.collection, asked.stripes.width(), &versions);
         }
-        answer(&asked, &parts, &known);
+        fill(asked, parts, known);
     }
 
     fn go_on(&self, work: Box<dyn FnOnce() + Send>) {
@@ -184,23 +188,110 @@ impl Sink for Other {
     }
 }
 
-/// Puts zeros where nothing lies, up to the end of the collection.
-fn answer(asked: &Asked, parts: &[Part], known: &[Known]) {
+/// What of a piece was not there when it was read, before the end.
+fn gap(piece: &Piece, moved: u64, end: u64) -> Option<Range> {
+    let (from, to) = (piece.offset + moved, (piece.offset + piece.len).min(end));
+    (from < to).then(|| Range { offset: from, len: to - from })
+}
+
+/// Reads once more what was not there although the collection goes on behind it: it may have been written between the two, and
+/// whoever has seen what came later must see that too (T18). What is not there now either is a hole.
+fn fill(asked: Asked, parts: Vec<Part>, known: Vec<Known>) {
     let ObjectVerb::Read { offset } = asked.op.verb else { return };
-    let size = reach_of(asked, parts, known);
-    let end = end_of(asked).min(size).max(offset);
-    for part in parts {
+    let end = end_of(&asked).min(reach_of(&asked, &parts, &known)).max(offset);
+    let mut gaps: BTreeMap<usize, (Vec<Submitted>, Vec<usize>)> = BTreeMap::new();
+    for (at, part) in parts.iter().enumerate() {
         let Some(piece) = part.piece else { continue };
-        let (from, to) = (piece.offset + moved(part), (piece.offset + piece.len).min(end));
-        if from < to {
-            let mut hole = asked.memory.part((from - offset) as usize, (to - from) as usize);
-            hole.bytes_mut().fill(0);
+        let Some(gap) = gap(&piece, moved(part), end) else { continue };
+        let object = Place::part(asked.op.object.collection, part.index);
+        let verb = ObjectVerb::Read { offset: piece.local + moved(part) };
+        let memory = asked.memory.part((gap.offset - offset) as usize, gap.len as usize);
+        let (ops, of) = gaps.entry(part.index).or_default();
+        ops.push((ObjectOp { object, verb, demand: asked.op.demand.clone() }, memory));
+        of.push(at);
+    }
+    if gaps.is_empty() {
+        return answer(&asked, &parts, end, &known);
+    }
+    let (cx, lined, sink) = (asked.cx.clone(), asked.lined.clone(), asked.sink.clone());
+    let left = gaps.values().map(|(ops, _)| ops.len()).sum();
+    let state = Mutex::new(Filling { left, changed: false, read: Some((asked, parts, known)), end });
+    let filling = Arc::new((state, sink));
+    for (index, (ops, of)) in gaps {
+        lined.backends[index].submit(&cx, ops, Arc::new(Fill { of: filling.clone(), parts: of }));
+    }
+}
+
+struct Filling {
+    left: usize,
+    changed: bool,
+    read: Option<(Asked, Vec<Part>, Vec<Known>)>,
+    end: u64,
+}
+
+/// What is read once more from one target.
+struct Fill {
+    of: Arc<(Mutex<Filling>, Arc<dyn Sink>)>,
+    /// The parts that it belongs to.
+    parts: Vec<usize>,
+}
+
+impl Sink for Fill {
+    fn complete(&self, index: usize, evidence: Result<Evidence>) {
+        let mut state = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left -= 1;
+        let Some((asked, parts, _)) = &mut state.read else { return };
+        match evidence {
+            Ok(e) => {
+                let staged = asked.op.demand.stage.is_some();
+                let changed = match parts.get_mut(self.parts[index]).map(|part| &mut part.result) {
+                    Some(Ok(before)) => {
+                        before.bytes += e.bytes;
+                        !staged && before.version != e.version
+                    }
+                    _ => true,
+                };
+                state.changed |= changed;
+            }
+            Err(e) => {
+                let read = state.read.take();
+                drop(state);
+                if let Some((asked, ..)) = read {
+                    asked.sink.complete(asked.index, Err(e));
+                }
+                return;
+            }
+        }
+        if state.left > 0 {
+            return;
+        }
+        let (changed, end, read) = (state.changed, state.end, state.read.take());
+        drop(state);
+        match read {
+            Some((asked, ..)) if changed => again(asked),
+            Some((asked, parts, known)) => answer(&asked, &parts, end, &known),
+            None => {}
+        }
+    }
+
+    fn go_on(&self, work: Box<dyn FnOnce() + Send>) {
+        self.of.1.go_on(work);
+    }
+}
+
+/// Puts zeros where nothing lies, up to the end of what was read.
+fn answer(asked: &Asked, parts: &[Part], end: u64, known: &[Known]) {
+    let ObjectVerb::Read { offset } = asked.op.verb else { return };
+    for part in parts {
+        let hole = part.piece.and_then(|piece| gap(&piece, moved(part), end));
+        if let Some(hole) = hole {
+            asked.memory.part((hole.offset - offset) as usize, hole.len as usize).bytes_mut().fill(0);
         }
     }
     let evidence = Evidence {
         bytes: end - offset,
         offset,
-        size,
+        size: reach_of(asked, parts, known).max(end),
         mtime_ns: known.iter().map(|known| known.mtime_ns).max().unwrap_or(0),
         epoch: known.iter().map(|known| known.epoch).max().unwrap_or(0),
         version: versions_of(known).iter().map(|(_, version)| version).sum(),
