@@ -16,6 +16,7 @@ mod keys;
 mod lock_table;
 pub mod locks;
 mod map;
+mod objects;
 pub mod predicate;
 mod promise;
 mod record;

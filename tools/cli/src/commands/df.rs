@@ -23,7 +23,7 @@ fn room(path: &str) -> Option<Room> {
 fn files_of(url: &str) -> Option<String> {
     let dir = url.strip_prefix("file:")?;
     let elsewhere = std::fs::read_to_string(std::path::Path::new(dir).join("storage")).ok();
-    let elsewhere = elsewhere.as_deref().and_then(|text| text.trim_end_matches('\n').strip_prefix("files:"));
+    let elsewhere = elsewhere.as_deref().and_then(|text| text.lines().next()?.strip_prefix("files:"));
     let elsewhere = elsewhere.map(|text| text.rsplit_once(",io=").map_or(text, |(place, _)| place));
     Some(elsewhere.unwrap_or(dir).to_owned())
 }
@@ -39,6 +39,10 @@ pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
             (facts, ioverbs::daemon_medium_within(&url, ctx.timeout_ns()?)?.unwrap_or_default())
         }
     };
+    let targets = session.store_map()?.targets;
+    if targets.len() > 1 {
+        return of_several(ctx, &url, &targets);
+    }
     let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
     let of = |what: &str| ["shm", "heap", "medium"].iter().find_map(|of| fact(&format!("{of}_{what}_bytes")));
     let in_shm = fact("shm_capacity_bytes").is_some();
@@ -76,6 +80,24 @@ pub(crate) fn run(ctx: &mut Ctx, _: &Args) -> Done {
     if in_shm {
         table.add("taken of /dev/shm", human(of("made")));
         table.add("/dev/shm has free", human(below.map(|r| r.free)));
+    }
+    table.print(&mut ctx.out)
+}
+
+/// Of several targets each has room of its own.
+fn of_several(ctx: &mut Ctx, url: &str, targets: &[ioverbs::Target]) -> Done {
+    if ctx.global.json {
+        let all: Vec<_> = targets.iter().map(super::targets::as_json).collect();
+        return ctx.out.line(json!({ "store": url, "targets": all }));
+    }
+    let mut table = Columns::default();
+    table.add("store", url.to_owned());
+    for target in targets {
+        let room = match target.capacity {
+            0 => "no bounds of its own".to_owned(),
+            _ => format!("{} free of {}", quantity::human(target.free), quantity::human(target.capacity)),
+        };
+        table.add(format!("target {}", target.number), format!("{}: {room}", target.storage));
     }
     table.print(&mut ctx.out)
 }

@@ -147,3 +147,43 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
     let grown = resident(pid).saturating_sub(before);
     assert!(grown < 64 << 20, "{} MiB for clients that do not listen", grown >> 20);
 }
+
+#[test]
+fn bytes_go_over_the_network_to_every_target() {
+    let net = Net::with(&["--storage", "files", "--storage", "heap:64MiB", "--storage", "files"]);
+    let url = net.url();
+    let session = net.open(&url).unwrap();
+    let ws = super::workspace(&session);
+    let layout = ioverbs::Layout {
+        targets: 3,
+        chunk_size: 65_536,
+        policy: Some("targets:2,1,0".into()),
+        ..ioverbs::Layout::default()
+    };
+    let attr = ioverbs::WorkspaceAttr { layout: Some(layout), ..Default::default() };
+    ioverbs::run(&session, ioverbs::Op::WorkspaceSet { w: ws.clone(), attr }).unwrap();
+    let c = create(&ws, "wide", "persistence=volatile");
+    let all = pattern(11, 9 << 20);
+    ioverbs::write_at(&c, 0, &all).unwrap();
+    let other = net.workspace();
+    let d = ioverbs::lookup(&other, None, "wide", Default::default()).unwrap();
+    let mut got = vec![0; all.len()];
+    assert_eq!(ioverbs::read_at(&d, 0, &mut got).unwrap(), all.len());
+    assert!(got == all);
+    let counters = other.session().counters();
+    let tcp = counters.bytes_tcp.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(tcp >= all.len() as u64, "{tcp}");
+    // Each of them is cut, and its session goes on.
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let e = ioverbs::lookup(&ws, None, "wide", Default::default()).unwrap();
+    for seed in 0..3 {
+        let more = pattern(seed, 3 << 20);
+        cable.cut();
+        ioverbs::write_at(&e, seed * 1000, &more).unwrap();
+        cable.cut();
+        let mut got = vec![0; more.len()];
+        ioverbs::read_at(&e, seed * 1000, &mut got).unwrap();
+        assert!(got == more, "{seed}");
+    }
+}
