@@ -93,12 +93,17 @@ impl Bench {
             cases.into_iter().for_each(|case| self.add(case));
         }
         if self.wants(&data::SHARED_CASES.map(|(name, _, _)| name)) {
-            self.in_shared_memory(None, |bench, store, _| {
+            self.in_shared_memory((None, 1), |bench, store, _| {
                 data::cases(&data::SHARED_CASES, store, &bench.plain, bench.options.runs)
             })?;
         }
+        if self.wants(&data::STRIPED_CASES.map(|(name, _, _)| name)) {
+            self.in_shared_memory((None, 4), |bench, store, _| {
+                data::cases(&data::STRIPED_CASES, store, &bench.plain, bench.options.runs)
+            })?;
+        }
         if self.wants(&net::KINDS.map(|kind| kind.name)) {
-            self.in_shared_memory(Some("127.0.0.1:0"), Bench::remote)?;
+            self.in_shared_memory((Some("127.0.0.1:0"), 1), Bench::remote)?;
         }
         let names = self.options.only.clone();
         if names.is_empty() || names.iter().any(|o| o.starts_with("meta") && ![DURABLE, MEMORY, REOPEN].contains(&&**o))
@@ -124,21 +129,27 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs cases of a store of its own in shared memory, which takes 3 GiB of it while they run. They are given its
-    /// directory and its URL.
+    /// Runs cases of a store of its own in shared memory, on so many targets, over all of which collections are spread. It takes
+    /// 3 GiB while they run. They are given its directory and its URL.
     fn in_shared_memory(
         &mut self,
-        listen: Option<&str>,
+        (listen, targets): (Option<&str>, u32),
         cases: impl FnOnce(&Bench, &Path, &str) -> Result<Vec<Case>>,
     ) -> Result<()> {
-        let store = self.store.with_extension(if listen.is_some() { "network" } else { "shared" });
+        let store = self.store.with_extension(match (listen, targets) {
+            (Some(_), _) => "network",
+            (None, 1) => "shared",
+            _ => "striped",
+        });
         let url = format!("file:{}", store.display());
-        let (storage, listen) = (Some("shmem:3GiB".to_owned()), listen.map(str::to_owned));
-        let setup = ioverbs::StoreSetup { storage: storage.into_iter().collect(), listen, ..Default::default() };
+        let storage = vec![format!("shmem:{}MiB", 3072 / targets); targets as usize];
+        let setup = ioverbs::StoreSetup { storage, listen: listen.map(str::to_owned), ..Default::default() };
         ioverbs::daemon_start(&url, &setup, 60_000_000_000)?;
         let done = (|| {
             let session = ioverbs::open(Some(&url), ioverbs::SessionAttr::default())?;
-            session.create_workspace(ioverbs::Name::new("bench")?, ioverbs::WorkspaceAttr::default())?;
+            let layout = (targets > 1).then(|| ioverbs::Layout { targets, ..ioverbs::Layout::default() });
+            let attr = ioverbs::WorkspaceAttr { layout, ..ioverbs::WorkspaceAttr::default() };
+            session.create_workspace(ioverbs::Name::new("bench")?, attr)?;
             cases(self, &store, &url)
         })();
         let _ = ioverbs::daemon_shutdown(&url);

@@ -33,6 +33,14 @@ pub(crate) const SHARED_CASES: [(&str, &str, &str); 6] = [
     ("shm.view", VIEW, ""),
 ];
 
+/// The same of collections over four targets in shared memory, in chunks of 1 MiB.
+pub(crate) const STRIPED_CASES: [(&str, &str, &str); 4] = [
+    ("shm.striped.write.first.1MiB", "first", "memcpy to shared memory"),
+    ("shm.striped.write.1MiB", "over", "memcpy to shared memory"),
+    ("shm.striped.read.1MiB", "read", "memcpy from shared memory"),
+    ("shm.striped.write.4KiB", "over-4KiB", "memcpy to shared memory"),
+];
+
 /// Views of 4 KiB at distinct offsets, one after the other; what is told is how long one takes.
 const VIEW: &str = "view";
 
