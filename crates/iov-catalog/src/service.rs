@@ -254,6 +254,10 @@ impl Service {
             count(&self.core.counts.keys_written, writes.len());
             if let Err(e) = self.commit_writes(writes, x.room) {
                 drop(shared);
+                if e.outcome() != Outcome::NotApplied {
+                    // The records may be there: so must be what they stand for.
+                    x.keep_objects();
+                }
                 x.undo_all();
                 self.reload();
                 return Err(e);

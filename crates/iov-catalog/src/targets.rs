@@ -87,6 +87,11 @@ impl Targets {
         self.last(cx, vec![create(ws, object)]).map(drop)
     }
 
+    /// Removes objects, as far as it can be done.
+    pub(crate) fn remove(&self, cx: &OpCx, objects: Vec<ObjectId>) {
+        self.run(cx, objects.into_iter().map(|object| op(object, ObjectVerb::Remove, 0)).collect());
+    }
+
     /// Raises the epoch; the object of a collection of workspace `ws` is made if there is none.
     pub(crate) fn fence(&self, cx: &OpCx, ws: Uuid, object: ObjectId, epoch: u64) -> Result<()> {
         let ops = vec![create(ws, object), op(object, ObjectVerb::Fence { epoch }, 0)];

@@ -145,6 +145,12 @@ impl Book {
         }
     }
 
+    /// Whether it has something in a stage, as far as is known.
+    pub(crate) fn has_stage(&self, stage: Uuid) -> bool {
+        let inner = self.lock();
+        inner.stages.contains(&stage) || inner.lost_stages.contains(&stage)
+    }
+
     /// A batch was answered of which there may be something at this target.
     pub(crate) fn decided(&self, entry: &Entry, answer: &Result<Vec<Result<CatalogReply>>>) {
         self.lock().decided(entry, answer);

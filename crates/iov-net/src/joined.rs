@@ -7,6 +7,9 @@ use iov_types::{Error, Evidence, Outcome, Result};
 
 use crate::part::after;
 
+/// Stands for the version of what was read in several.
+const MIXED: u64 = iov_store::MIXED_VERSION;
+
 /// How they end.
 struct Pieces {
     left: usize,
@@ -50,7 +53,12 @@ impl Sink for Joined {
         match evidence {
             Ok(e) => {
                 state.moved[piece] = e.bytes;
+                let mixed = self.reads && state.any_done && state.last.version != e.version;
                 state.last = e;
+                if mixed {
+                    // Who puts several objects together has to know that this one was published meanwhile.
+                    state.last.version = MIXED;
+                }
                 state.any_done = true;
             }
             // One of which nobody knows whether it took effect says more than one that did not.

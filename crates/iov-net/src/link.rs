@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -96,6 +96,8 @@ pub struct Link {
     watched: Mutex<Option<Arc<OwnedFd>>>,
     /// Links of the same program to other targets: whoever waits waits for all of them.
     siblings: RwLock<Vec<Arc<Link>>>,
+    /// The link to the store, if this is one to another target.
+    main: Option<Weak<Link>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,6 +129,7 @@ impl Link {
             ended: AtomicBool::new(false),
             watched: Mutex::default(),
             siblings: RwLock::default(),
+            main: None,
         }))
     }
 
@@ -157,8 +160,14 @@ impl Link {
             ended: AtomicBool::new(false),
             watched: Mutex::new(lock(&self.watched).clone()),
             siblings: RwLock::default(),
+            main: Some(Arc::downgrade(self)),
         });
         self.siblings.write().unwrap_or_else(PoisonError::into_inner).push(link.clone());
+        // It may have come meanwhile.
+        let watched = lock(&self.watched).clone();
+        if let Some(set) = watched {
+            link.watch(&set);
+        }
         if self.ended.load(Ordering::SeqCst) {
             link.end();
         }
@@ -199,7 +208,18 @@ impl Link {
     pub(crate) fn renew(&self, cx: &OpCx) -> Result<Arc<Up>> {
         let (new, capability) = loop {
             self.check_open()?;
-            let Reached { up: new, capability, store, .. } = reach::connect(&self.address, 0, cx.deadline_ns)?;
+            // What the session has open is taken up there, before anything is asked of a target.
+            let main = self.main_up(cx)?;
+            let reached = reach::connect(&self.address, 0, cx.deadline_ns);
+            if let (Err(e), Some(main)) = (&reached, &main)
+                && e.kind() == Kind::Stale
+                && cx.left_ns() > 0
+            {
+                // The daemon does not know the session: that connection has broken too, and nobody has noticed.
+                main.connection.fail(&Error::unavailable("the store's daemon does not know the session any more"));
+                continue;
+            }
+            let Reached { up: new, capability, store, .. } = reached?;
             if store != self.store {
                 // It knows nothing of this session, whatever the name or the address says.
                 new.leave();
@@ -242,6 +262,27 @@ impl Link {
         old.inspect(|old| old.leave());
         self.watch_too(&new.connection);
         Ok(new)
+    }
+
+    /// Of a link to another target: the connection of the link to the store, made anew if need be.
+    fn main_up(&self, cx: &OpCx) -> Result<Option<Arc<Up>>> {
+        let Some(main) = &self.main else { return Ok(None) };
+        let main = main.upgrade().ok_or_else(closed)?;
+        if let Some(up) = main.current() {
+            up.connection.look();
+        }
+        main.up(cx).map(Some)
+    }
+
+    /// Fails for a collection whose handle did not come through the end of a daemon, or a stage that did not.
+    pub(crate) fn check(&self, collection: Uuid, stage: Option<Uuid>) -> Result<()> {
+        self.book.check(collection, stage)?;
+        match self.main.as_ref().map(Weak::upgrade) {
+            // What is open stands in the book of the link to the store.
+            Some(Some(main)) => main.book.check(collection, None),
+            Some(None) => Err(closed()),
+            None => Ok(()),
+        }
     }
 
     /// Adds a new connection to the set of epoll, if there is one.

@@ -78,8 +78,8 @@ impl Part {
 
     /// Those whose handle or stage did not come through the end of a daemon are answered at once.
     fn check(&mut self) {
-        let (book, sink, maybe) = (self.link.book(), &self.sink, self.maybe);
-        self.ops.retain(|(index, (op, _))| match book.check(op.object.collection, op.demand.stage) {
+        let (link, sink, maybe) = (&self.link, &self.sink, self.maybe);
+        self.ops.retain(|(index, (op, _))| match link.check(op.object.collection, op.demand.stage) {
             Ok(()) => true,
             Err(e) => {
                 sink.complete(*index, Err(after(maybe, e)));

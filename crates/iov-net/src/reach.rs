@@ -66,6 +66,8 @@ pub struct Address {
     pub program: String,
     /// The target that the session is for; 0 = the store as a whole.
     target: u32,
+    /// Then: the session for the store.
+    of: Uuid,
     /// Which of the hosts answered last.
     last: AtomicUsize,
     /// Where else the daemon has said that it can be reached.
@@ -75,7 +77,15 @@ pub struct Address {
 impl Address {
     /// A place and who wants to reach it.
     pub fn new(place: Place, session: Uuid, program: String) -> Address {
-        Address { place, session, program, target: 0, last: AtomicUsize::new(0), learned: Mutex::default() }
+        Address {
+            place,
+            session,
+            program,
+            target: 0,
+            of: Uuid::NIL,
+            last: AtomicUsize::new(0),
+            learned: Mutex::default(),
+        }
     }
 
     /// The way to a target: of the same daemon, or of one at these addresses. Another session is what goes there.
@@ -98,7 +108,7 @@ impl Address {
         };
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
         let last = AtomicUsize::new(0);
-        Ok(Address { place, session, program: self.program.clone(), target, last, learned })
+        Ok(Address { place, session, program: self.program.clone(), target, of: self.session, last, learned })
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -132,6 +142,7 @@ impl Address {
             channel,
             challenge,
             target: self.target,
+            of: self.of,
         }
     }
 }

@@ -99,12 +99,38 @@ impl Asked {
             return (self.done)(Err(Error::forked("the connection belongs to the parent process")));
         }
         let (link, cx) = (self.link.clone(), self.cx.clone());
+        if let Some(sibling) = self.sibling_to_hear() {
+            // Whether its part is still there, it hears when it comes back.
+            return sibling.with_up(
+                &cx,
+                Box::new(move |up| match up {
+                    Ok(_) => self.send_now(),
+                    Err(e) => self.finish(Err(e)),
+                }),
+            );
+        }
         if !self.entry.ends() {
             return link.with_up(&cx, Box::new(move |up| self.send_over(up)));
         }
         // A session that ends does not come back for that.
         let up = link.current().ok_or_else(|| Error::unavailable("the store's daemon has ended"));
         self.send_over(up);
+    }
+
+    /// A link to another target that has something in the stage to be published, and no connection now.
+    fn sibling_to_hear(&self) -> Option<Arc<Link>> {
+        let Submission::All { batch, .. } = &self.request.how else { return None };
+        let deaf = |sibling: &Arc<Link>| {
+            let up = sibling.current();
+            up.iter().for_each(|up| up.connection.look());
+            sibling.book().has_stage(*batch) && up.is_none_or(|up| up.connection.is_broken())
+        };
+        self.link.siblings().into_iter().find(deaf)
+    }
+
+    /// The next of them, or the submission itself.
+    fn send_now(self) {
+        self.send();
     }
 
     fn send_over(mut self, up: Result<Arc<Up>>) {

@@ -189,7 +189,7 @@ impl Run {
         let (direct, cx) = (self.direct.clone(), self.cx.clone());
         let (link, until) = (direct.link.clone(), cx.clone());
         let over = move |up: Result<_>| {
-            let checked = up.and_then(|up| direct.link.book().check(request.object.collection, stage).map(|()| up));
+            let checked = up.and_then(|up| direct.link.check(request.object.collection, stage).map(|()| up));
             let up = match checked {
                 Ok(up) => up,
                 Err(e) => return self.take_grant(&request, Err(e)),

@@ -83,6 +83,8 @@ struct Incoming {
 pub(crate) struct Client {
     pub(crate) peer: Peer,
     pub(crate) session: Uuid,
+    /// That of the client for the store: whose stages there are.
+    pub(crate) owner: Uuid,
     /// Which of its connections this is.
     pub(crate) channel: u32,
     /// For which of the daemon's targets it is.

@@ -160,7 +160,7 @@ impl Server {
                 self.targets.note(&self.catalog);
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
-                self.sessions.expired(now).into_iter().for_each(|ending| self.end_session(&ending));
+                self.sessions.expired(now).into_iter().for_each(|ending| self.end_with(ending));
                 // One that was about to leave may have been counted as waiting.
                 self.control.stand_in(self);
                 if !doors.network.is_empty() {
@@ -302,8 +302,8 @@ impl Server {
     }
 
     /// A connection of a session is there, unless an old one still is or is ending just now.
-    pub(crate) fn session_begins(&self, session: Uuid, channel: u32, connection: u64) -> Result<()> {
-        let begun = self.sessions.begin(session, channel, connection);
+    pub(crate) fn session_begins(&self, session: Uuid, of: Option<Uuid>, channel: u32, connection: u64) -> Result<()> {
+        let begun = self.sessions.begin_of(session, of, channel, connection);
         let Err(in_the_way) = begun else {
             let moved = self.move_bytes(channel, connection);
             return moved.inspect_err(|_| self.session_never_began(session, channel, connection));
@@ -312,11 +312,6 @@ impl Server {
         // Its client has given it up, although the network has not told us yet. One of this host would have.
         old.filter(|old| old.is_network()).inspect(|old| old.shut());
         Err(in_the_way.error)
-    }
-
-    /// A session is for one target, of a client that has another one for the store.
-    pub(crate) fn is_second(&self, session: Uuid) {
-        self.sessions.is_second(session);
     }
 
     /// Has those serve a connection that move bytes, if it is for that.
@@ -341,7 +336,20 @@ impl Server {
         let follows = self.sessions.end(session, channel, connection, left);
         let others: Vec<_> = follows.shut.iter().filter_map(|id| self.connection(*id)).collect();
         others.iter().for_each(|other| other.shut());
-        follows.ends.inspect(|ending| self.end_session(ending));
+        if let Some(ending) = follows.ends {
+            self.end_with(ending);
+        }
+    }
+
+    /// Ends a session, and that for the store of its client if that has only waited for this one.
+    fn end_with(&self, ending: Ending<'_>) {
+        let main = ending.of;
+        self.end_session(&ending);
+        drop(ending);
+        let over = main.and_then(|main| self.sessions.over(main));
+        if let Some(main) = over {
+            self.end_session(&main);
+        }
     }
 
     /// How long a session that does not renew keeps what it holds, in nanoseconds.
@@ -352,7 +360,8 @@ impl Server {
     /// Ends a session: opens, holds, locks, cursors, grants, stages.
     fn end_session(&self, ending: &Ending<'_>) {
         let session = ending.session;
-        if self.is_stopping() && (self.catalog.has_open(session) || self.targets.has_stages(session)) {
+        let client = ending.of.unwrap_or(session);
+        if self.is_stopping() && (self.catalog.has_open(client) || self.targets.has_stages(client)) {
             // It is not the session that ends but the daemon: it will come back to the next one.
             return;
         }

@@ -7,7 +7,7 @@
 //! on when it comes back.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -24,8 +24,10 @@ struct Session {
     kept_until_ns: Option<i64>,
     /// All of it is being ended.
     ending: bool,
-    /// Of a client that has another one besides, for one target.
-    second: bool,
+    /// It is for one target, of a client whose session for the store is this one.
+    of: Option<Uuid>,
+    /// The sessions for one target of this client: they end before it does.
+    seconds: HashSet<Uuid>,
 }
 
 /// How the first connection of a session ended.
@@ -67,6 +69,8 @@ pub(crate) struct Ending<'a> {
     sessions: &'a Sessions,
     /// Which one.
     pub(crate) session: Uuid,
+    /// The session for the store of a client, if this is one for a target.
+    pub(crate) of: Option<Uuid>,
 }
 
 fn in_the_way(old: Option<u64>) -> InTheWay {
@@ -79,8 +83,27 @@ impl Sessions {
     }
 
     /// A connection is there. `Exists`: an old one still is, or is ending; to be repeated.
+    #[cfg(test)]
     pub(crate) fn begin(&self, session: Uuid, channel: u32, connection: u64) -> std::result::Result<(), InTheWay> {
+        self.begin_of(session, None, channel, connection)
+    }
+
+    /// The same for a session for one target: that for the store must be there (X1, O11: what it holds is known then).
+    pub(crate) fn begin_of(
+        &self,
+        session: Uuid,
+        of: Option<Uuid>,
+        channel: u32,
+        connection: u64,
+    ) -> std::result::Result<(), InTheWay> {
         let mut all = self.lock();
+        if let Some(main) = of.filter(|_| channel == 0) {
+            let there = all.get(&main).is_some_and(|main| main.control.is_some() && !main.ending && main.of.is_none());
+            if !there || main == session {
+                let error = Error::stale("the client's session for the store is not connected: that comes first");
+                return Err(InTheWay { error, old: None });
+            }
+        }
         if channel > 0 {
             let known = all.get_mut(&session).filter(|s| s.control.is_some() && !s.ending);
             let Some(known) = known else {
@@ -101,6 +124,10 @@ impl Sessions {
         }
         known.control = Some(connection);
         known.kept_until_ns = None;
+        known.of = of;
+        if let Some(main) = of.and_then(|main| all.get_mut(&main)) {
+            main.seconds.insert(session);
+        }
         Ok(())
     }
 
@@ -120,23 +147,38 @@ impl Sessions {
                 Left::Broke(until_ns) => Some(until_ns),
             };
             shut = known.channels.values().copied().collect();
+            let seconds: Vec<Uuid> = known.seconds.iter().copied().collect();
+            shut.extend(seconds.iter().filter_map(|second| all.get(second)?.control));
         }
-        let over = known.kept_until_ns == Some(i64::MIN) && known.channels.is_empty() && !known.ending;
+        Follows { shut, ends: self.over_of(&mut all, session) }
+    }
+
+    /// A session of which nothing is left.
+    fn over_of(&self, all: &mut HashMap<Uuid, Session>, session: Uuid) -> Option<Ending<'_>> {
+        let known = all.get_mut(&session)?;
+        let nothing_left = known.channels.is_empty() && known.seconds.is_empty();
+        let over = known.kept_until_ns == Some(i64::MIN) && nothing_left && !known.ending;
         known.ending |= over;
-        Follows { shut, ends: over.then(|| Ending { sessions: self, session }) }
+        over.then(|| Ending { sessions: self, session, of: known.of })
+    }
+
+    /// The same, asked when a session for one of its targets has ended.
+    pub(crate) fn over(&self, session: Uuid) -> Option<Ending<'_>> {
+        self.over_of(&mut self.lock(), session)
     }
 
     /// Those that have not come back in time.
     pub(crate) fn expired(&self, now_ns: i64) -> Vec<Ending<'_>> {
         let mut all = self.lock();
         let over = |s: &Session| {
-            s.channels.is_empty() && !s.ending && s.control.is_none() && s.kept_until_ns.is_some_and(|t| t <= now_ns)
+            let nothing_left = s.channels.is_empty() && s.seconds.is_empty();
+            nothing_left && !s.ending && s.control.is_none() && s.kept_until_ns.is_some_and(|t| t <= now_ns)
         };
         all.iter_mut()
             .filter_map(|(session, known)| {
                 over(known).then(|| {
                     known.ending = true;
-                    Ending { sessions: self, session: *session }
+                    Ending { sessions: self, session: *session, of: known.of }
                 })
             })
             .collect()
@@ -152,20 +194,19 @@ impl Sessions {
         self.lock().values().any(|s| s.control.is_none())
     }
 
-    /// It is for one target, of a client that has another one for the store.
-    pub(crate) fn is_second(&self, session: Uuid) {
-        self.lock().entry(session).and_modify(|known| known.second = true);
-    }
-
     /// How many clients there are.
     pub(crate) fn count(&self) -> usize {
-        self.lock().values().filter(|known| !known.second).count()
+        self.lock().values().filter(|known| known.of.is_none()).count()
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.sessions.lock().remove(&self.session);
+        let mut all = self.sessions.lock();
+        all.remove(&self.session);
+        if let Some(main) = self.of.and_then(|main| all.get_mut(&main)) {
+            main.seconds.remove(&self.session);
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use iov_store::{KeyRange, OpCx, Record as Stored, Room, Snapshot};
 use iov_types::{
     Controls, Effective, EntryKind, Layout, ObjectId, Place, Result, Uuid,
     catalog::{CatalogOp, CatalogReply},
+    limits,
 };
 
 use crate::{
@@ -72,6 +73,8 @@ enum Undo {
     Workspace(usize, Box<WorkspaceState>),
     Usage(usize, Usage),
     Members(Uuid, Option<u64>),
+    /// The objects of a collection were made.
+    Made(ObjectId),
 }
 
 /// What was resolved last: many creates in a row ask for the same.
@@ -222,6 +225,7 @@ impl<'a> Exec<'a> {
             return;
         }
         self.parent = None;
+        let mut made = Vec::new();
         let mut shared = self.core.shared_mut();
         while self.undo.len() > mark {
             match self.undo.pop() {
@@ -229,9 +233,22 @@ impl<'a> Exec<'a> {
                 Some(Undo::Workspace(at, state)) => self.workspaces[at] = *state,
                 Some(Undo::Usage(at, usage)) => self.workspaces[at].usage = usage,
                 Some(Undo::Members(group, members)) => shared.members.set(group, members),
+                Some(Undo::Made(object)) => made.push(object),
                 None => break,
             }
         }
+        drop(shared);
+        if !made.is_empty() {
+            // Also where the time of the operation is over.
+            let cx = OpCx::new(self.cx.caller.clone(), limits::DEFAULT_DEADLINE_NS);
+            self.core.targets().remove(&cx, made);
+        }
+    }
+
+    /// Makes the objects of a collection, of which nothing is to stay if its record comes to nothing.
+    pub(crate) fn make_objects(&mut self, ws: Uuid, object: ObjectId) -> Result<()> {
+        self.undo.push(Undo::Made(object));
+        self.core.targets().make(self.cx, ws, object)
     }
 
     /// Takes back everything that the submission did to memory and wrote.
@@ -243,6 +260,11 @@ impl<'a> Exec<'a> {
         self.moved.clear();
         self.resolved = None;
         self.after = After::default();
+    }
+
+    /// Objects that were made stay, whatever comes of the submission.
+    pub(crate) fn keep_objects(&mut self) {
+        self.undo.retain(|undo| !matches!(undo, Undo::Made(_)));
     }
 
     /// The changes of memory are here to stay.

@@ -1,21 +1,23 @@
 //! Which targets a new collection is put on.
 
 use iov_semantics::admit;
-use iov_store::{MetadataStore, seam};
-use iov_types::{Atomicity, Capability, Clause, Effective, Error, Layout, Mutability, Place, Result, Target};
+use iov_store::MetadataStore;
+use iov_types::{Atomicity, Capability, Clause, Effective, Error, Layout, Mutability, Place, Result, Target, Uuid};
 
 use super::{Map, is_well};
 
 /// Bytes on one target before the next, where nobody says.
 const CHUNK: u64 = 1 << 20;
 /// Smallest chunk that is given.
-const LEAST_CHUNK: u64 = 4096;
+pub(super) const LEAST_CHUNK: u64 = 4096;
 /// A target with less than this part of its bytes free is short of room, with less than the second nearly full: such are
 /// taken only if there are no better ones.
 const SHORT: (u64, u64) = (10, 33);
 
 /// What is wanted for a new collection.
 pub(crate) struct Wish<'a> {
+    /// Its identity: it decides where chance would. Who runs the same creation again finds the same targets.
+    pub(crate) uuid: Uuid,
     pub(crate) layout: &'a Layout,
     pub(crate) effective: &'a Effective,
     /// Asked for by whoever creates it, so that it is refused if it cannot be had; else a default, of which as much is taken
@@ -99,7 +101,8 @@ impl Map {
                 format!("layout: {asked} targets, but {n} can be had for this; offer: layout with targets={n}"),
             ));
         }
-        let chosen = self.pick(&policy, fitting, asked);
+        let chosen = self.pick(&policy, wish.uuid, fitting, asked);
+        self.check_together(&chosen)?;
         if chosen == [0] {
             return Ok(layout);
         }
@@ -159,16 +162,29 @@ impl Map {
         Ok(best_pool(&well, wish))
     }
 
+    /// Fails for targets whose media do not go together.
+    fn check_together(&self, chosen: &[u32]) -> Result<()> {
+        let mut classes = chosen.iter().filter_map(|n| self.targets.get(n)).map(|t| class_of(&t.capability));
+        let first = classes.next();
+        if classes.all(|class| Some(class) == first) {
+            return Ok(());
+        }
+        Err(Error::refused(
+            Clause::O2,
+            "layout: one collection does not lie on a heap and on other media; offer: targets of one kind (iov targets)",
+        ))
+    }
+
     /// So many of them, in an order that says where the first bytes go. Neighbours stay neighbours, so that there are few
     /// patterns.
-    fn pick(&mut self, policy: &Policy, fitting: Vec<Target>, n: usize) -> Vec<u32> {
+    fn pick(&mut self, policy: &Policy, uuid: Uuid, fitting: Vec<Target>, n: usize) -> Vec<u32> {
         let first = match policy {
             Policy::Named(_) => 0,
             Policy::RoundRobin => {
                 self.turn += 1;
                 (self.turn % fitting.len() as u64) as usize
             }
-            Policy::Space => by_space(&fitting),
+            Policy::Space => by_space(&fitting, uuid),
         };
         (0..n).map(|i| fitting[(first + i) % fitting.len()].number).collect()
     }
@@ -192,18 +208,31 @@ fn best_pool(well: &[&Target], wish: &Wish<'_>) -> Vec<Target> {
             }
         }
     }
-    // Not of one kind, then.
-    well.iter().map(|target| (*target).clone()).collect()
+    // Not of one kind, then: of those that go together, as many as there are.
+    let together = |class: u8| -> Vec<Target> {
+        well.iter().filter(|t| class_of(&t.capability) == class).map(|target| (*target).clone()).collect()
+    };
+    let mut pools = [0, 1, 2].map(together).into_iter();
+    let first = pools.next().unwrap_or_default();
+    pools.fold(first, |best, pool| if best.len() >= asked || pool.len() <= best.len() { best } else { pool })
+}
+
+/// Media of one class keep the same promises when bytes are spread over them: what is reached by passing memory or files
+/// is, heaps, and what keeps nothing.
+fn class_of(capability: &Capability) -> u8 {
+    match capability.medium {
+        Capability::HEAP => 1,
+        Capability::NULL => 2,
+        _ => 0,
+    }
 }
 
 /// One of them, the more likely the more is free there.
-fn by_space(targets: &[Target]) -> usize {
+fn by_space(targets: &[Target], uuid: Uuid) -> usize {
     let known = targets.iter().all(|target| target.capacity > 0);
     let weight = |target: &Target| if known { u128::from(target.free.max(1)) } else { 1 };
     let all: u128 = targets.iter().map(weight).sum();
-    let mut random = [0; 8];
-    seam::random_bytes(&mut random);
-    let mut at = u128::from(u64::from_le_bytes(random)) % all;
+    let mut at = u128::from(chance(uuid)) % all;
     for (i, target) in targets.iter().enumerate() {
         match at.checked_sub(weight(target)) {
             None => return i,
@@ -211,6 +240,16 @@ fn by_space(targets: &[Target]) -> usize {
         }
     }
     0
+}
+
+/// A number that is as good as drawn by chance: the last bytes of an identity, stirred (the finalizer of SplitMix64,
+/// <https://doi.org/10.1145/2714064.2660195>).
+fn chance(uuid: Uuid) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = uuid.0;
+    let mut z = u64::from_le_bytes([a, b, c, d, e, f, g, h]).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Bytes on one target before the next: requests and units of one size never straddle two (H2, M1).

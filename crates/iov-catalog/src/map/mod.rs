@@ -14,6 +14,7 @@ use iov_wire::Wire;
 
 use crate::keys;
 
+use choose::LEAST_CHUNK;
 pub(crate) use choose::Wish;
 
 /// The targets that a catalog begins with.
@@ -171,6 +172,9 @@ impl Map {
     /// The same layout at a place that was chosen before.
     pub(crate) fn stay(&self, layout: Layout, place: Place) -> Result<Layout> {
         self.check(place)?;
+        if !place.is_first() && place.chunk() < LEAST_CHUNK {
+            return Err(Error::invalid(format!("chunks of {} bytes are none of this store", place.chunk())));
+        }
         let (targets, chunk_size) = match self.patterns.get(&place.pattern()) {
             Some(targets) => (targets.len() as u32, place.chunk()),
             None => (layout.targets, layout.chunk_size),

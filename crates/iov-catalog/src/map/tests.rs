@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use iov_semantics::{resolve, stores, text};
-use iov_store::{Backend, Heap, MemoryStore};
+use iov_store::{Backend, Heap, MemoryStore, seam};
 use iov_types::{Controls, Effective, Kind, Uuid};
 
 use super::*;
@@ -48,7 +48,7 @@ fn effective(map: &Map, asked: &str) -> Effective {
 
 fn choose(map: &mut Map, store: &MemoryStore, asked: &str, layout: Layout) -> Result<Layout> {
     let effective = effective(map, asked);
-    map.choose(store, &Wish { layout: &layout, effective: &effective, asked: true })
+    map.choose(store, &Wish { uuid: seam::new_uuid(), layout: &layout, effective: &effective, asked: true })
 }
 
 fn on(map: &Map, layout: &Layout) -> Vec<u32> {
@@ -168,11 +168,40 @@ fn a_default_gives_what_can_be_had_and_a_wish_is_refused() {
     let mut map = map(&store, vec![files(0), files(1)]);
     let wish = |map: &mut Map, asked: bool, controls: &str, layout: Layout| {
         let effective = effective(map, controls);
-        map.choose(&store, &Wish { layout: &layout, effective: &effective, asked })
+        map.choose(&store, &Wish { uuid: seam::new_uuid(), layout: &layout, effective: &effective, asked })
     };
     assert_eq!(wish(&mut map, true, "", over(3)).unwrap_err().clause(), Some(iov_types::Clause::O2));
     assert_eq!(wish(&mut map, false, "", over(3)).unwrap().targets, 2);
     assert_eq!(wish(&mut map, true, "mutability=append", over(2)).unwrap_err().clause(), Some(iov_types::Clause::M4));
     let log = wish(&mut map, false, "mutability=append", over(2)).unwrap();
     assert_eq!(on(&map, &log).len(), 1);
+}
+
+#[test]
+fn media_that_do_not_go_together_are_not_mixed() {
+    let store = MemoryStore::new();
+    let heap = |number| target(number, "heap", Capability { medium: Capability::HEAP, ..stores::shmem(1) }, (0, 0));
+    let mut map = map(&store, vec![files(0), heap(1), files(2), memory(3)]);
+    for _ in 0..30 {
+        let three = choose(&mut map, &store, "", over(3)).unwrap();
+        let mut targets = on(&map, &three);
+        targets.sort_unstable();
+        assert_eq!(targets, [0, 2, 3]);
+    }
+    let mixed = Layout { policy: Some("targets:1,3".into()), ..over(2) };
+    assert_eq!(choose(&mut map, &store, "", mixed).unwrap_err().clause(), Some(iov_types::Clause::O2));
+    assert_eq!(choose(&mut map, &store, "", over(4)).unwrap_err().clause(), Some(iov_types::Clause::O2));
+}
+
+#[test]
+fn o9_the_same_creation_finds_the_same_targets() {
+    let store = MemoryStore::new();
+    let mut map = map(&store, vec![files(0), files(1), files(2), files(3)]);
+    let effective = effective(&map, "");
+    for _ in 0..50 {
+        let layout = over(2);
+        let wish = Wish { uuid: seam::new_uuid(), layout: &layout, effective: &effective, asked: true };
+        let first = map.choose(&store, &wish).unwrap();
+        assert_eq!(map.choose(&store, &wish).unwrap().place, first.place);
+    }
 }

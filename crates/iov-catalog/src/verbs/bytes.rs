@@ -156,7 +156,7 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
     let sealed = record.state == State::Sealed;
     if sealed {
         // A move that was cut off may have sealed what it made: then nothing could be put there.
-        x.core.targets().run(x.cx, vec![op(record.whole(uuid), ObjectVerb::Remove, 0)]);
+        x.core.targets().remove(x.cx, vec![record.whole(uuid)]);
     }
     if !bytes.is_empty() {
         let found = make_object(x, ws, uuid, record, &bytes).inspect_err(|_| forget_object(x, uuid, record))?;
@@ -167,7 +167,7 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
     }
     if bytes.is_empty() && !record.layout.place.is_first() {
         // All of them together: one that is missing later has been lost.
-        x.core.targets().make(x.cx, ws, record.whole(uuid))?;
+        x.make_objects(ws, record.whole(uuid))?;
     }
     if sealed {
         x.core.targets().seal(x.cx, ws, record.whole(uuid), 0).inspect_err(|_| forget_object(x, uuid, record))?;
@@ -204,6 +204,6 @@ fn forget_object(x: &Exec<'_>, uuid: Uuid, record: &Record) {
     if record.epoch <= FIRST_EPOCH {
         // Also where the time of the operation is over.
         let cx = OpCx::new(x.cx.caller.clone(), limits::DEFAULT_DEADLINE_NS);
-        x.core.targets().run(&cx, vec![op(record.whole(uuid), ObjectVerb::Remove, 0)]);
+        x.core.targets().remove(&cx, vec![record.whole(uuid)]);
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     };
     if !record.layout.place.is_first() && !inline && x.mode != Mode::Dry {
         // All of them together: one that is missing later has been lost (P1). If the record comes to nothing, so do they.
-        x.core.targets().make(x.cx, ws, record.whole(uuid))?;
+        x.make_objects(ws, record.whole(uuid))?;
     }
     x.put_new_record(ws, uuid, &record);
     if let Some(NameIn { name, .. }) = record.names.first() {
@@ -136,7 +136,7 @@ fn place(x: &mut Exec<'_>, uuid: Uuid, (layout, asked): (Layout, bool), effectiv
     if map.is_one() {
         return Ok(layout);
     }
-    let chosen = map.choose(core.store(), &Wish { layout: &layout, effective, asked })?;
+    let chosen = map.choose(core.store(), &Wish { uuid, layout: &layout, effective, asked })?;
     match x.mode {
         Mode::All if x.staged.binary_search(&uuid).is_ok() => {
             map.stay(chosen, x.places.get(&uuid).copied().unwrap_or_default())

@@ -3,7 +3,7 @@
 use iov_types::{Clause, Controls, EntryKind, Error, Layout, Mutability, Result, State, Uuid, catalog::CatalogReply};
 
 use super::Reply;
-use crate::{exec::Exec, keys, map::Wish, promise, record::Record};
+use crate::{exec::Exec, keys, promise};
 
 pub(crate) fn set(
     x: &mut Exec<'_>,
@@ -31,18 +31,18 @@ pub(crate) fn set(
     let before = record.layout.clone();
     let asked = layout.is_some();
     record.layout = Layout { revision, place: before.place, ..layout.unwrap_or_else(|| before.clone()) };
-    // As long as no target has anything of it.
-    let may_move = record.inline || record.kind == EntryKind::Group;
     let mut defaults = x.record(at).controls.clone();
     if record.kind == EntryKind::Group {
         defaults.concurrency = None;
     }
-    let capability = if may_move { x.core.capability().targets.clone() } else { x.core.capability_at(before.place) };
+    // A collection stays where it is, also while no target has anything of it: handles know where that is.
+    if record.kind == EntryKind::Collection && !x.core.map().is_one() {
+        record.layout = stay(&record.layout, &before, asked)?;
+    }
+    let is_group = record.kind == EntryKind::Group;
+    let capability = if is_group { x.core.capability().targets.clone() } else { x.core.capability_at(before.place) };
     let as_asked = if asked { record.layout.clone() } else { Layout::default() };
     record.effective = promise::at_create(&defaults, &record.asked, &as_asked, &capability)?;
-    if record.kind == EntryKind::Collection && !x.core.map().is_one() {
-        record.layout = place(x, &record, &before, asked, may_move)?;
-    }
     if record.kind == EntryKind::Collection {
         let immutable = record.effective.mutability == Mutability::Immutable;
         record.state = if immutable { State::Staging } else { State::Open };
@@ -60,14 +60,8 @@ pub(crate) fn set(
     Ok(CatalogReply::Done)
 }
 
-/// Where it lies from now on: bytes that are at targets stay there.
-fn place(x: &mut Exec<'_>, record: &Record, before: &Layout, asked: bool, may_move: bool) -> Result<Layout> {
-    let layout = &record.layout;
-    if may_move {
-        let core = x.core;
-        let chosen = core.map().choose(core.store(), &Wish { layout, effective: &record.effective, asked })?;
-        return Ok(Layout { revision: layout.revision, ..chosen });
-    }
+/// The layout that it has from now on, without another place.
+fn stay(layout: &Layout, before: &Layout, asked: bool) -> Result<Layout> {
     let other = |new: u64, old: u64| new != 0 && new != old;
     let moves = other(u64::from(layout.targets), u64::from(before.targets.max(1)))
         || (!before.place.is_first() && other(layout.chunk_size, before.chunk_size))
@@ -75,8 +69,8 @@ fn place(x: &mut Exec<'_>, record: &Record, before: &Layout, asked: bool, may_mo
         || (layout.policy.is_some() && layout.policy != before.policy);
     if asked && moves {
         return Err(Error::unsupported(
-            "layout: the collection has bytes at its targets, where they stay: make a new one with that layout, and copy \
-             them (iov cp)",
+            "layout: a collection stays where it was made: ask for the layout in the batch that creates it, or make a new one \
+             with that layout, and copy its bytes (iov cp)",
         ));
     }
     Ok(Layout { revision: layout.revision, ..before.clone() })

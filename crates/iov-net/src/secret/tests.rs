@@ -15,6 +15,7 @@ fn hello() -> Hello {
         channel: 0,
         challenge: vec![1; 32],
         target: 0,
+        of: iov_types::Uuid::NIL,
     }
 }
 

@@ -331,6 +331,7 @@ fn a2_who_stands_in_the_middle_cannot_hand_proofs_on() {
         channel: 0,
         challenge: vec![1; 32],
         target: 0,
+        of: Uuid::NIL,
     };
     let challenge = [2; 32];
     let proof = secret.within(client.exported().unwrap().as_ref()).proof(Side::Client, &hello, &challenge);

@@ -105,10 +105,8 @@ fn let_in(
     let target = server.targets.find(hello.target).ok_or_else(|| {
         Error::not_found(format!("this daemon has no target {}: ask the catalog where it is now", hello.target))
     })?;
-    server.session_begins(hello.session, hello.channel, connection.id())?;
-    if target > 0 {
-        server.is_second(hello.session);
-    }
+    let of = (target > 0).then_some(hello.of);
+    server.session_begins(hello.session, of, hello.channel, connection.id())?;
     if peer.pid.is_none() && hello.channel == 0 {
         server.afar.begins(hello.session);
     }
@@ -140,6 +138,7 @@ fn let_in(
     Ok(Client {
         peer,
         session: hello.session,
+        owner: of.unwrap_or(hello.session),
         channel: hello.channel,
         target,
         version,

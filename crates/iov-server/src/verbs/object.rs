@@ -128,7 +128,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         match admit(call, &mut payload, &mut room).and_then(|op| at_target(server, served, &cx, op)) {
             Ok(op) => {
                 if let Some(stage) = op.0.demand.stage {
-                    served.stages.enter(client.session, stage);
+                    served.stages.enter(client.owner, stage);
                 }
                 places.push(index as u32);
                 ops.push(op);

@@ -27,7 +27,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         0 => done(server.catalog.resume_locks(&cx, &request.locks)?),
         _ => Vec::new(),
     };
-    let lost = served.stages.claim(client.session, request.stages, &*served.grants);
+    let lost = served.stages.claim(client.owner, request.stages, &*served.grants);
     // What is published is there.
     let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
     connection.answer(

@@ -84,11 +84,12 @@ impl Copy {
     }
 
     fn end(&self, answer: Result<Evidence>) {
-        let (done, copied) = {
+        let (done, partly) = {
             let mut state = self.lock();
-            (state.done.take(), state.copied)
+            // Before the end of a hole is marked, the hole has been made.
+            (state.done.take(), state.copied > 0 || matches!(state.next, Next::Mark(_)))
         };
-        let answer = answer.map_err(|e| if copied > 0 { e.with_outcome(Outcome::Unknown) } else { e });
+        let answer = answer.map_err(|e| if partly { e.with_outcome(Outcome::Unknown) } else { e });
         if let Some(done) = done {
             done(answer);
         }
@@ -105,20 +106,23 @@ impl Copy {
     ) {
         let copy = self.clone();
         let op = ObjectOp { object, verb, demand };
-        self.step.ask(op, memory, move |found| match found {
-            Err(e) => copy.end(Err(e)),
-            Ok(found) => {
-                let goes_on = arrived(&copy, &mut copy.lock(), found);
-                if goes_on {
-                    return copy.go_on();
-                }
-                let (bytes, last) = {
-                    let mut state = copy.lock();
-                    (state.copied, std::mem::take(&mut state.last))
-                };
-                copy.end(Ok(Evidence { bytes, offset: copy.to, ..last }));
-            }
-        });
+        self.step.ask(op, memory, move |found| copy.arrived(found, arrived));
+    }
+
+    fn arrived(self: &Arc<Copy>, found: Result<Evidence>, arrived: fn(&Copy, &mut State, Evidence) -> bool) {
+        let found = match found {
+            Ok(found) => found,
+            Err(e) => return self.end(Err(e)),
+        };
+        let goes_on = arrived(self, &mut self.lock(), found);
+        if goes_on {
+            return self.go_on();
+        }
+        let (bytes, last) = {
+            let mut state = self.lock();
+            (state.copied, std::mem::take(&mut state.last))
+        };
+        self.end(Ok(Evidence { bytes, offset: self.to, ..last }));
     }
 
     fn next(self: &Arc<Copy>) {
@@ -221,8 +225,11 @@ impl Copy {
         }
     }
 
+    /// Writes as if it were asked by whoever asked for the copy: in order, and within the limit.
     fn write(self: &Arc<Copy>, verb: ObjectVerb, memory: Memory, arrived: fn(&Copy, &mut State, Evidence) -> bool) {
-        self.ask(self.op.object, verb, self.op.demand.clone(), memory, arrived);
+        let copy = self.clone();
+        let op = ObjectOp { verb, ..self.op.clone() };
+        self.step.share().perform(op, memory, Box::new(move |found| copy.arrived(found, arrived)));
     }
 
     /// Whether bytes or a hole come next.

@@ -4,7 +4,7 @@
 //! cuts are staged, and the catalog has them all shown at once.
 
 use crate::seam::new_uuid;
-use iov_types::{Clause, Demand, Error, Evidence, ObjectOp, ObjectVerb, Place, Result, catalog::Staged};
+use iov_types::{Clause, Demand, Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Result, Uuid, catalog::Staged};
 
 use super::run::{Step, no_place};
 use crate::Memory;
@@ -47,15 +47,18 @@ fn stage(step: Step, op: ObjectOp, size: u64, done: Done) {
     let staged = other(&op, ObjectVerb::Truncate { size }, demand);
     let ask = step.share();
     ask.ask(staged, Memory::default(), move |staged| match staged {
-        Err(e) => {
-            let drop_it = other(&op, ObjectVerb::Discard { stage }, Demand::default());
-            step.ask(drop_it, Memory::default(), move |_| done(Err(e)));
-        }
+        Err(e) => drop_stage(&step, &op, stage, Err(e), done),
         Ok(_) => publish(step, op, stage, done),
     });
 }
 
-fn publish(step: Step, op: ObjectOp, stage: iov_types::Uuid, done: Done) {
+/// Answers once what was staged has been dropped.
+fn drop_stage(step: &Step, op: &ObjectOp, stage: Uuid, answer: Result<Evidence>, done: Done) {
+    let drop_it = other(op, ObjectVerb::Discard { stage }, Demand::default());
+    step.ask(drop_it, Memory::default(), move |_| done(answer));
+}
+
+fn publish(step: Step, op: ObjectOp, stage: Uuid, done: Done) {
     let (inner, cx) = (step.inner.clone(), step.cx.clone());
     let (Some(publisher), Some(workspace), Some(place)) =
         (inner.publisher.get(), op.demand.domain, Place::of(op.object))
@@ -64,6 +67,8 @@ fn publish(step: Step, op: ObjectOp, stage: iov_types::Uuid, done: Done) {
     };
     let staged = Staged { workspace, collection: op.object.collection, epoch: op.demand.epoch, place };
     let shown = move |published: Result<()>| match published {
+        // Nobody will show it, then.
+        Err(e) if e.outcome() == Outcome::NotApplied => drop_stage(&step, &op, stage, Err(e), done),
         Err(e) => done(Err(e)),
         Ok(()) => {
             let durable = op.demand.durability.is_some();
@@ -102,7 +107,8 @@ pub(super) fn within_limit(step: Step, op: ObjectOp, memory: Memory, done: Done)
             match op.verb {
                 // Within what there is: it does not grow.
                 ObjectVerb::Write { .. } | ObjectVerb::Allocate { .. } => step.ask(op, memory, done),
-                _ => start(step, op, done),
+                _ if step.can_publish(&op) => start(step, op, done),
+                _ => step.ask(op, memory, done),
             }
         }
     });

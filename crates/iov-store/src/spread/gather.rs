@@ -139,7 +139,9 @@ fn finish(asked: Asked, parts: Vec<Part>) {
 /// The error that says most; one that came behind an effect of another part says so.
 pub(super) fn worst(parts: &[Part], changes: bool) -> Option<Error> {
     let errors = || parts.iter().filter_map(|part| part.result.as_ref().err());
-    let worst = errors().find(|e| e.outcome() != Outcome::NotApplied).or_else(|| errors().next())?;
+    // That one target has nothing of it says nothing as long as another does not answer.
+    let unknown = errors().find(|e| e.outcome() != Outcome::NotApplied);
+    let worst = unknown.or_else(|| errors().find(|e| e.kind() != Kind::NotFound)).or_else(|| errors().next())?;
     let partly = changes && (parts.iter().any(|part| part.result.is_ok()));
     Some(if partly { worst.clone().with_outcome(Outcome::Unknown) } else { worst.clone() })
 }

@@ -10,6 +10,7 @@ use iov_layout::Piece;
 use iov_types::{Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Range, Result};
 
 use super::{
+    MIXED_VERSION,
     gather::{Asked, Part, worst},
     run,
 };
@@ -69,7 +70,7 @@ fn known_of(asked: &Asked, parts: &[Part]) -> Option<Vec<Known>> {
     for part in parts {
         let (Ok(e), Some(piece)) = (&part.result, part.piece) else { continue };
         let known = &mut known[part.index];
-        if known.version.is_some_and(|version| version != e.version) {
+        if e.version == MIXED_VERSION || known.version.is_some_and(|version| version != e.version) {
             return None;
         }
         known.version = Some(e.version);
@@ -215,7 +216,7 @@ fn fill(asked: Asked, parts: Vec<Part>, known: Vec<Known>) {
     }
     let (cx, lined, sink) = (asked.cx.clone(), asked.lined.clone(), asked.sink.clone());
     let left = gaps.values().map(|(ops, _)| ops.len()).sum();
-    let state = Mutex::new(Filling { left, changed: false, read: Some((asked, parts, known)), end });
+    let state = Mutex::new(Filling { left, changed: false, failed: None, read: Some((asked, parts, known)), end });
     let filling = Arc::new((state, sink));
     for (index, (ops, of)) in gaps {
         lined.backends[index].submit(&cx, ops, Arc::new(Fill { of: filling.clone(), parts: of }));
@@ -225,6 +226,8 @@ fn fill(asked: Asked, parts: Vec<Part>, known: Vec<Known>) {
 struct Filling {
     left: usize,
     changed: bool,
+    failed: Option<Error>,
+    /// Until the last of them has come: parts of the caller's memory are lent to all.
     read: Option<(Asked, Vec<Part>, Vec<Known>)>,
     end: u64,
 }
@@ -247,27 +250,26 @@ impl Sink for Fill {
                 let changed = match parts.get_mut(self.parts[index]).map(|part| &mut part.result) {
                     Some(Ok(before)) => {
                         before.bytes += e.bytes;
-                        !staged && before.version != e.version
+                        // A direct read of nothing tells of no version.
+                        !staged && e.version != 0 && before.version != e.version
                     }
                     _ => true,
                 };
                 state.changed |= changed;
             }
-            Err(e) => {
-                let read = state.read.take();
-                drop(state);
-                if let Some((asked, ..)) = read {
-                    asked.sink.complete(asked.index, Err(e));
-                }
-                return;
-            }
+            Err(e) => state.failed = state.failed.take().or(Some(e)),
         }
         if state.left > 0 {
             return;
         }
         let (changed, end, read) = (state.changed, state.end, state.read.take());
+        let failed = state.failed.take();
         drop(state);
         match read {
+            Some((asked, ..)) if failed.is_some() => {
+                let e = failed.unwrap_or_else(|| Error::internal("an error vanished"));
+                asked.sink.complete(asked.index, Err(e));
+            }
             Some((asked, ..)) if changed => again(asked),
             Some((asked, parts, known)) => answer(&asked, &parts, end, &known),
             None => {}

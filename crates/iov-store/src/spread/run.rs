@@ -122,13 +122,7 @@ impl Run {
                     then();
                 };
                 let step = Step { inner: self.inner.clone(), cx: self.cx.clone(), sink };
-                match steps {
-                    Steps::Copy => copy::start(step, op, Box::new(done)),
-                    Steps::Cut => cut::start(step, op, Box::new(done)),
-                    Steps::Limit => cut::within_limit(step, op, memory, Box::new(done)),
-                    Steps::Seal => seal::start(step, op, Box::new(done)),
-                    Steps::Grow => grow::start(step, op, memory, Box::new(done)),
-                }
+                step.take(steps, op, memory, Box::new(done));
             }
         }
     }
@@ -167,6 +161,30 @@ impl Step {
     /// The same step, to ask for more than one thing.
     pub(super) fn share(&self) -> Step {
         Step { inner: self.inner.clone(), cx: self.cx.clone(), sink: self.sink.clone() }
+    }
+
+    /// Takes several steps.
+    fn take(self, steps: Steps, op: ObjectOp, memory: Memory, done: cut::Done) {
+        match steps {
+            Steps::Copy => copy::start(self, op, done),
+            Steps::Cut => cut::start(self, op, done),
+            Steps::Limit => cut::within_limit(self, op, memory, done),
+            Steps::Seal => seal::start(self, op, done),
+            Steps::Grow => grow::start(self, op, memory, done),
+        }
+    }
+
+    /// Has one operation done, in as many steps as it takes.
+    pub(super) fn perform(self, op: ObjectOp, memory: Memory, done: cut::Done) {
+        match self.inner.steps(&op, &memory) {
+            Some(steps) => self.take(steps, op, memory, done),
+            None => self.ask(op, memory, done),
+        }
+    }
+
+    /// Whether the catalog can have something shown that is staged for this collection.
+    pub(super) fn can_publish(&self, op: &ObjectOp) -> bool {
+        op.demand.stage.is_none() && op.demand.domain.is_some() && self.inner.publisher.get().is_some()
     }
 
     /// Has one operation done that takes one step.

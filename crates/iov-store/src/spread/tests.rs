@@ -1,6 +1,6 @@
 use std::{collections::HashMap, sync::Mutex};
 
-use iov_types::{Demand, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, limits::MAX_UNIT};
+use iov_types::{Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, limits::MAX_UNIT};
 
 use super::*;
 use crate::{Bytes, Heap, Memory, conformance, run_all, run_one};
@@ -315,6 +315,41 @@ fn h1_a_limit_is_one_of_the_collection() {
     assert_eq!(within(ObjectVerb::Truncate { size: 26 }, b"").unwrap_err().kind(), Kind::FileTooBig);
     write(&spread, whole, 30, b"longer than that").unwrap();
     assert!(within(ObjectVerb::Write { offset: 30 }, b"no longer").is_ok(), "it does not grow by that");
+    let from = Place::FIRST.whole(Uuid([2; 16]));
+    write(&spread, from, 0, &bytes(50)).unwrap();
+    let copy = |len: u64| ObjectVerb::Copy { source: from, source_offset: 0, offset: 20, len };
+    assert!(within(copy(26), b"").is_ok());
+    let other = Place::new(1, 10).unwrap().whole(Uuid([3; 16]));
+    let demand = Demand { max_size: 25, ..Demand::default() };
+    let copied = run_one(&spread, &cx(), ObjectOp { object: other, verb: copy(6), demand }, Memory::default());
+    assert_eq!(copied.unwrap_err().kind(), Kind::FileTooBig, "each of its objects would have room");
+}
+
+/// Cannot publish.
+#[derive(Default)]
+struct Refuses(Arc<Mutex<Uuid>>);
+
+impl Publisher for Refuses {
+    fn publish(&self, _: &OpCx, stage: Uuid, _: Staged, done: OnPublished) {
+        *self.0.lock().unwrap() = stage;
+        done(Err(Error::unavailable("not now")));
+    }
+}
+
+#[test]
+fn b4_nothing_stays_staged_of_a_cut_that_is_not_published() {
+    let spread = spread(3);
+    let asked = Arc::default();
+    spread.publish_by(Box::new(Refuses(Arc::clone(&asked))));
+    let whole = Place::new(1, 10).unwrap().whole(ONE);
+    write(&spread, whole, 0, &[9; 100]).unwrap();
+    let mut cut = op(whole, ObjectVerb::Truncate { size: 3 });
+    cut.demand.domain = Some(Uuid([7; 16]));
+    let e = run_one(&spread, &cx(), cut, Memory::default()).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, Outcome::NotApplied));
+    let mut staged = op(whole, ObjectVerb::Stat);
+    staged.demand.stage = Some(*asked.lock().unwrap());
+    assert_eq!(run_one(&spread, &cx(), staged, Memory::default()).unwrap().size, 100);
 }
 
 #[test]

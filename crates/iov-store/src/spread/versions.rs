@@ -11,7 +11,10 @@ use iov_types::Uuid;
 /// Most collections that are remembered.
 const MOST: usize = 1 << 16;
 
-/// By collection, for each of its objects: 0 = not known.
+/// Stands for the version of an object that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// By collection, for each of its objects.
 #[derive(Default)]
 pub(super) struct Versions(Mutex<HashMap<Uuid, Vec<u64>>>);
 
@@ -32,7 +35,7 @@ impl Versions {
         // Others may have got another one since.
         let known = seen.entry(collection).or_default();
         known.clear();
-        known.resize(width, 0);
+        known.resize(width, UNKNOWN);
         for (index, version) in versions {
             known[*index] = *version;
         }

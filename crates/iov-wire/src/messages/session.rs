@@ -27,6 +27,8 @@ pub struct Hello {
     pub challenge: Vec<u8>,
     /// The target that the session is for, if it is not the first one: it is asked for objects only.
     pub target: u32,
+    /// Then: the client's session for the store, which comes first and ends last.
+    pub of: Uuid,
 }
 
 message! {
@@ -40,6 +42,7 @@ message! {
         7 => channel: uint,
         8 => challenge: bytes,
         9 => target: uint,
+        10 => of: uuid,
     }
 }
 

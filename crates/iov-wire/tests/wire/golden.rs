@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use iov_types::{
-    Place, Result,
+    Place, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{Body, Header, Verb, Wire, frame, messages::*};
@@ -126,12 +126,12 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "-2")).expect("the bytes of a later one");
     reads(&bytes, local);
     let bytes = std::fs::read(named(Verb::Hello, "")).expect("the bytes of the first release");
-    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), target: 0, ..examples::hello() });
+    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), target: 0, of: Uuid::NIL, ..examples::hello() });
     // Before there were several targets.
     let bytes = std::fs::read(named(Verb::Welcome, "-3")).expect("the bytes of a later one");
     reads(&bytes, Welcome { target: 0, ..examples::welcome() });
     let bytes = std::fs::read(named(Verb::Hello, "-2")).expect("the bytes of a later one");
-    reads(&bytes, Hello { target: 0, ..examples::hello() });
+    reads(&bytes, Hello { target: 0, of: Uuid::NIL, ..examples::hello() });
     let bytes = std::fs::read(named(Verb::Catalog, "-2")).expect("the bytes of a later one");
     reads(&bytes, request_at_first(36));
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-3")).expect("the bytes of a later one");

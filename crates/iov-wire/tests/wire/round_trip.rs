@@ -98,6 +98,7 @@ fn a_library_that_does_not_fit_is_told_which_side_to_update() {
         channel: 0,
         challenge: Vec::new(),
         target: 0,
+        of: Uuid::NIL,
     };
     assert_eq!(hello(MIN_VERSION, MAX_VERSION + 5).choose(), Ok(MAX_VERSION));
     assert!(hello(MAX_VERSION + 1, MAX_VERSION + 5).choose().unwrap_err().detail().ends_with("update the daemon"));

@@ -23,7 +23,18 @@ fn connect(store: &Store) -> UnixStream {
 
 fn hello(min_version: u16, max_version: u16, session: Uuid) -> Hello {
     let (library, program) = ("9.9".into(), "hostile".into());
-    Hello { min_version, max_version, library, session, program, pid: 1, channel: 0, challenge: Vec::new(), target: 0 }
+    Hello {
+        min_version,
+        max_version,
+        library,
+        session,
+        program,
+        pid: 1,
+        channel: 0,
+        challenge: Vec::new(),
+        target: 0,
+        of: Uuid::NIL,
+    }
 }
 
 pub(crate) fn framed<B: Body>(body: &B) -> Vec<u8> {

@@ -251,6 +251,63 @@ fn b3_a_batch_over_several_targets_is_one() {
 }
 
 #[test]
+fn o2_of_a_creation_that_comes_to_nothing_nothing_is_left() {
+    let (store, daemon) = start(&["files"; 2]);
+    let _end = Releases(store.url(), Some(daemon));
+    let ws = store.in_workspace();
+    let large = "request_size=1MiB..1MiB";
+    let there = with_layout(&ws, "there", large, striped(2, 4096)).unwrap();
+    let objects = || store.files("target-1/data").len();
+    let before = objects();
+    assert!(before > 0, "it does not begin beside its record");
+    let new = ws.pending(ioverbs::EntryKind::Collection);
+    let again = ws.pending(ioverbs::EntryKind::Collection);
+    let op = |out: &Collection, name: &str| Op::Create {
+        out: out.clone(),
+        parent: None,
+        name: Some(ioverbs::Name::new(name).unwrap()),
+        metadata: Metadata::new(),
+        controls: controls(large),
+    };
+    let set = |c: &Collection| Op::Set { c: c.clone(), controls: None, layout: Some(striped(2, 4096)) };
+    let ops: Vec<Lent<'_>> =
+        vec![op(&new, "new").into(), set(&new).into(), op(&again, "there").into(), set(&again).into()];
+    let attr = BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
+    let told = ioverbs::run_batch(ws.session(), attr, ops).unwrap();
+    assert_eq!(told[2].error.as_ref().unwrap().kind(), Kind::Exists, "{told:?}");
+    assert_eq!(objects(), before);
+    drop(there);
+}
+
+#[test]
+fn other_controls_leave_a_collection_where_it_is() {
+    let (store, daemon) = start(&["files"; 4]);
+    let _end = Releases(store.url(), Some(daemon));
+    let ws = store.in_workspace();
+    let set = |c: &Collection, asked: Option<&str>, layout: Option<Layout>| {
+        let op = Op::Set { c: c.clone(), controls: asked.map(controls), layout };
+        batch(ws.session(), BatchAttr::default(), vec![op.into()])
+    };
+    for i in 0..8 {
+        let name = format!("c{i}");
+        let c = create(&ws, &name, "concurrency=exclusive");
+        ioverbs::write_at(&c, 0, b"small").unwrap();
+        set(&c, Some("persistence=durable@close"), None).unwrap();
+        // The same handle, and now at a target.
+        ioverbs::write_at(&c, 0, &bytes(i, MIB)).unwrap();
+        assert!(read(&c) == bytes(i, MIB));
+        ioverbs::close(&c).unwrap();
+        assert!(read(&lookup(&store.again(), &name)) == bytes(i, MIB));
+    }
+    // Another layout is for another collection.
+    let c = create(&ws, "stays", "concurrency=exclusive");
+    ioverbs::write_at(&c, 0, b"small").unwrap();
+    let e = set(&c, None, Some(striped(3, 4096))).unwrap_err();
+    assert_eq!(e.kind(), Kind::Unsupported, "{e}");
+    assert_eq!(read(&c), b"small");
+}
+
+#[test]
 fn a_target_that_is_added_takes_what_comes_and_sessions_find_it() {
     let (store, daemon) = start(&["files"]);
     let old = store.in_workspace();
@@ -277,7 +334,8 @@ fn a_target_that_is_added_takes_what_comes_and_sessions_find_it() {
 fn p1_a_part_that_is_gone_is_told_and_never_read_as_zeros() {
     let (store, daemon) = start(&["files", "files"]);
     let ws = store.in_workspace();
-    let c = with_layout(&ws, "c", "", striped(2, 4096)).unwrap();
+    let layout = Layout { policy: Some("targets:0,1".into()), ..striped(2, 4096) };
+    let c = with_layout(&ws, "c", "", layout).unwrap();
     ioverbs::write_at(&c, 0, &bytes(7, MIB)).unwrap();
     ioverbs::close(&c).unwrap();
     drop(ws);

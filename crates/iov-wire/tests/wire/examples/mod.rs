@@ -25,6 +25,7 @@ pub(crate) fn hello() -> Hello {
         channel: 2,
         challenge: vec![0x66; 32],
         target: 3,
+        of: WS,
     }
 }
 

@@ -16,17 +16,9 @@ pub(crate) fn context() -> BoxedStrategy<Context> {
 }
 
 pub(crate) fn hello() -> BoxedStrategy<Hello> {
-    (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 3]>(), any::<Vec<u8>>())
-        .prop_map(|([min_version, max_version], library, session, program, [pid, channel, target], challenge)| Hello {
-            min_version,
-            max_version,
-            library,
-            session,
-            program,
-            pid,
-            channel,
-            challenge,
-            target,
+    (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 3]>(), any::<Vec<u8>>(), uuid())
+        .prop_map(|([min_version, max_version], library, session, program, [pid, channel, target], challenge, of)| {
+            Hello { min_version, max_version, library, session, program, pid, channel, challenge, target, of }
         })
         .boxed()
 }

@@ -37,6 +37,7 @@ fn hello(session: Uuid, channel: u32) -> Hello {
         channel,
         challenge: vec![5; 32],
         target: 0,
+        of: Uuid::NIL,
     }
 }
 

@@ -81,6 +81,7 @@ fn channel(net: &Net) -> (TcpStream, TcpStream) {
             channel,
             challenge: vec![5; 32],
             target: 0,
+            of: ioverbs::Uuid::NIL,
         };
         let mut stream = TcpStream::connect(&net.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -150,7 +151,7 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
 
 #[test]
 fn bytes_go_over_the_network_to_every_target() {
-    let net = Net::with(&["--storage", "files", "--storage", "heap:64MiB", "--storage", "files"]);
+    let net = Net::with(&["--storage", "files", "--storage", "files", "--storage", "files"]);
     let url = net.url();
     let session = net.open(&url).unwrap();
     let ws = super::workspace(&session);

@@ -289,8 +289,18 @@ fn answer(stream: &mut Tls) -> (Verb, Vec<u8>) {
 /// A connection that is asked for proof, and gives one: of its own connection, or as in the clear.
 fn prove(net: &Net, session: ioverbs::Uuid, channel: u32, bound: bool) -> (Tls, Verb, Vec<u8>) {
     let (library, program, challenge) = ("9.9".into(), "hostile".into(), vec![5; 32]);
-    let hello =
-        Hello { min_version: 1, max_version: 1, library, session, program, pid: 1, channel, challenge, target: 0 };
+    let hello = Hello {
+        min_version: 1,
+        max_version: 1,
+        library,
+        session,
+        program,
+        pid: 1,
+        channel,
+        challenge,
+        target: 0,
+        of: ioverbs::Uuid::NIL,
+    };
     let socket = TcpStream::connect(&net.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut stream = StreamOwned::new(client(net), socket);
