@@ -305,7 +305,7 @@ impl Model {
                         Ok(object.reply(None))
                     }
                     ObjectVerb::Seal => {
-                        object.pass(None)?;
+                        object.pass(op.demand.stage)?;
                         object.check_epoch(&op.demand)?;
                         (object.sealed, object.made) = (true, true);
                         Ok(object.reply(None))
