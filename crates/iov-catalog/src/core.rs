@@ -10,6 +10,7 @@ use std::{
 
 use iov_store::{CatalogCapability, MetadataStore, seam};
 use iov_types::{Capability, Persistence, Place, Uuid};
+use iov_wire::ticket::TicketKey;
 
 use crate::{
     lock_table::LockTable,
@@ -109,6 +110,7 @@ pub(crate) struct Core {
     /// Batches that the crash of an earlier incarnation left to be finished: their clients may not have heard of it.
     pub(crate) finished: OnceLock<HashSet<Uuid>>,
     pub(crate) counts: Counts,
+    ticket_key: Mutex<Option<TicketKey>>,
     #[cfg(test)]
     pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
 }
@@ -152,6 +154,7 @@ impl Core {
             writer: Mutex::default(),
             grace_ns: AtomicI64::new(0),
             counts: Counts::default(),
+            ticket_key: Mutex::default(),
             #[cfg(test)]
             ahead_ns: Default::default(),
         }
@@ -165,6 +168,10 @@ impl Core {
         &self.targets
     }
 
+    pub(crate) fn lock_ticket_key(&self) -> MutexGuard<'_, Option<TicketKey>> {
+        lock(&self.ticket_key)
+    }
+
     /// The targets and their patterns.
     pub(crate) fn map(&self) -> MutexGuard<'_, Map> {
         lock(&self.map)
@@ -174,6 +181,11 @@ impl Core {
     pub(crate) fn capability_at(&self, place: Place) -> Capability {
         let of_place = self.map().capability_at(place);
         of_place.unwrap_or_else(|| self.capability.targets.clone())
+    }
+
+    /// What can be done somewhere in the store: targets come as it is served.
+    pub(crate) fn capability_anywhere(&self) -> Capability {
+        self.map().together().unwrap_or(&self.capability.targets).clone()
     }
 
     pub(crate) fn capability(&self) -> &CatalogCapability {

@@ -20,6 +20,9 @@ pub(crate) const TARGET: &[u8] = b"T";
 /// First byte of the patterns of places.
 pub(crate) const PATTERN: &[u8] = b"P";
 
+/// What tickets are signed with.
+pub(crate) const TICKETS: &[u8] = b"K";
+
 /// A collection's or group's record.
 pub(crate) type RecordKey = [u8; 33];
 

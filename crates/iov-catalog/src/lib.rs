@@ -8,6 +8,7 @@
 mod access;
 mod batch;
 mod core;
+mod elsewhere;
 mod exec;
 mod hash;
 mod housekeeping;

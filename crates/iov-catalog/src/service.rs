@@ -427,6 +427,7 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::TokenJoin { .. }
             | CatalogOp::Renew
             | CatalogOp::Map { .. }
+            | CatalogOp::Ticket { .. }
     )
 }
 

@@ -12,7 +12,7 @@ use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Uuid};
 use iov_wire::{
     Body,
-    messages::{Context, Goodbye, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
+    messages::{Context, Goodbye, Join, JoinAnswer, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
 };
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     mend::Queue,
     reach::{self, Address, Reached},
     socket,
+    tickets::{Desk, Tickets},
 };
 
 /// Opens presented in one frame.
@@ -98,6 +99,8 @@ pub struct Link {
     siblings: RwLock<Vec<Arc<Link>>>,
     /// The link to the store, if this is one to another target.
     main: Option<Weak<Link>>,
+    /// What is shown to the daemon with operations on objects.
+    pub(crate) tickets: Tickets,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -111,16 +114,28 @@ impl Link {
         let Reached { up, capability, addresses, store } = reach::connect(&address, 0, until)?;
         address.learn(&addresses);
         Counters::add(&counters.connections, 1);
-        Ok(Arc::new(Link {
+        let mut link = Link::unconnected(address, capability, store, counters, Tickets::None);
+        (link.up, link.addresses) = (Mutex::new(Some(Arc::new(up))), addresses);
+        Ok(Arc::new(link))
+    }
+
+    fn unconnected(
+        address: Address,
+        capability: CatalogCapability,
+        store: Uuid,
+        counters: Arc<Counters>,
+        tickets: Tickets,
+    ) -> Link {
+        Link {
             lanes: Lanes::to(&address.place),
             address,
-            up: Mutex::new(Some(Arc::new(up))),
+            up: Mutex::default(),
             grants_asked: Asks::default(),
             sums_asked: Asks::default(),
             queue: Mutex::default(),
             mended_or_not: Condvar::new(),
             capability,
-            addresses,
+            addresses: Vec::new(),
             store,
             counters,
             book: Book::default(),
@@ -130,7 +145,15 @@ impl Link {
             watched: Mutex::default(),
             siblings: RwLock::default(),
             main: None,
-        }))
+            tickets,
+        }
+    }
+
+    /// A link of the catalog of `store` to a target of another daemon, with a ticket for everything; it connects at the first
+    /// use.
+    pub fn of_catalog(address: Address, store: Uuid, capability: CatalogCapability, ticket: Vec<u8>) -> Arc<Link> {
+        let tickets = Tickets::Own(Arc::new(ticket));
+        Arc::new(Link::unconnected(address, capability, store, Arc::default(), tickets))
     }
 
     /// A link to one of the store's other targets, at these addresses or of the same daemon; it connects at the first use.
@@ -142,26 +165,13 @@ impl Link {
     ) -> Result<Arc<Link>> {
         let address = self.address.to_target(number, addresses, seam::new_uuid())?;
         let capability = CatalogCapability { targets: capability.clone(), ..self.capability.clone() };
-        let link = Arc::new(Link {
-            lanes: Lanes::to(&address.place),
-            address,
-            up: Mutex::default(),
-            grants_asked: Asks::default(),
-            sums_asked: Asks::default(),
-            queue: Mutex::default(),
-            mended_or_not: Condvar::new(),
-            capability,
-            addresses: addresses.to_vec(),
-            store: self.store,
-            counters: self.counters.clone(),
-            book: Book::default(),
-            generation: self.generation,
-            mended: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            watched: Mutex::new(lock(&self.watched).clone()),
-            siblings: RwLock::default(),
-            main: Some(Arc::downgrade(self)),
-        });
+        // The catalog's own daemon asks the catalog.
+        let tickets = if addresses.is_empty() { Tickets::None } else { Tickets::Asked(Desk::new(self)) };
+        let mut link = Link::unconnected(address, capability, self.store, self.counters.clone(), tickets);
+        (link.addresses, link.generation) = (addresses.to_vec(), self.generation);
+        link.watched = Mutex::new(lock(&self.watched).clone());
+        link.main = Some(Arc::downgrade(self));
+        let link = Arc::new(link);
         self.siblings.write().unwrap_or_else(PoisonError::into_inner).push(link.clone());
         // It may have come meanwhile.
         let watched = lock(&self.watched).clone();
@@ -237,7 +247,8 @@ impl Link {
                 Ok(()) => break (new, capability),
             }
         };
-        if capability.targets.durability != self.capability.targets.durability {
+        // More may have come: another target. What was promised must still hold.
+        if capability.targets.durability < self.capability.targets.durability {
             new.leave();
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
@@ -396,6 +407,17 @@ impl Link {
     pub fn status(self: &Arc<Link>, cx: &OpCx) -> Result<StatusAnswer> {
         let frame = self.call(cx, &StatusRequest)?;
         frame.header.body(&frame.body)
+    }
+
+    /// Tells the catalog's daemon of the targets of this one.
+    pub fn join(self: &Arc<Link>, cx: &OpCx, join: &Join) -> Result<JoinAnswer> {
+        let frame = self.call(cx, join)?;
+        frame.header.body(&frame.body)
+    }
+
+    /// The store.
+    pub fn store(&self) -> Uuid {
+        self.store
     }
 
     /// Asks the daemon to end, and waits until it has: its directory can be removed then.

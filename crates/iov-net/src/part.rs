@@ -1,16 +1,20 @@
 //! Operations on objects that go in one frame: how they are sent, sent again where that is safe, and answered.
 
-use std::sync::{Arc, Weak, atomic::AtomicU64};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak, atomic::AtomicU64},
+};
 
 use iov_store::{Memory, OpCx, Sink, Submitted};
-use iov_types::{Clause, Counters, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Result};
+use iov_types::{Clause, Counters, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Result, Uuid};
 use iov_wire::messages::{ObjectCall, ObjectRequest};
 
 use crate::{
     conn::Reply,
     gate::Goes,
     link::{Link, Up},
-    remote::again,
+    remote::{again, needs},
+    tickets::Shown,
 };
 
 /// Operations under way in one frame.
@@ -27,6 +31,8 @@ pub(crate) struct Part {
     /// Which way it goes.
     lane: u32,
     bulk: bool,
+    /// Leave to do it.
+    tickets: Shown,
 }
 
 impl Goes for Part {
@@ -50,6 +56,13 @@ fn has_no_witness(op: &ObjectOp) -> bool {
     match op.verb {
         ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::Sync => true,
         ObjectVerb::Discard { .. } => true,
+        // These the catalog alone does, which tries all of them again.
+        ObjectVerb::Create
+        | ObjectVerb::Fence { .. }
+        | ObjectVerb::Freeze { .. }
+        | ObjectVerb::Publish { .. }
+        | ObjectVerb::Seal
+        | ObjectVerb::Remove => true,
         ObjectVerb::Append => op.demand.batch.is_some(),
         ObjectVerb::Write { .. } | ObjectVerb::Truncate { .. } | ObjectVerb::Punch(_) | ObjectVerb::Allocate { .. } => {
             alone
@@ -70,10 +83,10 @@ impl Part {
         sink: Arc<dyn Sink>,
         link: Arc<Link>,
         cx: OpCx,
-        lane: u32,
-        bulk: bool,
+        (lane, bulk): (u32, bool),
+        tickets: Shown,
     ) -> Part {
-        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk }
+        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk, tickets }
     }
 
     /// Those whose handle or stage did not come through the end of a daemon are answered at once.
@@ -104,6 +117,17 @@ impl Part {
     fn send(self) {
         let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
         link.with_lane(lane, &cx, Box::new(move |up| self.send_over(up)));
+    }
+
+    /// The tickets for what it is about.
+    fn shown(&self) -> Vec<Vec<u8>> {
+        if let [(_, one)] = &self.tickets[..] {
+            return vec![one.to_vec()];
+        }
+        let mut about: HashSet<Uuid> =
+            self.ops.iter().flat_map(|(_, (op, _))| needs(op)).map(|(uuid, _)| uuid).collect();
+        // One for each collection.
+        self.tickets.iter().filter(|(uuid, _)| about.remove(uuid)).map(|(_, bytes)| bytes.to_vec()).collect()
     }
 
     /// It has not gone.
@@ -151,7 +175,7 @@ impl Part {
             calls.push(ObjectCall { op: Ok(op.clone()), len: memory.len() as u64, checksum });
         }
         Counters::add(&counters.round_trips, 1);
-        let request = ObjectRequest { context: Link::context(&self.cx), calls };
+        let request = ObjectRequest { context: Link::context(&self.cx), calls, tickets: self.shown() };
         let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
         // The operations, and with them the caller's memory, are held until the answer or the deadline.
         let replied = Box::new(move |reply| self.replied(reply, &connection));

@@ -2,7 +2,8 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +22,8 @@ use crate::{
     conn::Connection,
     handshake::{self, Trust},
     link::{Up, lock},
-    secret, socket,
+    secret::{self, Secret},
+    socket,
     start::Starter,
     stream::Stream,
     tcp::{self, Host},
@@ -30,6 +32,9 @@ use crate::{
 
 /// The name of a store's socket in its directory.
 pub const SOCKET: &str = "socket";
+
+/// The name of the secret that a store's daemon makes there.
+pub const SECRET: &str = "secret";
 
 /// Most addresses that a daemon is believed to have.
 const MOST_ADDRESSES: usize = 16;
@@ -88,6 +93,11 @@ impl Address {
         }
     }
 
+    /// The same for one target of the daemon, for whom `of` is the session for the store.
+    pub fn of_target(self, target: u32, of: Uuid) -> Address {
+        Address { target, of, ..self }
+    }
+
     /// The way to a target: of the same daemon, or of one at these addresses. Another session is what goes there.
     pub(crate) fn to_target(&self, target: u32, addresses: &[String], session: Uuid) -> Result<Address> {
         let elsewhere: Vec<Host> = addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
@@ -99,11 +109,15 @@ impl Address {
                 let hosts = if elsewhere.is_empty() { hosts.clone() } else { elsewhere };
                 Place::Network { hosts, trust: trust.clone(), tls: tls.clone() }
             }
-            Place::Directory { .. } => {
-                return Err(Error::unsupported(format!(
-                    "target {target} is of another daemon, at {}",
-                    addresses.join(", ")
-                )));
+            // Who may look into the store's directory finds its secret there, if it has one.
+            Place::Directory { dir, .. } => {
+                let path = format!("/proc/self/fd/{}/{SECRET}", dir.as_raw_fd());
+                let trust = match Secret::load(Path::new(&path)) {
+                    Ok(secret) => Trust::Secret(secret),
+                    Err(e) if e.kind() == Kind::NotFound => Trust::Anybody,
+                    Err(e) => return Err(e),
+                };
+                Place::Network { hosts: elsewhere, trust, tls: None }
             }
         };
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });

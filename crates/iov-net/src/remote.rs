@@ -7,7 +7,7 @@ use std::{
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Kind, ObjectVerb, Outcome, Result, Uuid,
+    Capability, Counters, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
@@ -22,6 +22,7 @@ use crate::{
     joined::Joined,
     link::{ATTEMPTS, Link, Up},
     part::{Part, after},
+    tickets::{Need, Shown, Tickets},
 };
 
 /// The catalog on the other side of a link.
@@ -50,6 +51,7 @@ fn is_repeatable(ops: &[Result<CatalogOp>], how: &Submission) -> bool {
                     | CatalogOp::TokenExport
                     | CatalogOp::Renew
                     | CatalogOp::Map { .. }
+                    | CatalogOp::Ticket { .. }
                     // Its second time is the same owner's.
                     | CatalogOp::Lock { .. }
                     | CatalogOp::Unlock { .. }
@@ -259,6 +261,22 @@ impl RemoteBackend {
             let gone = Error::forked("the connection belongs to the parent process");
             return ops.into_iter().for_each(|(i, _)| sink.complete(i, Err(gone.clone())));
         }
+        if let Tickets::None = &self.0.tickets {
+            return self.send_with(cx, ops, &Shown::default(), sink);
+        }
+        let needs: Vec<Need> = ops.iter().flat_map(|(_, (op, _))| needs(op)).collect();
+        let (link, again) = (self.0.clone(), cx.clone());
+        let go = move |tickets| match tickets {
+            Ok(tickets) => RemoteBackend(link).send_with(&again, ops, &tickets, sink),
+            Err(e) => {
+                let failed = |(i, _)| sink.complete(i, Err(Error::clone(&e).with_outcome(Outcome::NotApplied)));
+                ops.into_iter().for_each(failed);
+            }
+        };
+        self.0.tickets.with(cx, || needs, Box::new(go));
+    }
+
+    fn send_with(&self, cx: &OpCx, ops: Vec<(usize, Submitted)>, tickets: &Shown, sink: Arc<dyn Sink>) {
         // By lanes: what is not in one part may arrive in any order, but for what goes the same way.
         let mut parts: Vec<(Vec<(usize, Submitted)>, usize)> = Vec::new();
         parts.resize_with(self.0.lanes.all().len(), Default::default);
@@ -267,28 +285,36 @@ impl RemoteBackend {
             let (part, bytes) = &mut parts[lane as usize];
             // Not for the sake of a small remainder.
             if memory.len() > 2 * BYTES {
-                self.flush(cx, lane, std::mem::take(part), &sink);
+                self.flush(cx, lane, std::mem::take(part), tickets, &sink);
                 *bytes = 0;
-                self.split(cx, lane, index, (op, memory), &sink);
+                self.split((cx, lane, tickets), index, (op, memory), &sink);
                 continue;
             }
             if part.len() >= CALLS || (*bytes > 0 && *bytes + memory.len() > BYTES) {
-                self.flush(cx, lane, std::mem::take(part), &sink);
+                self.flush(cx, lane, std::mem::take(part), tickets, &sink);
                 *bytes = 0;
             }
             *bytes += memory.len();
             part.push((index, (op, memory)));
         }
         for (lane, (part, _)) in parts.into_iter().enumerate() {
-            self.flush(cx, lane as u32, part, &sink);
+            self.flush(cx, lane as u32, part, tickets, &sink);
         }
     }
 
     /// A large read or write as several; an append must stay one record.
-    fn split(&self, cx: &OpCx, lane: u32, index: usize, (op, memory): Submitted, sink: &Arc<dyn Sink>) {
+    fn split(
+        &self,
+        (cx, lane, tickets): (&OpCx, u32, &Shown),
+        index: usize,
+        (op, memory): Submitted,
+        sink: &Arc<dyn Sink>,
+    ) {
         let offset = match op.verb {
             ObjectVerb::Write { offset } | ObjectVerb::Read { offset } => offset,
-            _ if memory.len() <= PAYLOAD_BYTES => return self.flush(cx, lane, vec![(index, (op, memory))], sink),
+            _ if memory.len() <= PAYLOAD_BYTES => {
+                return self.flush(cx, lane, vec![(index, (op, memory))], tickets, sink);
+            }
             _ => {
                 let e = format!("one record has at most {PAYLOAD_BYTES} bytes over the daemon's socket: split it");
                 return sink.complete(index, Err(Error::too_big(e)));
@@ -308,18 +334,28 @@ impl RemoteBackend {
                 _ => ObjectVerb::Read { offset: at },
             };
             let sink: Arc<dyn Sink> = joined.clone();
-            self.flush(cx, lane, vec![(n, (op, memory.part(from, len)))], &sink);
+            self.flush(cx, lane, vec![(n, (op, memory.part(from, len)))], tickets, &sink);
         }
     }
 
-    fn flush(&self, cx: &OpCx, lane: u32, ops: Vec<(usize, Submitted)>, sink: &Arc<dyn Sink>) {
+    fn flush(&self, cx: &OpCx, lane: u32, ops: Vec<(usize, Submitted)>, tickets: &Shown, sink: &Arc<dyn Sink>) {
         if ops.is_empty() {
             return;
         }
         let bulk = ops.iter().map(|(_, (_, memory))| memory.len()).sum::<usize>() >= BULK;
         let (sink, link, cx) = (sink.clone(), self.0.clone(), cx.clone());
-        Part::new(ops, sink, link, cx, lane, bulk).go();
+        Part::new(ops, sink, link, cx, (lane, bulk), tickets.clone()).go();
     }
+}
+
+/// What an operation is about.
+pub(crate) fn needs(op: &ObjectOp) -> impl Iterator<Item = Need> {
+    let source = match op.verb {
+        ObjectVerb::Copy { source, .. } => Some((source.collection, false)),
+        _ => None,
+    };
+    let itself = (op.object.collection, op.verb.changes_bytes() || op.demand.stage.is_some());
+    std::iter::once(itself).chain(source)
 }
 
 impl Backend for RemoteBackend {
@@ -329,6 +365,12 @@ impl Backend for RemoteBackend {
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
         self.send(cx, ops.into_iter().enumerate().collect(), sink);
+    }
+
+    fn closed(&self, object: ObjectId) {
+        if let Tickets::Asked(desk) = &self.0.tickets {
+            desk.forget(object.collection);
+        }
     }
 
     fn may_wait(&self) -> bool {

@@ -135,6 +135,17 @@ impl Secret {
         *mac.finalize().as_bytes()
     }
 
+    /// Hides 32 bytes from those who have not the secret, or shows them again. Each nonce is for one message only.
+    pub fn mask(&self, nonce: &Nonce, bytes: &[u8; 32]) -> [u8; 32] {
+        let mut mac = blake3::Hasher::new_keyed(&self.0);
+        // No proof begins so.
+        mac.update(b"mask");
+        mac.update(nonce);
+        let mut masked = *mac.finalize().as_bytes();
+        masked.iter_mut().zip(bytes).for_each(|(mask, byte)| *mask ^= byte);
+        masked
+    }
+
     /// Whether a proof is right; it takes the same time whatever is wrong with it.
     pub fn fits(&self, proof: &[u8], side: Side, hello: &Hello, theirs: &[u8]) -> bool {
         let right = blake3::Hash::from_bytes(self.proof(side, hello, theirs));

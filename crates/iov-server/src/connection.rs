@@ -85,6 +85,8 @@ pub(crate) struct Client {
     pub(crate) session: Uuid,
     /// That of the client for the store: whose stages there are.
     pub(crate) owner: Uuid,
+    /// That of the client for the store, if this one is for a target.
+    pub(crate) of: Uuid,
     /// Which of its connections this is.
     pub(crate) channel: u32,
     /// For which of the daemon's targets it is.
@@ -391,6 +393,7 @@ impl Connection {
             Verb::Renew => verbs::renew::run(self, server, client, frame)?,
             Verb::Status => verbs::status::run(self, server, client, frame)?,
             Verb::Resume => verbs::resume::run(self, server, client, frame)?,
+            Verb::Join => verbs::join::run(self, server, client, frame)?,
             Verb::Shutdown => verbs::shutdown::run(self, server, client, frame)?,
             Verb::Goodbye => return Ok(false),
             verb => {

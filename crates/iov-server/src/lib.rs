@@ -5,9 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod afar;
+mod bound;
 mod buffers;
 mod connection;
+mod elsewhere;
+mod facts;
 mod grants;
+mod lately;
+mod leave;
 mod outgoing;
 mod peer;
 mod served;
@@ -18,6 +23,9 @@ mod verbs;
 mod workers;
 
 pub use afar::Afar;
+pub use bound::Bound;
+pub use elsewhere::Toward;
+pub use facts::Facts;
 pub use grants::{GrantBook, Granted};
 pub use served::{Room, Target};
 pub use server::{Doors, Entrance, Options, Server, listen};

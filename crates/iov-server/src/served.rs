@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use iov_catalog::Service;
-use iov_store::Backend;
-use iov_types::{Error, Reach, Result, Uuid};
+use iov_store::{Backend, Bytes, OpCx, run_all};
+use iov_types::{Demand, Error, ObjectOp, ObjectVerb, Result, Uuid};
 
-use crate::{GrantBook, stages::Stages};
+use crate::{GrantBook, facts::Facts, stages::Stages};
 
 /// How many bytes a target has room for, and how many are free.
 pub type Room = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
@@ -44,7 +43,15 @@ impl Served {
         let stages = Stages::with_earlier(earlier);
         Served { number, target, grants, direct, stages, room }
     }
+
+    /// How many bytes it has room for, and how many are free.
+    pub(crate) fn space(&self) -> Option<(u64, u64)> {
+        (self.room)()
+    }
 }
+
+/// Longest that is waited for a medium.
+const PATIENCE_NS: i64 = 30_000_000_000;
 
 /// All of them; the first is number 0.
 pub(crate) struct AllServed(Vec<Served>);
@@ -72,8 +79,20 @@ impl AllServed {
     }
 
     /// Tells the catalog what there is of them.
-    pub(crate) fn note(&self, catalog: &Service) {
-        self.iter().for_each(|served| catalog.note_target(served.number, Reach::Online, (served.room)()));
+    pub(crate) fn note(&self, facts: &Facts) {
+        self.iter().for_each(|served| facts.note_target(served.number, served.space()));
+    }
+
+    /// Drops what a catalog that was opened before has frozen and not committed.
+    pub(crate) fn settle(&self, catalog: Uuid, committed: &[Uuid]) {
+        for served in self.iter() {
+            let op =
+                |object, stage| ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
+            let undecided = served.stages.undecided(catalog, committed).into_iter();
+            let ops = undecided.flat_map(|(stage, objects)| objects.into_iter().map(move |object| op(object, stage)));
+            // What cannot be dropped now is found at the next start.
+            drop(run_all(&*served.target, &OpCx::own(PATIENCE_NS), ops.map(|op| (op, Bytes::None)).collect()));
+        }
     }
 
     /// A batch has been decided: its stages are nobody's where they are gone.

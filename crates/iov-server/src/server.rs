@@ -9,7 +9,6 @@ use std::{
     },
 };
 
-use iov_catalog::Service;
 use iov_net::{secret::Secret, stream::Stream, tcp, tls::ServerTls};
 use iov_store::{Catalog, seam};
 use iov_types::{Error, Result, Uuid};
@@ -19,6 +18,8 @@ use crate::{
     Afar, Target,
     buffers::Buffers,
     connection::Connection,
+    elsewhere::{Members, Toward},
+    facts::Facts,
     served::AllServed,
     sessions::{Ending, Left, Sessions},
     workers::Workers,
@@ -41,6 +42,8 @@ pub struct Options {
     pub entrance: Entrance,
     /// Over a network only by TLS, as this one; `None` = in the clear.
     pub tls: Option<ServerTls>,
+    /// How daemons are reached that join with their targets; `None`: none can.
+    pub toward: Option<Toward>,
     /// Where it can be reached over a network, as `HOST:PORT`, the best first.
     pub addresses: Vec<String>,
     /// Most threads that move bytes for clients over a network.
@@ -68,7 +71,10 @@ pub struct Doors {
 /// A served store.
 pub struct Server {
     pub(crate) options: Options,
-    pub(crate) catalog: Arc<Service>,
+    pub(crate) facts: Facts,
+    pub(crate) members: Members,
+    /// A target is there that was not: what had to wait for it goes on.
+    pub(crate) returns: AtomicBool,
     pub(crate) targets: AllServed,
     pub(crate) afar: Afar,
     pub(crate) buffers: Arc<Buffers>,
@@ -103,15 +109,23 @@ const CONTROL_WORKERS: usize = 1024;
 const SWEEP_NS: i64 = 5_000_000_000;
 
 impl Server {
-    /// A server over the two sides of a store.
-    pub fn new(options: Options, catalog: Arc<Service>, targets: Vec<Target>, afar: Afar) -> Result<Arc<Server>> {
-        let targets = AllServed::new(targets, &catalog.unfinished())?;
-        targets.note(&catalog);
+    /// A server over the two sides of a store. Stages of batches that are `unfinished` are the catalog's.
+    pub fn new(
+        options: Options,
+        facts: Facts,
+        targets: Vec<Target>,
+        unfinished: &[Uuid],
+        afar: Afar,
+    ) -> Result<Arc<Server>> {
+        let targets = AllServed::new(targets, unfinished)?;
+        targets.note(&facts);
         let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
         let data = Arc::new(Workers::new("iov-data", options.data_workers.max(1))?);
         Ok(Arc::new(Server {
+            members: Members::new(options.toward.clone()),
+            returns: AtomicBool::new(false),
             options,
-            catalog,
+            facts,
             targets,
             afar,
             buffers: Arc::default(),
@@ -145,7 +159,8 @@ impl Server {
         let mut awaits = true;
         while !self.is_stopping() && !asked() {
             self.wait_at(doors);
-            self.catalog.tick(seam::monotonic_ns());
+            self.facts.tick(seam::monotonic_ns());
+            self.look_at_members();
             if awaits && !self.awaits_clients() {
                 awaits = false;
                 self.end_grace();
@@ -157,7 +172,7 @@ impl Server {
             let now = seam::monotonic_ns();
             if now - looked > EXPIRY_NS {
                 looked = now;
-                self.targets.note(&self.catalog);
+                self.targets.note(&self.facts);
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
                 self.sessions.expired(now).into_iter().for_each(|ending| self.end_with(ending));
@@ -287,8 +302,7 @@ impl Server {
     /// None of those whom an earlier daemon served comes back any more.
     fn end_grace(&self) {
         self.targets.end_earlier();
-        // What fails is tried again at the next start.
-        let _ = self.catalog.end_grace();
+        self.facts.end_grace();
         self.afar.end_grace(|session| self.sessions.is_connected(session));
     }
 
@@ -296,7 +310,7 @@ impl Server {
     pub(crate) fn came_back(&self, session: Uuid) {
         self.targets.came_back(session);
         self.afar.came_back(session);
-        if self.catalog.in_grace() && !self.awaits_clients() {
+        if self.facts.in_grace() && !self.awaits_clients() {
             self.end_grace();
         }
     }
@@ -354,19 +368,19 @@ impl Server {
 
     /// How long a session that does not renew keeps what it holds, in nanoseconds.
     pub(crate) fn lease_ns(&self) -> u64 {
-        self.catalog.capability().lease_ns.max(0) as u64
+        self.facts.lease_ns()
     }
 
     /// Ends a session: opens, holds, locks, cursors, grants, stages.
     fn end_session(&self, ending: &Ending<'_>) {
         let session = ending.session;
         let client = ending.of.unwrap_or(session);
-        if self.is_stopping() && (self.catalog.has_open(client) || self.targets.has_stages(client)) {
+        if self.is_stopping() && (self.facts.has_open(client) || self.targets.has_stages(client)) {
             // It is not the session that ends but the daemon: it will come back to the next one.
             return;
         }
         self.targets.end_session(session);
-        self.catalog.end_session(session);
+        self.facts.end_session(session);
         self.afar.ends(session);
     }
 
@@ -376,14 +390,40 @@ impl Server {
 
     /// What a session for a target is told: the first one's is for the whole store.
     pub(crate) fn capability(&self, target: usize) -> iov_wire::messages::StoreCapability {
-        let c = self.catalog.capability();
-        let targets = if target == 0 { &c.targets } else { self.targets.at(target).target.capability() };
+        let own = self.targets.at(target).target.capability();
+        let Some(catalog) = self.facts.catalog() else {
+            let (max_ops, single_user) = (iov_types::limits::BATCH_OPS as u64, true);
+            return iov_wire::messages::StoreCapability { targets: own.into(), max_ops, single_user, inline_bytes: 0 };
+        };
+        let (c, anywhere) = (catalog.capability(), catalog.capability_anywhere());
+        let targets = if target == 0 { &anywhere } else { own };
         iov_wire::messages::StoreCapability {
             targets: targets.into(),
             max_ops: c.max_ops as u64,
             single_user: c.single_user,
             inline_bytes: c.inline_bytes,
         }
+    }
+
+    /// Notes of which daemons of targets nothing is heard, and goes on with what waited for one that is back.
+    fn look_at_members(&self) {
+        let Some(catalog) = self.facts.catalog() else { return };
+        for (number, reach) in self.members.silent() {
+            catalog.note_target(number, reach, None);
+        }
+        if self.returns.swap(false, Ordering::AcqRel) {
+            catalog.go_on();
+        }
+    }
+
+    /// The catalog was opened anew, and comes in this session: what it had frozen before, and not committed, is dropped.
+    pub fn settle(&self, catalog: Uuid, committed: &[Uuid]) {
+        self.targets.settle(catalog, committed);
+    }
+
+    /// How many bytes each target has room for, and how many are free.
+    pub fn rooms(&self) -> Vec<Option<(u64, u64)>> {
+        self.targets.iter().map(|served| served.space()).collect()
     }
 
     /// The descriptor a thread would wait on; here for tests of shutdown.

@@ -1,20 +1,39 @@
 //! Whose stages there are: what a session staged and did not publish goes with it (B3, M1).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use iov_types::Uuid;
+use iov_store::seam;
+use iov_types::{Clause, Error, ObjectId, Outcome, Result, Uuid};
 
-use crate::GrantBook;
+use crate::{GrantBook, lately::Lately};
 
-#[derive(Default)]
+/// A stage that a catalog of another daemon has frozen: it alone decides what becomes of it.
+struct Held {
+    /// The catalog's session.
+    by: Uuid,
+    objects: BTreeSet<ObjectId>,
+}
+
 struct Book {
     /// The session that used a stage last: a batch may be repeated by another one.
     owners: HashMap<Uuid, Uuid>,
     /// Of the daemon before this one, waiting for their sessions.
     earlier: HashSet<Uuid>,
+    held: HashMap<Uuid, Held>,
+    /// Those whose sessions have gone, so that what they held has gone too.
+    dropped: Lately,
+    began_ms: u64,
+}
+
+impl Default for Book {
+    fn default() -> Book {
+        let began_ms = (seam::now_ns() / 1_000_000).max(0) as u64;
+        let (owners, earlier, held, dropped) = Default::default();
+        Book { owners, earlier, held, dropped, began_ms }
+    }
 }
 
 /// The stages of all sessions.
@@ -28,7 +47,7 @@ impl Stages {
 
     /// With those of an earlier daemon, whose sessions may come back.
     pub(crate) fn with_earlier(stages: impl IntoIterator<Item = Uuid>) -> Stages {
-        Stages(Mutex::new(Book { owners: HashMap::new(), earlier: stages.into_iter().collect() }))
+        Stages(Mutex::new(Book { earlier: stages.into_iter().collect(), ..Book::default() }))
     }
 
     /// A session uses a stage.
@@ -41,8 +60,47 @@ impl Stages {
     /// A stage was published or dropped, if it is not there any more.
     pub(crate) fn leave(&self, stage: Uuid, target: &dyn GrantBook) {
         if !target.has_stage(stage) {
-            self.lock().owners.remove(&stage);
+            let mut book = self.lock();
+            book.owners.remove(&stage);
+            book.held.remove(&stage);
         }
+    }
+
+    /// A catalog of another daemon freezes an object for a stage, in its session. From then on the end of the stage's session
+    /// takes nothing away: either all of the batch is published, or none (B3).
+    ///
+    /// Fails if something of the stage may be gone already.
+    pub(crate) fn freeze(&self, by: Uuid, stage: Uuid, object: ObjectId, target: &dyn GrantBook) -> Result<()> {
+        let mut book = self.lock();
+        let lost = |why: &str| {
+            let e = Error::lost(format!("what the batch staged at a target is gone, as {why}: run the batch again"));
+            Err(e.with_clause(Clause::B3).with_outcome(Outcome::NotApplied))
+        };
+        if book.dropped.has(stage) {
+            return lost("its session has ended there");
+        }
+        if !book.held.contains_key(&stage) && !target.has_stage(stage) && stage.unix_ms() < book.began_ms {
+            return lost("its daemon was started anew");
+        }
+        book.earlier.remove(&stage);
+        let held = book.held.entry(stage).or_insert_with(|| Held { by, objects: BTreeSet::new() });
+        held.by = by;
+        held.objects.insert(object);
+        Ok(())
+    }
+
+    /// The catalog was opened anew, and comes in this session: what one before has frozen and not committed is to be discarded.
+    pub(crate) fn undecided(&self, catalog: Uuid, committed: &[Uuid]) -> Vec<(Uuid, Vec<ObjectId>)> {
+        let mut book = self.lock();
+        let undecided = |(stage, held): (&Uuid, &Held)| {
+            (held.by != catalog && !committed.contains(stage)).then(|| (*stage, held.objects.iter().copied().collect()))
+        };
+        let found: Vec<(Uuid, Vec<ObjectId>)> = book.held.iter().filter_map(undecided).collect();
+        for (stage, _) in &found {
+            book.held.remove(stage);
+            book.dropped.note(*stage);
+        }
+        found
     }
 
     /// A session comes back to its stages; those that are gone.
@@ -60,9 +118,11 @@ impl Stages {
 
     /// Drops what a session has staged: it is gone.
     pub(crate) fn end_session(&self, session: Uuid, target: &dyn GrantBook) {
-        let mut book = self.lock();
+        let mut guard = self.lock();
+        let book = &mut *guard;
         book.owners.retain(|stage, owner| {
-            if *owner == session {
+            if *owner == session && !book.held.contains_key(stage) {
+                book.dropped.note(*stage);
                 target.abandon_stage(*stage);
             }
             *owner != session
@@ -73,6 +133,9 @@ impl Stages {
     pub(crate) fn end_earlier(&self, target: &dyn GrantBook) {
         // Under the lock: nobody may begin to use one meanwhile.
         let mut book = self.lock();
-        std::mem::take(&mut book.earlier).into_iter().for_each(|stage| target.abandon_stage(stage));
+        for stage in std::mem::take(&mut book.earlier) {
+            book.dropped.note(stage);
+            target.abandon_stage(stage);
+        }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod catalog;
 pub(crate) mod give_back;
 pub(crate) mod grant;
 pub(crate) mod hello;
+pub(crate) mod join;
 pub(crate) mod object;
 pub(crate) mod renew;
 pub(crate) mod resume;

@@ -4,8 +4,8 @@
 //! clients check nothing (A1).
 
 use crate::{
-    Attr, Controls, Effective, EntryKind, Layout, Metadata, Name, Place, Range, Stat, State, StoreMap, Uuid, Value,
-    Which, WorkspaceAttr,
+    Attr, Controls, Effective, EntryKind, Layout, Metadata, Name, Place, Range, SignedTicket, Stat, State, StoreMap,
+    Uuid, Value, Which, WorkspaceAttr,
 };
 
 /// How the operations of one submission depend on each other.
@@ -182,6 +182,8 @@ pub enum CatalogOp {
     Goodbye,
     /// The targets of the store, and the patterns of places from a number on.
     Map { from: u32 },
+    /// Leave to work on the objects of a collection that the session has open, for targets of other daemons (A1).
+    Ticket { uuid: Uuid },
 }
 
 /// Size, time and version of the bytes at a publication.
@@ -319,4 +321,6 @@ pub enum CatalogReply {
     Moved,
     /// Targets and patterns.
     Map(Box<StoreMap>),
+    /// Leave to work on objects.
+    Ticket(Box<SignedTicket>),
 }

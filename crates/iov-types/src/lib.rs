@@ -19,6 +19,7 @@ mod object;
 mod place;
 mod stat;
 mod store_map;
+mod ticket;
 mod uuid;
 mod value;
 
@@ -39,6 +40,7 @@ pub use object::{Capability, Demand, Evidence, ObjectId, ObjectOp, ObjectVerb, V
 pub use place::Place;
 pub use stat::{EntryKind, Stat, State};
 pub use store_map::{Health, Pattern, Reach, StoreMap, Target};
+pub use ticket::{SignedTicket, Ticket};
 pub use uuid::Uuid;
 pub use value::{Value, ValueType};
 

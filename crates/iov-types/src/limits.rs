@@ -16,6 +16,9 @@ pub const STAGE_BYTES: u64 = 1 << 30;
 pub const DEFAULT_DEADLINE_NS: i64 = 60_000_000_000;
 /// Lease of an exclusive hold, a cursor, a lock (X1, M3).
 pub const LEASE_NS: i64 = 30_000_000_000;
+/// How long a ticket for the objects of a collection is good: a session that has lost its rights has them at targets of other
+/// daemons for so long at most (A1).
+pub const TICKET_NS: u64 = 600_000_000_000;
 /// How long batch ids are remembered (B3).
 pub const BATCH_MEMORY_NS: i64 = 24 * 3600 * 1_000_000_000;
 /// T of `eventual` when none is given.

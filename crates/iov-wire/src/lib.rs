@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod frame;
 pub mod messages;
+pub mod ticket;
 mod verbs;
 mod version;
 

@@ -2,9 +2,9 @@
 
 use crate::Wire;
 use crate::messages::{
-    CatalogAnswer, CatalogRequest, Challenge, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, ObjectAnswer,
-    ObjectRequest, Proof, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest, SumsAnswer,
-    SumsRequest, Welcome,
+    CatalogAnswer, CatalogRequest, Challenge, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, Join,
+    JoinAnswer, ObjectAnswer, ObjectRequest, Proof, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer,
+    StatusRequest, SumsAnswer, SumsRequest, Welcome,
 };
 
 /// Who sends a frame.
@@ -88,6 +88,8 @@ verbs! {
     SumsAnswer = 20, Server, SumsAnswer, "The checksums, in the payload.";
     Challenge = 21, Server, Challenge, "Asks for proof of the store's secret.";
     Proof = 22, Client, Proof, "The proof.";
+    Join = 23, Client, Join, "A daemon of targets tells the catalog's that it is there, and how it is.";
+    JoinAnswer = 24, Server, JoinAnswer, "What it needs to know to serve them.";
 }
 
 impl Verb {

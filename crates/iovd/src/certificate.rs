@@ -12,7 +12,7 @@ use iov_net::{tcp::Host, tls::ServerTls};
 use iov_types::{Error, Result};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-use crate::serve::inside;
+use crate::begin::inside;
 
 /// Its own, in the store's directory.
 const CERTIFICATE: &str = "tls.cert";
@@ -43,6 +43,14 @@ impl Certificate {
                 Ok(Certificate::Files { chain: absolute(chain)?, key: absolute(key)? })
             }
             _ => Err("it is self, or the files of a certificate and of its key, with a comma between".into()),
+        }
+    }
+
+    /// The file of the certificates.
+    pub(crate) fn chain(&self, dir: &OwnedFd) -> PathBuf {
+        match self {
+            Certificate::Files { chain, .. } => chain.clone(),
+            Certificate::Own => inside(dir, CERTIFICATE),
         }
     }
 

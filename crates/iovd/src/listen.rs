@@ -11,19 +11,25 @@ use std::{
 };
 
 use iov_net::{
+    Trust,
     secret::Secret,
     tcp::{self, Host},
-    tls::ServerTls,
+    tls::{ClientTls, ServerTls},
 };
-use iov_server::Entrance;
+use iov_server::{Entrance, Toward};
 use iov_types::{Error, Result};
 
-use crate::{Args, Hosts, certificate::Certificate, serve::inside};
+use crate::{
+    Args, Hosts,
+    begin::inside,
+    certificate::Certificate,
+    member::{self, Member},
+};
 
 /// The file in the store's directory.
 const FILE: &str = "listen";
 /// The secret that is made where none is named.
-const SECRET: &str = "secret";
+pub(crate) const SECRET: &str = iov_net::SECRET;
 /// First line of the file.
 const TITLE: &str = "iovd listen 1";
 
@@ -47,6 +53,8 @@ pub(crate) struct Listening {
     pub(crate) bound: Vec<String>,
     /// Where it can be reached, the first asked for first.
     pub(crate) addresses: Vec<String>,
+    /// How other daemons of the store are reached.
+    pub(crate) toward: Option<Toward>,
 }
 
 /// Reads a list of hosts and ports.
@@ -110,26 +118,35 @@ impl Asked {
 impl Default for Listening {
     fn default() -> Listening {
         let (network, bound, addresses) = Default::default();
-        Listening { network, entrance: Entrance::Anybody, tls: None, bound, addresses }
+        Listening { network, entrance: Entrance::Anybody, tls: None, bound, addresses, toward: None }
     }
 }
 
-/// Listens on what was asked for now, or of a daemon that crashed.
-pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
-    let file = inside(dir, FILE);
-    let asked = match &args.listen {
-        Some(Hosts(hosts)) => Asked {
-            hosts: hosts.clone(),
-            secret: args.secret.clone(),
-            no_secret: args.no_secret,
-            tls: args.tls.clone(),
+/// What was asked for now, or of a daemon that crashed.
+fn asked(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Result<Option<Asked>> {
+    let (no_secret, tls) = (args.no_secret, args.tls.clone());
+    let of = |hosts: &[Host], secret| Asked { hosts: hosts.to_vec(), secret, no_secret, tls: tls.clone() };
+    match (&args.listen, member) {
+        (Some(Hosts(hosts)), None) => return Ok(Some(of(hosts, args.secret.clone()))),
+        // It lets in whoever has the secret of the store that it joins.
+        (Some(Hosts(hosts)), Some(_)) => return Ok(Some(of(hosts, member::secret_of(dir, args)?))),
+        _ => {}
+    }
+    match fs::read_to_string(inside(dir, FILE)) {
+        Ok(text) => Asked::read(&text).map(Some).map_err(|e| e.context(format!("the store's file {FILE}"))),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::from(e).context(format!("the store's file {FILE}")))
+        }
+        Err(_) => match member {
+            Some(member) => Ok(Some(of(&member::default_listen(member)?, member::secret_of(dir, args)?))),
+            None => Ok(None),
         },
-        None => match fs::read_to_string(&file) {
-            Ok(text) => Asked::read(&text).map_err(|e| e.context(format!("the store's file {FILE}")))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Listening::default()),
-            Err(e) => return Err(Error::from(e).context(format!("the store's file {FILE}"))),
-        },
-    };
+    }
+}
+
+/// Listens on what was asked for now, or of a daemon that crashed; one that joins a store listens in any case.
+pub(crate) fn listen(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Result<Listening> {
+    let Some(asked) = asked(dir, args, member)? else { return Ok(Listening::default()) };
     let entrance = match (asked.no_secret, &asked.secret) {
         (true, _) => Entrance::Anybody,
         (false, Some(path)) => Entrance::Secret(Secret::load(path)?),
@@ -139,8 +156,18 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
             Entrance::Secret(Secret::load(&path)?)
         }
     };
+    let trust = match &entrance {
+        Entrance::Anybody => Trust::Anybody,
+        Entrance::Secret(secret) => Trust::Secret(secret.clone()),
+    };
     let tls = asked.tls.as_ref().map(|certificate| certificate.load(dir, &asked.hosts)).transpose()?;
-    let mut listening = Listening { entrance, tls, ..Listening::default() };
+    // All daemons of a store have copies of one certificate, or are known by one that has signed theirs.
+    let believed = asked.tls.as_ref().map(|certificate| {
+        let hosts: Vec<Host> = member.map_or(&asked.hosts[..], Member::catalog).to_vec();
+        ClientTls::new(Some(&certificate.chain(dir)), &hosts)
+    });
+    let toward = Some(Toward { trust, tls: believed.transpose()? });
+    let mut listening = Listening { entrance, tls, toward, ..Listening::default() };
     let mut taken = Asked { hosts: Vec::new(), ..asked };
     for host in &asked.hosts {
         for fd in tcp::listen(host)? {
@@ -154,7 +181,7 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args) -> Result<Listening> {
             listening.network.push(fd);
         }
     }
-    write(&file, &taken.write())?;
+    write(&inside(dir, FILE), &taken.write())?;
     Ok(listening)
 }
 

@@ -4,6 +4,7 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod begin;
 mod certificate;
 mod detach;
 mod fleet;
@@ -11,6 +12,7 @@ mod hold;
 mod limits;
 mod listen;
 mod log;
+mod member;
 mod serve;
 mod storage;
 
@@ -61,12 +63,21 @@ pub(crate) struct Args {
     #[arg(long, env = "IOVD_LISTEN", value_name = "HOST[:PORT],…", value_parser = Hosts::parse)]
     listen: Option<Hosts>,
 
+    /// Serve targets of the store whose catalog is at this HOST:PORT, or at one of several that lead to one daemon. It listens on the
+    /// address that leads there, unless --listen says another one
+    #[arg(long, env = "IOVD_JOIN", value_name = "HOST[:PORT],…", value_parser = Hosts::parse)]
+    join: Option<Hosts>,
+
+    /// What fails together with this daemon's targets: copies of the same bytes never lie in one domain. The machine, unless said
+    #[arg(long, env = "IOVD_DOMAIN", value_name = "NAME", requires = "join")]
+    domain: Option<String>,
+
     /// The secret that clients over a network must have; else the file named secret in the store, which is made if there is none
     #[arg(long, env = "IOVD_SECRET", value_name = "FILE", conflicts_with = "no_secret", value_parser = absolute)]
     secret: Option<PathBuf>,
 
     /// Let in whoever reaches the port. Not on a network that others reach
-    #[arg(long, requires = "listen")]
+    #[arg(long)]
     no_secret: bool,
 
     /// Speak only TLS over the network, by this certificate and key, in files; or by one of the store's own, which is made if there
@@ -129,6 +140,9 @@ fn exit_code(e: &Error) -> u8 {
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match () {
+        () if args.no_secret && args.listen.is_none() && args.join.is_none() => {
+            Err(Error::invalid("--no-secret goes with --listen or --join"))
+        }
         () if args.release => serve::release(&args),
         () if args.detach => detach::run(),
         () => serve::run(&args),

@@ -1,83 +1,34 @@
 //! Puts a store together and serves it.
 
 use std::{
-    io::Write,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering},
 };
 
 use iov_catalog::Service;
 use iov_meta_local::LocalStore;
-use iov_server::{Afar, Doors, Entrance, Server};
+use iov_server::{Afar, Doors, Facts, Server};
 use iov_store::seam;
-use iov_types::{Clause, Error, Result, Uuid};
-use rustix::fs::{Mode, OFlags};
+use iov_types::{Error, Result, Uuid};
 
 use crate::{
-    Args, detach,
+    Args,
+    begin::{self, Begun, inside, open_dir},
     fleet::{self, Open},
     hold::{Hold, Taken},
-    limits,
     listen::{self, Listening},
     log,
+    member::{self, Member},
     storage::Storages,
 };
 
-fn open_dir(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
-        Error::from(std::io::Error::from(e)).context(format!("the store's directory {}", path.display()))
-    })?;
-    let stat = rustix::fs::fstat(&dir).map_err(|e| Error::from(std::io::Error::from(e)))?;
-    let me = rustix::process::geteuid().as_raw();
-    if stat.st_uid != me {
-        return Err(Error::denied(format!(
-            "the store belongs to user {}, you are user {me}: a file: store serves its owner only",
-            stat.st_uid
-        ))
-        .with_clause(Clause::A2));
-    }
-    if stat.st_mode & 0o077 != 0 {
-        // Names of collections are in file names below it: nobody else may even list them.
-        rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700)).map_err(|e| Error::from(std::io::Error::from(e)))?;
-    }
-    Ok(dir)
-}
-
-/// The path of something in the directory: short, whatever the directory's own path is.
-pub(crate) fn inside(dir: &OwnedFd, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
-}
-
 /// Serves until it is told to end or has been idle for long enough; the code is 0 also where another daemon serves.
 pub(crate) fn run(args: &Args) -> Result<u8> {
-    let dir = open_dir(&args.dir)?;
-    let hold = match Hold::take(dir.as_fd())? {
-        Taken::Ours(hold) => hold,
-        Taken::Served => {
-            // Whoever wanted a daemon has one: it connects to that.
-            ready(args);
-            return Ok(0);
-        }
-    };
-    // A file-creation mask of the program that happens to start the daemon must not decide about the store.
-    rustix::process::umask(Mode::from_raw_mode(0o077));
-    if args.ready {
-        // Its own process session: no terminal, and no signals that are meant for the program that started it.
-        rustix::process::setsid().map_err(|e| Error::from(std::io::Error::from(e)))?;
-        std::env::set_current_dir("/").map_err(Error::from)?;
+    let Some(begun) = begin::begin(args)? else { return Ok(0) };
+    if let Some(member) = Member::load(&begun.dir, args)? {
+        return member::run(args, begun, member);
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(Error::from)?;
-    }
-    // Who starts one by hand means the limits that it has.
-    let mut troubles = if args.ready { limits::shed() } else { Vec::new() };
-    let connections = limits::connections(args.ready)?;
+    let Begun { dir, hold, stop, mut troubles, connections } = begun;
     let incarnation = seam::now_ns() as u64;
     let storages = Storages::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
@@ -99,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         let failed = target.grants.settle(&catalog.unfinished(), afar.awaits());
         troubles.extend(failed.iter().map(|e| format!("recovery of target {}: {e}", target.number)));
     }
-    let listening = match listen::listen(&dir, args) {
+    let listening = match listen::listen(&dir, args, None) {
         // Programs of this host must not suffer for it.
         Err(e) if args.listen.is_none() => {
             troubles.push(format!("nothing listens on the network as before the last end: {e}"));
@@ -107,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         }
         listening => listening?,
     };
+    let unfinished = catalog.unfinished();
     let options = iov_server::Options {
         store: catalog.store_uuid(),
         incarnation,
@@ -115,31 +67,19 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         connections,
         entrance: listening.entrance,
         tls: listening.tls,
+        toward: listening.toward,
         addresses: listening.addresses,
         data_workers: usize::from(args.workers),
     };
     let bound = listening.bound;
     let doors = Doors { local: iov_server::listen(dir.as_fd())?, network: listening.network };
-    let server = Server::new(options, catalog.clone(), targets, afar)?;
-    ready(args);
-    if args.ready {
-        log::to_file(dir.as_fd())?;
-    }
-    troubles.iter().for_each(|trouble| log::line(trouble));
-    // The library names the directory by its descriptor.
-    let place = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    let server = Server::new(options, Facts::Catalog(catalog.clone()), targets, &unfinished, afar)?;
+    let place = begin::end_start(args, &dir, &troubles)?;
     if let Some(path) = &args.trace {
         log::line(&format!("every call to the target is recorded in {}", path.display()));
     }
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
-    if !doors.network.is_empty() {
-        let who = match &server.options().entrance {
-            Entrance::Secret(_) => "who has the store's secret",
-            Entrance::Anybody => "anybody",
-        };
-        let how = if server.options().tls.is_some() { ", by TLS," } else { "" };
-        log::line(&format!("listening on {}{how} for {who}", bound.join(", ")));
-    }
+    begin::tell_doors(&server, &doors, &bound);
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
     drop(doors);
@@ -166,12 +106,4 @@ pub(crate) fn release(args: &Args) -> Result<u8> {
     println!("{bytes}");
     hold.release()?;
     Ok(0)
-}
-
-fn ready(args: &Args) {
-    if args.ready {
-        let mut stderr = std::io::stderr();
-        // Whoever started us may have gone; others will come.
-        let _ = writeln!(stderr, "{}", detach::READY).and_then(|()| stderr.flush());
-    }
 }

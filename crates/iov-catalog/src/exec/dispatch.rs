@@ -51,6 +51,7 @@ impl Exec<'_> {
             CatalogOp::Renew => verbs::session::renew(self),
             CatalogOp::Goodbye => verbs::session::goodbye(self),
             CatalogOp::Map { from } => verbs::map::map(self, from),
+            CatalogOp::Ticket { uuid } => verbs::ticket::ticket(self, uuid),
         }
     }
 }

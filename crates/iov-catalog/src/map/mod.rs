@@ -5,10 +5,13 @@
 
 mod choose;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use iov_store::{MetadataStore, Room, Spread, Txn, seam};
+use iov_store::{Backend, MetadataStore, Room, Spread, Txn, seam};
 use iov_types::{Capability, Error, Health, Layout, ObjectId, Pattern, Place, Reach, Result, StoreMap, Target, Uuid};
 use iov_wire::Wire;
 
@@ -25,6 +28,10 @@ pub struct Fleet {
     pub targets: Vec<Target>,
 }
 
+/// The numbers of targets of other daemons begin here: below are those of the catalog's own.
+pub(crate) const FIRST_ELSEWHERE: u32 = 64;
+/// Most targets of a store.
+const TARGETS: usize = 4096;
 /// Most patterns in one answer.
 const PATTERNS: usize = 4096;
 
@@ -35,6 +42,8 @@ pub(crate) struct Map {
     targets: BTreeMap<u32, Target>,
     patterns: BTreeMap<u32, Vec<u32>>,
     by_targets: HashMap<Vec<u32>, u32>,
+    /// What all targets can do, each of it somewhere; none if there is but one.
+    together: Option<Capability>,
     /// Whose turn it is where targets take turns.
     turn: u64,
 }
@@ -109,7 +118,44 @@ impl Map {
         }
         let uuid = target.uuid;
         self.targets.insert(target.number, target);
+        let all: Vec<Target> = self.targets.values().cloned().collect();
+        self.together = anywhere(&all).filter(|_| all.len() > 1);
         Ok(uuid)
+    }
+
+    /// A target of another daemon is there; its number, which it gets at the first time.
+    pub(crate) fn join(&mut self, store: &dyn MetadataStore, target: Target) -> Result<u32> {
+        if target.uuid.is_nil() {
+            return Err(Error::invalid("a target has a UUID, which its medium has written down"));
+        }
+        if target.addresses.is_empty() {
+            return Err(Error::invalid("a target of another daemon has an address at which that listens"));
+        }
+        let known = self.targets.values().find(|known| known.uuid == target.uuid).map(|known| known.number);
+        if known.is_some_and(|number| number < FIRST_ELSEWHERE) {
+            return Err(Error::conflict(
+                "a target of the catalog's own daemon has the same UUID: one of them is a copy",
+            ));
+        }
+        if known.is_none() && self.targets.len() >= TARGETS {
+            return Err(Error::exhausted(format!("a store has at most {TARGETS} targets")));
+        }
+        let next = || self.targets.last_key_value().map_or(0, |(last, _)| last + 1).max(FIRST_ELSEWHERE);
+        let number = known.unwrap_or_else(next);
+        self.put(store, Target { number, ..target }).map(|_| number)
+    }
+
+    /// Tells the spread the way to a target.
+    pub(crate) fn reach_by(&self, number: u32, backend: Arc<dyn Backend>, capability: Capability) {
+        if let Some(spread) = &self.spread {
+            spread.add_target(number, backend, capability);
+        }
+    }
+
+    /// Whether anything at this place lies at another daemon.
+    pub(crate) fn is_elsewhere(&self, place: Place) -> bool {
+        let elsewhere = |targets: &Vec<u32>| targets.iter().any(|number| *number >= FIRST_ELSEWHERE);
+        !place.is_first() && self.patterns.get(&place.pattern()).is_some_and(elsewhere)
     }
 
     /// Notes what a target has said of itself.
@@ -120,6 +166,11 @@ impl Map {
                 (target.capacity, target.free) = (capacity, free);
             }
         }
+    }
+
+    /// What is told to those who ask for something in the store; `None`: what its first target can do.
+    pub(crate) fn together(&self) -> Option<&Capability> {
+        self.together.as_ref()
     }
 
     /// Whether collections lie on anything but the first target.

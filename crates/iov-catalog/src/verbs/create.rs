@@ -70,7 +70,9 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     };
     let held = covered || effective.concurrency == Concurrency::Exclusive;
     let epoch = if held { FIRST_EPOCH } else { 0 };
-    let inline = super::bytes::begins_inline(x, uuid, kind, &effective);
+    // The daemon of a target elsewhere could not move it there when it is asked for it.
+    let elsewhere = x.core.map().is_elsewhere(layout.place);
+    let inline = !elsewhere && super::bytes::begins_inline(x, uuid, kind, &effective);
     let caller = &x.cx.caller;
     let record = Record {
         kind,
@@ -214,7 +216,7 @@ fn resolve(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls, layou
         return Ok(last.effective.clone());
     }
     let record = x.record(at).clone();
-    let capability = &x.core.capability().targets;
+    let capability = &x.core.capability_anywhere();
     let effective = if kind == EntryKind::Group {
         // The workspace's default is meant for collections: groups that are exclusive without being asked to be would
         // shut everybody out (X2).

@@ -18,6 +18,7 @@ pub(crate) mod session;
 pub(crate) mod set;
 pub(crate) mod setattr;
 pub(crate) mod stat;
+pub(crate) mod ticket;
 pub(crate) mod workspace_create;
 pub(crate) mod workspace_delete;
 pub(crate) mod workspace_load;

@@ -136,7 +136,7 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
     let record = x.record(at).clone();
     let defaults = Controls { concurrency: None, ..record.controls.clone() };
     let none = Layout::default();
-    let effective = promise::at_create(&defaults, asked, &none, &x.core.capability().targets)?;
+    let effective = promise::at_create(&defaults, asked, &none, &x.core.capability_anywhere())?;
     let exclusive = effective.concurrency == Concurrency::Exclusive;
     if exclusive && record.epoch > 0 && x.core.in_grace() && x.entry(ws).is_none_or(|e| e.hold.is_none()) {
         return Err(busy("it").context("its holder may still come back, as the server has just started anew"));

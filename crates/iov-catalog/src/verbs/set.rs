@@ -40,7 +40,7 @@ pub(crate) fn set(
         record.layout = stay(&record.layout, &before, asked)?;
     }
     let is_group = record.kind == EntryKind::Group;
-    let capability = if is_group { x.core.capability().targets.clone() } else { x.core.capability_at(before.place) };
+    let capability = if is_group { x.core.capability_anywhere() } else { x.core.capability_at(before.place) };
     let as_asked = if asked { record.layout.clone() } else { Layout::default() };
     record.effective = promise::at_create(&defaults, &record.asked, &as_asked, &capability)?;
     if record.kind == EntryKind::Collection {

@@ -70,7 +70,7 @@ pub(crate) fn check(x: &Exec<'_>, record: &WorkspaceRecord) -> Result<()> {
     index::check_declared(&record.indexes)?;
     meta::check_size(&record.metadata)?;
     let layout = record.layout.clone().unwrap_or_default();
-    promise::at_create(&record.controls, &Controls::default(), &layout, &x.core.capability().targets).map(drop)
+    promise::at_create(&record.controls, &Controls::default(), &layout, &x.core.capability_anywhere()).map(drop)
 }
 
 /// Most entries of an access list: it is looked through for every caller.

@@ -227,7 +227,8 @@ impl Exec {
             | CatalogReply::Token(_)
             | CatalogReply::Bytes(_)
             | CatalogReply::Moved
-            | CatalogReply::Map(_) => Output::None,
+            | CatalogReply::Map(_)
+            | CatalogReply::Ticket(_) => Output::None,
             CatalogReply::Workspace(w) => {
                 if let Op::WorkspaceSet { w: handle, .. } = op {
                     handle.set_defaults(w.controls, w.indexes);

@@ -23,7 +23,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         Submission::All { batch, .. } => Some(*batch),
         _ => None,
     };
-    server.catalog.submit(
+    server.facts.need_catalog()?.submit(
         &cx,
         ops,
         request.how,

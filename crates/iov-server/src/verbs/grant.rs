@@ -14,7 +14,7 @@ use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted, Window};
 use crate::{
     Server,
     connection::{Client, Connection},
-    verbs::object::check_there,
+    leave::may_change,
 };
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
@@ -36,11 +36,12 @@ fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) ->
         let why = "this store's bytes go through its daemon: use the socket";
         return Err(Error::unsupported(why).with_clause(Clause::G6));
     }
-    server.catalog.check_object(request.object, served.number)?;
-    server.catalog.at_target(cx, request.object.collection)?;
+    let catalog = server.facts.need_catalog()?;
+    catalog.check_object(request.object, served.number)?;
+    catalog.at_target(cx, request.object.collection)?;
     if request.access == Access::Write {
-        check_there(server, served, cx, request.object, None)?;
-        if let Some(domain) = server.catalog.domain(request.object.collection) {
+        may_change(catalog, served, cx, request.object, None)?;
+        if let Some(domain) = catalog.domain(request.object.collection) {
             served.grants.place(request.object, domain);
         }
     }

@@ -105,7 +105,8 @@ fn let_in(
     let target = server.targets.find(hello.target).ok_or_else(|| {
         Error::not_found(format!("this daemon has no target {}: ask the catalog where it is now", hello.target))
     })?;
-    let of = (target > 0).then_some(hello.of);
+    // At another daemon's target nobody knows the session for the store: whose stages there are, the session for the target says.
+    let of = (target > 0 && server.facts.catalog().is_some()).then_some(hello.of);
     server.session_begins(hello.session, of, hello.channel, connection.id())?;
     if peer.pid.is_none() && hello.channel == 0 {
         server.afar.begins(hello.session);
@@ -139,6 +140,7 @@ fn let_in(
         peer,
         session: hello.session,
         owner: of.unwrap_or(hello.session),
+        of: hello.of,
         channel: hello.channel,
         target,
         version,

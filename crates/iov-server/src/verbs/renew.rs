@@ -18,7 +18,9 @@ use crate::{
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let _: Renew = frame.header.body(&frame.body)?;
     let cx = client.cx(&Context::default(), &frame.header);
-    server.catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
+    if let Some(catalog) = server.facts.catalog() {
+        catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
+    }
     connection.answer(
         client.version,
         frame.header.request,

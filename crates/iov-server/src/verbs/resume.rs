@@ -19,17 +19,15 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     // The first message of a connection says all, unless it is as large as any: what else there is, the session knows nothing of.
     let is_all = !client.resumed.swap(true, Ordering::SeqCst) && request.opens.len() < PRESENTED;
     // Of a target's session the catalog knows nothing.
-    let opens = match client.target {
-        0 => done(server.catalog.resume(&cx, &request.opens, is_all)?),
-        _ => Vec::new(),
-    };
-    let locks = match client.target {
-        0 => done(server.catalog.resume_locks(&cx, &request.locks)?),
-        _ => Vec::new(),
+    let (opens, locks) = match server.facts.catalog().filter(|_| client.of.is_nil()) {
+        Some(catalog) => {
+            (done(catalog.resume(&cx, &request.opens, is_all)?), done(catalog.resume_locks(&cx, &request.locks)?))
+        }
+        None => (Vec::new(), Vec::new()),
     };
     let lost = served.stages.claim(client.owner, request.stages, &*served.grants);
     // What is published is there.
-    let lost = lost.into_iter().filter(|stage| !server.catalog.remembers(*stage)).collect();
+    let lost = lost.into_iter().filter(|stage| !server.facts.remembers(*stage)).collect();
     connection.answer(
         client.version,
         frame.header.request,

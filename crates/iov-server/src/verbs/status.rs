@@ -19,7 +19,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         ("requests".to_owned(), server.requests.load(Ordering::Relaxed)),
         ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
     ];
-    counters.extend(server.catalog.stats().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let stats = server.facts.catalog().into_iter().flat_map(|catalog| catalog.stats());
+    counters.extend(stats.map(|(name, value)| (name.to_owned(), value)));
     let first = server.targets.at(0);
     if let Some(space) = first.grants.space() {
         let of = match first.target.capability().medium {

@@ -107,6 +107,7 @@ choice! {
         35 => Write { 1 => ws: uuid, 2 => uuid: uuid, 3 => offset: uint, 4 => data: bytes },
         36 => MoveOut { 1 => ws: uuid, 2 => uuid: uuid },
         37 => Map { 1 => from: uint },
+        38 => Ticket { 1 => uuid: uuid },
     }
 }
 
@@ -164,5 +165,6 @@ choice! {
         10 => Bytes(bytes),
         11 => Moved,
         12 => Map(message),
+        13 => Ticket(message),
     }
 }

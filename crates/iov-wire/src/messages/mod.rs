@@ -6,6 +6,7 @@
 mod catalog;
 mod error;
 mod grant;
+mod join;
 mod object;
 mod plain;
 mod request;
@@ -17,6 +18,7 @@ mod store_map;
 pub use grant::{
     Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, Window,
 };
+pub use join::{Join, JoinAnswer};
 pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};
 pub use request::{CatalogAnswer, CatalogRequest, Context};
 pub use resume::{Resume, ResumeAnswer};

@@ -106,9 +106,11 @@ pub struct ObjectRequest {
     pub context: Context,
     /// The operations; those on one object take effect in order.
     pub calls: Vec<ObjectCall>,
+    /// Leave to do so, for a daemon that is not the catalog's: the bytes of [`iov_types::SignedTicket`]s.
+    pub tickets: Vec<Vec<u8>>,
 }
 
-message! { strict ObjectRequest { 1 => context: message, 2 => calls: repeated message } }
+message! { strict ObjectRequest { 1 => context: message, 2 => calls: repeated message, 3 => tickets: repeated bytes } }
 
 /// How one operation ended.
 #[derive(Clone, PartialEq, Debug)]

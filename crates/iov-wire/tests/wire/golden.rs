@@ -20,9 +20,10 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer | GrantAnswer | Welcome => "-4",
-        Catalog | Hello => "-3",
-        Grant | Resume | ResumeAnswer => "-2",
+        CatalogAnswer => "-5",
+        Catalog | GrantAnswer | Welcome => "-4",
+        Hello => "-3",
+        Grant | Object | Resume | ResumeAnswer => "-2",
         _ => "",
     };
     named(verb, newest)
@@ -80,6 +81,8 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::sums_answer());
     reads_as(examples::challenge());
     reads_as(examples::proof());
+    reads_as(examples::join());
+    reads_as(examples::join_answer());
 }
 
 /// As many operations as there were, on collections that had no place but the first.
@@ -106,7 +109,7 @@ fn request_at_first(ops: usize) -> CatalogRequest {
 /// Likewise.
 fn answer_at_first() -> CatalogAnswer {
     let mut answer = examples::catalog_answer();
-    answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Map(_))));
+    answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Map(_) | CatalogReply::Ticket(_))));
     for reply in answer.replies.iter_mut().flatten() {
         match reply {
             CatalogReply::Opened(opened) => opened.layout.place = Place::FIRST,
@@ -136,6 +139,17 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, request_at_first(36));
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-3")).expect("the bytes of a later one");
     reads(&bytes, answer_at_first());
+    // Before there were targets of other daemons.
+    let bytes = std::fs::read(named(Verb::Catalog, "-3")).expect("the bytes of a later one");
+    let mut request = examples::catalog_request();
+    request.ops.truncate(37);
+    reads(&bytes, request);
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-4")).expect("the bytes of a later one");
+    let mut answer = examples::catalog_answer();
+    answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Ticket(_))));
+    reads(&bytes, answer);
+    let bytes = std::fs::read(named(Verb::Object, "")).expect("the bytes of the first release");
+    reads(&bytes, ObjectRequest { tickets: Vec::new(), ..examples::object_request() });
     // Before bytes could live in records.
     let bytes = std::fs::read(named(Verb::Catalog, "")).expect("the bytes of the first release");
     reads(&bytes, request_at_first(33));
@@ -192,9 +206,9 @@ fn tags(choices: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
 #[test]
 fn no_operation_is_without_golden_bytes() {
     let known = |op: &Result<CatalogOp>| op.as_ref().expect("an operation").to_bytes();
-    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=37).collect::<Vec<_>>());
+    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=38).collect::<Vec<_>>());
     let replies = examples::catalog_answer().replies;
-    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=12).collect::<Vec<_>>());
+    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=13).collect::<Vec<_>>());
     let calls = examples::object_request().calls;
     let verbs: Vec<_> = calls.iter().map(|c| &c.op.as_ref().expect("an operation").verb).collect();
     assert_eq!(tags(verbs.iter().map(|v| v.to_bytes())), (1..=18).collect::<Vec<_>>());

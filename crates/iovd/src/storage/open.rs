@@ -11,7 +11,7 @@ use iov_store::{Backend, Heap, MetadataStore, Null};
 use iov_types::{Error, Persistence, Result};
 
 use super::{Storage, Virtual, files, shared};
-use crate::{log, serve::inside};
+use crate::{begin::inside, log};
 
 /// A target, as the server wants it.
 pub(crate) struct Opened {

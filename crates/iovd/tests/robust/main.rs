@@ -13,6 +13,7 @@ mod kit;
 mod limits;
 mod many;
 mod media;
+mod members;
 mod network;
 mod peers;
 mod restart;

@@ -119,6 +119,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Write { ws, uuid, offset: 4096, data: vec![1, 2, 3] },
         MoveOut { ws, uuid },
         Map { from: 3 },
+        Ticket { uuid },
     ]
 }
 
@@ -147,7 +148,11 @@ fn stat() -> Stat {
 }
 
 fn map() -> StoreMap {
-    let target = Target {
+    StoreMap { targets: vec![target()], patterns: vec![Pattern { number: 7, targets: vec![1, 0] }] }
+}
+
+pub(super) fn target() -> Target {
+    Target {
         number: 1,
         uuid: Uuid([0x99; 16]),
         capability: Capability {
@@ -169,8 +174,7 @@ fn map() -> StoreMap {
         free: 1 << 39,
         reach: Reach::ProbablyOffline,
         health: Health::NeedsResync,
-    };
-    StoreMap { targets: vec![target], patterns: vec![Pattern { number: 7, targets: vec![1, 0] }] }
+    }
 }
 
 pub(crate) fn replies() -> Vec<CatalogReply> {
@@ -214,5 +218,10 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         CatalogReply::Bytes(vec![4, 5, 6]),
         CatalogReply::Moved,
         CatalogReply::Map(Box::new(map())),
+        CatalogReply::Ticket(Box::new(SignedTicket {
+            bytes: vec![7, 8, 9],
+            lasts_ns: 600_000_000_000,
+            writable: true,
+        })),
     ]
 }

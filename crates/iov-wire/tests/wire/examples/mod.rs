@@ -63,6 +63,25 @@ pub(crate) fn proof() -> Proof {
     Proof { proof: vec![0x99; 32] }
 }
 
+pub(crate) fn join() -> Join {
+    Join { daemon: Uuid([0xaa; 16]), incarnation: 9, targets: vec![facts::target()], leaves: true }
+}
+
+pub(crate) fn join_answer() -> JoinAnswer {
+    JoinAnswer {
+        store: Uuid([0x55; 16]),
+        incarnation: 4,
+        numbers: vec![1, 300],
+        catalog: Uuid([0xbb; 16]),
+        key: vec![0xcc; 32],
+        nonce: vec![0xdd; 32],
+        now_ns: 1_790_000_000_000_000_000,
+        lease_ns: 30_000_000_000,
+        beat_ns: 1_000_000_000,
+        unfinished: vec![Uuid([0xee; 16])],
+    }
+}
+
 fn metadata() -> Metadata {
     let mut metadata = Metadata::new();
     for (key, value) in [
@@ -186,7 +205,11 @@ pub(crate) fn object_request() -> ObjectRequest {
         };
         ObjectCall { op: Ok(ObjectOp { object: OBJECT, verb, demand: demand.clone() }), len, checksum }
     };
-    ObjectRequest { context: CONTEXT, calls: verbs().into_iter().map(call).collect() }
+    ObjectRequest {
+        context: CONTEXT,
+        calls: verbs().into_iter().map(call).collect(),
+        tickets: vec![vec![5; 40], vec![6]],
+    }
 }
 
 pub(crate) fn object_answer() -> ObjectAnswer {
@@ -318,5 +341,7 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&sums_answer(), 12, 0),
         frame(&challenge(), 0, 0),
         frame(&proof(), 0, 0),
+        frame(&join(), 13, 0),
+        frame(&join_answer(), 13, 0),
     ]
 }

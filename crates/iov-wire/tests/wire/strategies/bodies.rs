@@ -75,7 +75,10 @@ pub(crate) fn object_request() -> BoxedStrategy<ObjectRequest> {
         len,
         checksum,
     });
-    (context(), list(call)).prop_map(|(context, calls)| ObjectRequest { context, calls }).boxed()
+    let tickets = list(any::<Vec<u8>>());
+    (context(), list(call), tickets)
+        .prop_map(|(context, calls, tickets)| ObjectRequest { context, calls, tickets })
+        .boxed()
 }
 
 pub(crate) fn object_answer() -> BoxedStrategy<ObjectAnswer> {

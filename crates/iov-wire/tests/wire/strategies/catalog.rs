@@ -145,6 +145,7 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
         any::<u32>().prop_map(|from| Map { from }),
+        uuid().prop_map(|uuid| Ticket { uuid }),
         Just(Renew),
         Just(Goodbye),
     ]
@@ -213,6 +214,9 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
             let pattern = |(number, targets)| iov_types::Pattern { number, targets };
             let patterns = patterns.into_iter().map(pattern).collect();
             Map(Box::new(iov_types::StoreMap { targets: Vec::new(), patterns }))
+        }),
+        (any::<Vec<u8>>(), any::<u64>(), any::<bool>()).prop_map(|(bytes, lasts_ns, writable)| {
+            Ticket(Box::new(iov_types::SignedTicket { bytes, lasts_ns, writable }))
         }),
     ]
     .boxed()

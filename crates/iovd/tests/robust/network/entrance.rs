@@ -190,7 +190,9 @@ fn x1_a_channel_is_for_bytes_and_belongs_to_a_session() {
     assert_eq!(verb, Verb::Welcome);
     channel.write_all(&framed(&StatusRequest)).unwrap();
     assert_eq!(fault(&mut channel), Some(Kind::Invalid));
-    channel.write_all(&framed(&ObjectRequest { context: Default::default(), calls: Vec::new() })).unwrap();
+    channel
+        .write_all(&framed(&ObjectRequest { context: Default::default(), calls: Vec::new(), tickets: Vec::new() }))
+        .unwrap();
     assert_eq!(receive(&mut channel).unwrap().0.verb(), Ok(Verb::ObjectAnswer));
     drop(first);
     assert!(receive(&mut channel).is_none(), "it ends with the first");

@@ -133,7 +133,7 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
         let call = ObjectCall { op: Ok(op), len: 1 << 20, checksum: None };
         // A gigabyte is asked for, and never read.
         for n in 1..1000 {
-            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()] };
+            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()], tickets: Vec::new() };
             let mut stream = stream;
             if stream.write_all(&framed(&request, n)).is_err() {
                 break;

@@ -356,7 +356,7 @@ fn o8_what_was_read_ahead_is_served_without_another_word() {
     assert_eq!(verb, Verb::Welcome);
     let (mut stream, ..) = prove(&net, session, 1, true);
     for _ in 0..5 {
-        let request = ObjectRequest { context: Default::default(), calls: Vec::new() };
+        let request = ObjectRequest { context: Default::default(), calls: Vec::new(), tickets: Vec::new() };
         let all: Vec<u8> = (1..=600).flat_map(|n| framed(&request, n)).collect();
         stream.write_all(&all).unwrap();
         stream.flush().unwrap();
@@ -391,7 +391,7 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
         let call = ObjectCall { op: Ok(op), len: 1 << 20, checksum: None };
         // A gigabyte is asked for, and never read.
         for n in 1..1000 {
-            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()] };
+            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()], tickets: Vec::new() };
             if stream.write_all(&framed(&request, n)).is_err() {
                 break;
             }

@@ -1,0 +1,76 @@
+//! What a daemon of targets knows of the catalog's, which is another one: by what to check tickets, and what to keep (A1).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use iov_store::seam;
+use iov_types::{Clause, Error, Result, Ticket, Uuid, limits};
+use iov_wire::{messages::JoinAnswer, ticket::TicketKey};
+
+use crate::lately::Lately;
+
+#[derive(Default)]
+struct Known {
+    store: Uuid,
+    key: Option<TicketKey>,
+    lease_ns: u64,
+    /// What the catalog's clock is ahead of ours.
+    ahead_ns: i64,
+    /// Whoever comes back and finds a stage gone must hear that it has not been lost.
+    published: Lately,
+}
+
+/// How a daemon of targets is bound to its catalog.
+#[derive(Default)]
+pub struct Bound(Mutex<Known>);
+
+impl Bound {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The catalog's daemon has told this, with this key.
+    pub fn learn(&self, answer: &JoinAnswer, key: TicketKey) {
+        let mut known = self.lock();
+        (known.store, known.key, known.lease_ns) = (answer.store, Some(key), answer.lease_ns);
+        known.ahead_ns = answer.now_ns.saturating_sub(seam::now_ns());
+    }
+
+    /// How long sessions that break may stay away.
+    pub(crate) fn lease_ns(&self) -> u64 {
+        match self.lock().lease_ns {
+            0 => limits::LEASE_NS as u64,
+            ns => ns.min(i64::MAX as u64),
+        }
+    }
+
+    /// What a ticket says, if it is good now and was given to this session.
+    pub(crate) fn check(&self, signed: &[u8], session: Uuid) -> Result<Ticket> {
+        let known = self.lock();
+        let key = known.key.as_ref().ok_or_else(|| Error::unavailable("this daemon has not joined its store yet"))?;
+        let ticket = key.check(signed)?;
+        let refuse = |why: &str| Err(Error::denied(format!("a ticket {why}")).with_clause(Clause::A1));
+        if ticket.store != known.store {
+            return refuse("is of another store");
+        }
+        if ticket.session != session {
+            return refuse("was given to another session: each asks for its own");
+        }
+        if ticket.expires_ns != i64::MAX && ticket.expires_ns < seam::now_ns().saturating_add(known.ahead_ns) {
+            return refuse("has run out: ask the catalog for a new one");
+        }
+        Ok(ticket)
+    }
+
+    /// A stage was published.
+    pub(crate) fn published(&self, stage: Uuid) {
+        self.lock().published.note(stage);
+    }
+
+    /// Whether a stage that is gone was published.
+    pub(crate) fn remembers(&self, stage: Uuid) -> bool {
+        self.lock().published.has(stage)
+    }
+}
+
+#[cfg(test)]
+mod tests;

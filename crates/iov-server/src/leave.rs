@@ -1,0 +1,165 @@
+//! Whether a client may do with an object what it asks for (A1): the catalog knows if it is here; else tickets tell.
+
+use iov_store::OpCx;
+use iov_types::{Clause, Error, ObjectId, ObjectOp, ObjectVerb, Result, Ticket, Uuid};
+
+use crate::{Bound, Server, connection::Client, facts::Facts, served::Served};
+
+/// What a request may do, until it is answered.
+pub(crate) enum Leave<'a> {
+    /// What the catalog says, when it is asked.
+    Catalog(&'a iov_catalog::Service),
+    /// What its tickets say.
+    Tickets(Vec<Ticket>),
+}
+
+/// Which verbs a client may send: the catalog's own are not among them, since it checks what they need (A1).
+fn for_clients(verb: &ObjectVerb) -> bool {
+    matches!(
+        verb,
+        ObjectVerb::Write { .. }
+            | ObjectVerb::Read { .. }
+            | ObjectVerb::Append
+            | ObjectVerb::Truncate { .. }
+            | ObjectVerb::Punch(_)
+            | ObjectVerb::Allocate { .. }
+            | ObjectVerb::Copy { .. }
+            | ObjectVerb::Sync
+            | ObjectVerb::Discard { .. }
+            | ObjectVerb::Stat
+            | ObjectVerb::Extents { .. }
+    )
+}
+
+fn not_for_clients(verb: &ObjectVerb) -> Error {
+    Error::denied(format!("a client may not send {:?} itself", verb.kind())).with_clause(Clause::A1)
+}
+
+fn gone() -> Error {
+    Error::lost("the target has nothing of this collection any more: it was kept in memory, or its medium was changed")
+        .with_clause(Clause::P1)
+}
+
+impl<'a> Leave<'a> {
+    /// What a request with these tickets may do.
+    pub(crate) fn of(facts: &'a Facts, client: &Client, tickets: &[Vec<u8>]) -> Result<Leave<'a>> {
+        match facts {
+            Facts::Catalog(catalog) => Ok(Leave::Catalog(catalog)),
+            Facts::Elsewhere(bound) => {
+                let check = |signed: &Vec<u8>| Bound::check(bound, signed, client.of);
+                tickets.iter().map(check).collect::<Result<_>>().map(Leave::Tickets)
+            }
+        }
+    }
+
+    /// Whether it is the catalog that asks.
+    pub(crate) fn is_catalog(&self) -> bool {
+        matches!(self, Leave::Tickets(tickets) if tickets.iter().any(|ticket| ticket.gives(Ticket::CATALOG)))
+    }
+
+    fn ticket(&self, collection: Uuid, rights: u32) -> Result<&Ticket> {
+        let tickets: &[Ticket] = if let Leave::Tickets(tickets) = self { tickets } else { &[] };
+        let ticket = tickets.iter().find(|ticket| ticket.collection == collection).ok_or_else(|| {
+            Error::denied(
+                "without a ticket of the catalog nothing is done with an object: update this program's library",
+            )
+            .with_clause(Clause::A1)
+        })?;
+        if !ticket.gives(rights) {
+            let e = Error::denied("the ticket does not give leave to change bytes: open the collection for writing");
+            return Err(e.with_clause(Clause::A1));
+        }
+        Ok(ticket)
+    }
+
+    /// Fails for a verb that is not for whoever asks.
+    pub(crate) fn check_verb(&self, verb: &ObjectVerb) -> Result<()> {
+        if for_clients(verb) || self.is_catalog() { Ok(()) } else { Err(not_for_clients(verb)) }
+    }
+
+    /// Lets an operation in, and completes what it demands. Bytes that live in their record move to the target first.
+    pub(crate) fn admit(&self, client: &Client, served: &Served, cx: &OpCx, op: &mut ObjectOp) -> Result<()> {
+        match self {
+            Leave::Catalog(catalog) => at_target(catalog, served, cx, op),
+            Leave::Tickets(_) if self.is_catalog() => match op.verb {
+                ObjectVerb::Freeze { stage } => served.stages.freeze(client.of, stage, op.object, &*served.grants),
+                _ => Ok(()),
+            },
+            Leave::Tickets(_) => self.by_ticket(served, cx, op),
+        }
+    }
+
+    fn by_ticket(&self, served: &Served, cx: &OpCx, op: &mut ObjectOp) -> Result<()> {
+        if let ObjectVerb::Copy { source, .. } = op.verb {
+            self.ticket(source.collection, Ticket::READ)?;
+        }
+        let changes = op.verb.changes_bytes();
+        let rights = if changes { Ticket::WRITE } else { Ticket::READ };
+        let ticket = self.ticket(op.object.collection, rights)?;
+        if !changes {
+            return Ok(());
+        }
+        let only_staged = ticket.gives(Ticket::STAGE);
+        if only_staged && op.demand.stage.is_none() {
+            let e = Error::denied("the session has not got the collection open: it may change it in a batch only");
+            return Err(e.with_clause(Clause::A1));
+        }
+        if !only_staged && !served.grants.has_object(cx, op.object, op.demand.stage)? {
+            return Err(gone());
+        }
+        // Whatever it says of itself: what it held when it got the ticket (X1).
+        op.demand.epoch = op.demand.epoch.max(ticket.epoch);
+        op.demand.domain = (!ticket.ws.is_nil()).then_some(ticket.ws);
+        Ok(())
+    }
+
+    /// After nothing was found of an object: fails if there must be something.
+    pub(crate) fn check_there(&self, served: &Served, cx: &OpCx, object: ObjectId) -> Result<()> {
+        match self {
+            Leave::Catalog(catalog) => catalog.check_there(cx, object.collection),
+            Leave::Tickets(_) if self.is_catalog() || served.grants.has_object(cx, object, None)? => Ok(()),
+            Leave::Tickets(_) => match self.ticket(object.collection, Ticket::STAGE) {
+                // There is none yet.
+                Ok(_) => Ok(()),
+                Err(_) => Err(gone()),
+            },
+        }
+    }
+}
+
+fn at_target(catalog: &iov_catalog::Service, served: &Served, cx: &OpCx, op: &mut ObjectOp) -> Result<()> {
+    catalog.check_object(op.object, served.number)?;
+    match op.verb {
+        // Of these there is nothing to be done for what no target has.
+        ObjectVerb::Sync | ObjectVerb::Discard { .. } => {}
+        ObjectVerb::Copy { source, .. } => {
+            catalog.check_object(source, served.number)?;
+            catalog.at_target(cx, source.collection)?;
+            catalog.at_target(cx, op.object.collection)?;
+        }
+        _ => catalog.at_target(cx, op.object.collection)?,
+    }
+    if op.verb.changes_bytes() {
+        may_change(catalog, served, cx, op.object, op.demand.stage)?;
+        op.demand.domain = catalog.domain(op.object.collection);
+    }
+    Ok(())
+}
+
+/// Fails for what would change bytes that are gone: in place of their file there must be no new one.
+pub(crate) fn may_change(
+    catalog: &iov_catalog::Service,
+    served: &Served,
+    cx: &OpCx,
+    object: ObjectId,
+    stage: Option<Uuid>,
+) -> Result<()> {
+    if served.grants.has_object(cx, object, stage)? { Ok(()) } else { catalog.check_there(cx, object.collection) }
+}
+
+impl Server {
+    /// What a request with these tickets may do.
+    pub(crate) fn leave(&self, client: &Client, tickets: &[Vec<u8>]) -> Result<Leave<'_>> {
+        Leave::of(&self.facts, client, tickets)
+    }
+}
