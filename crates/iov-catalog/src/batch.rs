@@ -75,10 +75,19 @@ pub(crate) fn run(
         Err(refused) => {
             x.undo_all();
             service.recycle(&mut writer, x);
-            discard(service, cx, batch, &staged);
+            if refused.is_away() {
+                thaw(service, &mut writer, cx, batch, &staged);
+            } else {
+                discard(service, cx, batch, &staged);
+            }
+            // Whatever a target did: it comes to nothing.
             return match refused {
-                Refused::ByOperation(replies) => Ok(replies),
-                Refused::AsAWhole(e) => Err(e),
+                Refused::ByOperation(mut replies) => {
+                    let last = replies.pop();
+                    replies.extend(last.map(|last| last.map_err(|e| e.with_outcome(Outcome::NotApplied))));
+                    Ok(replies)
+                }
+                Refused::AsAWhole(e) => Err(e.with_outcome(Outcome::NotApplied)),
             };
         }
     };
@@ -93,6 +102,8 @@ pub(crate) fn run(
         }
         return Err(e);
     }
+    // What was not thawed after an earlier try must not be now.
+    writer.thaw.retain(|(_, stage)| *stage != batch);
     discard(service, cx, batch, &prepared.dropped);
     let mut unpublished = None;
     if let Some(record) = prepared.redo {
@@ -120,6 +131,17 @@ struct Prepared {
 enum Refused {
     ByOperation(Vec<Result<CatalogReply>>),
     AsAWhole(Error),
+}
+
+impl Refused {
+    /// Whether a target of another daemon could not be asked: it may be back soon, and the batch repeated.
+    fn is_away(&self) -> bool {
+        let away = |e: &Error| matches!(e.kind(), Kind::Unavailable | Kind::Timeout);
+        match self {
+            Refused::ByOperation(replies) => matches!(replies.last(), Some(Err(e)) if away(e)),
+            Refused::AsAWhole(e) => away(e),
+        }
+    }
 }
 
 impl From<Error> for Refused {
@@ -231,6 +253,23 @@ fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
     service.core.targets().run(cx, ops);
 }
 
+/// Lets everybody pass what the batch has frozen, and leaves what it has staged: its session may repeat it. What cannot be done
+/// now is done when the target is back.
+fn thaw(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
+    writer.thaw.extend(staged.iter().map(|s| (whole(s), batch)));
+    thaw_all(service, writer, cx);
+}
+
+/// Goes on with what could not be thawed before.
+pub(crate) fn thaw_all(service: &Service, writer: &mut Writer, cx: &OpCx) {
+    let all = std::mem::take(&mut writer.thaw);
+    let ops = all.iter().map(|(object, stage)| op(*object, ObjectVerb::Thaw { stage: *stage }, 0)).collect();
+    let thawed = service.core.targets().run(cx, ops);
+    let away = |e: &Error| matches!(e.kind(), Kind::Unavailable | Kind::Timeout);
+    writer.thaw =
+        all.into_iter().zip(thawed).filter(|(_, done)| done.as_ref().is_err_and(away)).map(|(it, _)| it).collect();
+}
+
 /// The commit may or may not be in the log. If the store shows it, the batch is committed and goes on. If not, the
 /// objects stay frozen: dropping the stage of a batch that turns out to be committed would lose bytes. The next open
 /// of the catalog decides, or the batch's retry.
@@ -239,6 +278,19 @@ fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch:
         writer.redo.push(Redo { batch, record, mtime_set: Vec::new(), late: true });
         finish(service, writer, cx);
     }
+}
+
+/// What operations that stand each by itself still have to seal at targets of other daemons: it is written down with them. And
+/// the places of those operations.
+pub(crate) fn to_seal(x: &mut Exec<'_>) -> Option<(Redo, Vec<usize>)> {
+    let (seal, at) = (std::mem::take(&mut x.after.seal), std::mem::take(&mut x.after.seal_of));
+    if seal.is_empty() {
+        return None;
+    }
+    let (batch, uid) = (seam::new_uuid(), x.cx.caller.uid);
+    let record = BatchRecord { uid, expires_ns: 0, publish: Vec::new(), seal, replies: Vec::new() };
+    x.put(keys::batch(batch), Bytes::from(record.to_bytes()));
+    Some((Redo { batch, record, mtime_set: Vec::new(), late: false }, at))
 }
 
 /// What is remembered of a batch.

@@ -38,6 +38,8 @@ pub(crate) struct Writer {
     pub(crate) redo: Vec<Redo>,
     /// Objects that a target has not removed yet.
     pub(crate) remove: Vec<ObjectId>,
+    /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.
+    pub(crate) thaw: Vec<(ObjectId, Uuid)>,
     /// The catalog was closed.
     pub(crate) closed: bool,
 }
@@ -177,10 +179,20 @@ impl Service {
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
         x.room = room_for(&ops);
         let mut replies = x.run(ops, until_failure);
+        let seals = batch::to_seal(&mut x);
         let committed = self.commit(&mut writer, &mut x, false);
         let after = std::mem::take(&mut x.after);
         self.recycle(&mut writer, x);
         committed?;
+        if let Some((redo, at)) = seals {
+            writer.redo.push(redo);
+            if let Some(e) = batch::finish(self, &mut writer, cx) {
+                let e = e
+                    .with_outcome(Outcome::Applied)
+                    .context("the seal holds; a target could not be told yet, which is tried again");
+                at.into_iter().for_each(|at| replies[at] = Err(e.clone()));
+            }
+        }
         self.follow_up(&mut writer, cx, after, &mut replies);
         Ok(replies)
     }
@@ -371,6 +383,9 @@ impl Service {
     pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
         if !writer.redo.is_empty() {
             batch::finish(self, writer, cx);
+        }
+        if !writer.thaw.is_empty() {
+            batch::thaw_all(self, writer, cx);
         }
         if !writer.remove.is_empty() {
             self.remove_objects(writer, cx);

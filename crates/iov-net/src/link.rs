@@ -420,6 +420,13 @@ impl Link {
         self.store
     }
 
+    /// Lets go of connections over which nothing comes; what is wanted again makes new ones.
+    pub fn break_off(&self) {
+        let e = Error::unavailable("nothing more comes from the daemon");
+        let lanes = (0..self.lanes.all().len() as u32).filter_map(|lane| self.current_of(lane));
+        lanes.for_each(|up| up.connection.fail(&e));
+    }
+
     /// Asks the daemon to end, and waits until it has: its directory can be removed then.
     pub fn shutdown(self: &Arc<Link>, cx: &OpCx) -> Result<()> {
         let up = self.up(cx)?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use iov_store::{OpCx, seam};
-use iov_types::{Clause, Error, Kind, Result};
+use iov_types::{Clause, Error, Kind, Outcome, Result};
 
 use crate::link::{Link, Up, lock};
 
@@ -174,7 +174,7 @@ impl Link {
     }
 
     /// Whether it is being made anew.
-    pub(crate) fn is_mending(&self) -> bool {
+    pub fn is_mending(&self) -> bool {
         lock(&self.queue).mending
     }
 
@@ -190,6 +190,16 @@ impl Link {
             drop(self.mended_or_not.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner));
         }
         true
+    }
+
+    /// Tells all who wait for a connection that none is to be had for now.
+    pub fn give_up(&self) {
+        let jobs = std::mem::take(&mut lock(&self.queue).jobs);
+        for job in jobs {
+            (job.go)(Err(
+                Error::unavailable("the daemon of a target cannot be reached").with_outcome(Outcome::NotApplied)
+            ));
+        }
     }
 
     /// Tells those whose time is up.

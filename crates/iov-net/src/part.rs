@@ -61,6 +61,7 @@ fn has_no_witness(op: &ObjectOp) -> bool {
         | ObjectVerb::Fence { .. }
         | ObjectVerb::Freeze { .. }
         | ObjectVerb::Publish { .. }
+        | ObjectVerb::Thaw { .. }
         | ObjectVerb::Seal
         | ObjectVerb::Remove => true,
         ObjectVerb::Append => op.demand.batch.is_some(),

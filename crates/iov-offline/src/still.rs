@@ -77,7 +77,7 @@ impl Still {
         match &op.verb {
             // Of these nothing is to be seen in what is read afterwards.
             ObjectVerb::Create | ObjectVerb::Fence { .. } | ObjectVerb::Seal | ObjectVerb::Sync => {}
-            ObjectVerb::Freeze { .. } | ObjectVerb::Discard { .. } => {}
+            ObjectVerb::Freeze { .. } | ObjectVerb::Discard { .. } | ObjectVerb::Thaw { .. } => {}
             ObjectVerb::Remove => {
                 self.done.write().unwrap_or_else(PoisonError::into_inner).removed.insert(op.object);
                 return Ok(Evidence::default());

@@ -5,23 +5,25 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
     },
 };
 
 use iov_net::{Address, Link, Place, RemoteBackend, RemoteCatalog, Trust, tcp::Host, tls::ClientTls};
 use iov_store::{Backend, Catalog, CatalogCapability, OpCx, Sink, Submitted, seam};
-use iov_types::{Capability, Error, Evidence, Outcome, Reach, Result, Target, Uuid};
+use iov_types::{Capability, Error, Evidence, ObjectVerb, Outcome, Reach, Result, Target, Uuid};
 
 /// How often daemons of targets tell that they are there.
 pub(crate) const BEAT_NS: i64 = 1_000_000_000;
 /// One that was not heard of for so long is probably gone, …
 const DOUBT_NS: i64 = 4 * BEAT_NS;
 /// … and after so long it is.
-const GONE_NS: i64 = 15 * BEAT_NS;
+pub(crate) const GONE_NS: i64 = 15 * BEAT_NS;
 /// Longest that the catalog waits for one operation at a target of another daemon.
-const PATIENCE_NS: i64 = 10_000_000_000;
+const PATIENCE_NS: i64 = 20_000_000_000;
+/// Longest that it tries to connect to one.
+const AWAY_NS: i64 = 500_000_000;
 /// Longest between two looks whether it is still heard of.
 const LOOK_NS: i64 = 50_000_000;
 
@@ -40,6 +42,8 @@ pub struct Toward {
 
 /// A daemon of targets.
 struct Member {
+    /// The session in which it tells that it is there.
+    session: Uuid,
     incarnation: u64,
     heard_ns: i64,
     reach: Reach,
@@ -58,7 +62,7 @@ pub(crate) struct Members {
 /// What came of a daemon's telling that it is there.
 pub(crate) struct Heard {
     /// It was not, as far as anybody knew.
-    pub(crate) is_new: bool,
+    pub(crate) is_back: bool,
     /// Targets that it had, and has no more.
     pub(crate) gone: Vec<u32>,
 }
@@ -74,7 +78,7 @@ impl Members {
         daemon: (Uuid, u64),
         number: u32,
         target: &Target,
-        link: impl FnOnce(Address) -> Result<Arc<Link>>,
+        link: impl Fn(Address) -> Result<Arc<Link>>,
     ) -> Result<(Arc<Elsewhere>, bool)> {
         let all = lock(&self.all);
         let member = all.get(&daemon.0).filter(|member| member.incarnation == daemon.1);
@@ -88,33 +92,58 @@ impl Members {
                 "this daemon listens on no network, so that it knows no secret to reach others with: --listen",
             )
         })?;
-        let hosts = target.addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
-        let place = Place::Network { hosts, trust: toward.trust, tls: toward.tls };
-        // Each of a daemon's targets has a session of its own, which belongs to the catalog's.
-        let address = Address::new(place, seam::new_uuid(), "iovd".into()).of_target(number, self.session);
-        let way = Elsewhere::start(link(address)?, target.capability.clone(), target.addresses.clone());
+        let hosts: Vec<Host> = target.addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
+        let place =
+            || Place::Network { hosts: Vec::clone(&hosts), trust: toward.trust.clone(), tls: toward.tls.clone() };
+        // Each of a daemon's targets has sessions of its own, which belong to the catalog's.
+        let address = || Address::new(place(), seam::new_uuid(), "iovd".into()).of_target(number, self.session);
+        let links = [link(address())?, link(address())?];
+        let way = Elsewhere::start(links, target.capability.clone(), target.addresses.clone());
         way.map(|way| (way, true))
     }
 
+    /// Whether nothing was heard of a daemon since it began.
+    pub(crate) fn is_unknown(&self, daemon: Uuid, incarnation: u64) -> bool {
+        lock(&self.all).get(&daemon).is_none_or(|member| member.incarnation != incarnation)
+    }
+
+    /// How many of these sessions are of daemons.
+    pub(crate) fn count(&self, is_connected: impl Fn(Uuid) -> bool) -> usize {
+        lock(&self.all).values().filter(|member| is_connected(member.session)).count()
+    }
+
+    /// Whether no other daemon has joined so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.all).is_empty()
+    }
+
     /// A daemon has said that it is there, with these targets.
-    pub(crate) fn heard(&self, daemon: Uuid, incarnation: u64, targets: Vec<(u32, Arc<Elsewhere>)>) -> Heard {
+    pub(crate) fn heard(
+        &self,
+        (daemon, session): (Uuid, Uuid),
+        incarnation: u64,
+        targets: Vec<(u32, Arc<Elsewhere>)>,
+    ) -> Heard {
         let mut all = lock(&self.all);
         let now_ns = seam::monotonic_ns();
-        targets.iter().for_each(|(_, way)| way.is_there(true));
-        let member = Member { incarnation, heard_ns: now_ns, reach: Reach::Online, targets };
+        let was_away = targets.iter().fold(false, |away, (_, way)| !way.is_there(true) | away);
+        let member = Member { session, incarnation, heard_ns: now_ns, reach: Reach::Online, targets };
         let numbers: Vec<u32> = member.targets.iter().map(|(number, _)| *number).collect();
         let before = all.insert(daemon, member);
-        let is_new = before.as_ref().is_none_or(|b| b.incarnation != incarnation || b.reach != Reach::Online);
+        let is_back =
+            was_away || before.as_ref().is_none_or(|b| b.incarnation != incarnation || b.reach != Reach::Online);
         let before = before.into_iter().flat_map(|before| before.targets);
         let gone = before.map(|(number, _)| number).filter(|number| !numbers.contains(number)).collect();
-        Heard { is_new, gone }
+        Heard { is_back, gone }
     }
 
     /// A daemon ends in order: the numbers of its targets.
     pub(crate) fn leaves(&self, daemon: Uuid) -> Vec<u32> {
         let gone = lock(&self.all).remove(&daemon);
         let targets = gone.map(|member| member.targets).unwrap_or_default();
-        targets.iter().for_each(|(_, way)| way.is_there(false));
+        for (_, way) in &targets {
+            way.is_there(false);
+        }
         targets.into_iter().map(|(number, _)| number).collect()
     }
 
@@ -129,7 +158,12 @@ impl Members {
                 _ => Reach::Online,
             };
             if std::mem::replace(&mut member.reach, reach) != reach {
-                member.targets.iter().for_each(|(_, way)| way.is_there(reach == Reach::Online));
+                // What it was asked before may never be answered.
+                member.targets.iter().for_each(|(_, way)| {
+                    way.is_there(reach == Reach::Online);
+                    way.remote.0.break_off();
+                    way.looks.0.break_off();
+                });
                 changed.extend(member.targets.iter().map(|(number, _)| (*number, reach)));
             }
         }
@@ -139,11 +173,14 @@ impl Members {
 
 /// A target of another daemon.
 pub(crate) struct Elsewhere {
+    /// Over this it is asked for changes, …
     remote: RemoteBackend,
+    /// … and over this one looks at it: that may have to wait for a publication, which must not wait behind it.
+    looks: RemoteBackend,
     capability: Capability,
     addresses: Vec<String>,
     there: AtomicBool,
-    under_way: Arc<UnderWay>,
+    under_way: [Arc<UnderWay>; 2],
 }
 
 /// Operations that are waited for: somebody has to receive their answers.
@@ -168,36 +205,50 @@ impl Sink for Counted {
 }
 
 impl Elsewhere {
-    fn start(link: Arc<Link>, capability: Capability, addresses: Vec<String>) -> Result<Arc<Elsewhere>> {
-        let under_way = Arc::<UnderWay>::default();
-        let way = Elsewhere {
-            remote: RemoteBackend(link.clone()),
-            capability,
-            addresses,
-            there: AtomicBool::new(true),
-            under_way: under_way.clone(),
-        };
-        let way = Arc::new(way);
-        let alive = Arc::downgrade(&way);
-        seam::spawn("iov-elsewhere", move || {
-            let catalog = RemoteCatalog(link);
-            while alive.strong_count() > 0 {
-                under_way.wait();
-                while under_way.count.load(Ordering::Acquire) > 0 {
-                    if !catalog.drive(LOOK_NS) {
-                        // What was waited for has just come, or is just being sent.
-                        seam::sleep(20_000);
-                    }
-                }
-            }
-        })
-        .map_err(|e| Error::from(e).context("a thread for a target of another daemon"))?;
+    fn start(links: [Arc<Link>; 2], capability: Capability, addresses: Vec<String>) -> Result<Arc<Elsewhere>> {
+        let under_way: [Arc<UnderWay>; 2] = Default::default();
+        let [remote, looks] = links.clone().map(RemoteBackend);
+        let there = AtomicBool::new(true);
+        let way = Arc::new(Elsewhere { remote, looks, capability, addresses, there, under_way: under_way.clone() });
+        for (link, under_way) in links.into_iter().zip(under_way) {
+            let driven = Arc::downgrade(&way);
+            seam::spawn("iov-elsewhere", move || drive(&link, &driven, &under_way))
+                .map_err(|e| Error::from(e).context("a thread for a target of another daemon"))?;
+        }
         Ok(way)
     }
 
-    /// Whether it is heard of.
-    fn is_there(&self, there: bool) {
-        self.there.store(there, Ordering::Release);
+    /// Says whether it is heard of; whether it was before.
+    fn is_there(&self, there: bool) -> bool {
+        self.there.swap(there, Ordering::AcqRel)
+    }
+}
+
+/// Receives the answers of a target's daemon for as long as somebody wants them.
+fn drive(link: &Arc<Link>, way: &Weak<Elsewhere>, under_way: &UnderWay) {
+    let catalog = RemoteCatalog(link.clone());
+    let mut away_since = None;
+    while way.strong_count() > 0 {
+        under_way.wait();
+        while under_way.count.load(Ordering::Acquire) > 0 {
+            if !catalog.drive(LOOK_NS) {
+                // What was waited for has just come, or is just being sent.
+                seam::sleep(20_000);
+            }
+            if !link.is_mending() {
+                away_since = None;
+                continue;
+            }
+            let now_ns = seam::monotonic_ns();
+            if now_ns - *away_since.get_or_insert(now_ns) > AWAY_NS {
+                // Until it says that it is there.
+                if let Some(way) = way.upgrade() {
+                    way.is_there(false);
+                }
+                link.give_up();
+            }
+        }
+        away_since = None;
     }
 }
 
@@ -237,10 +288,20 @@ impl Backend for Elsewhere {
             .with_outcome(Outcome::NotApplied);
             return (0..ops.len()).for_each(|i| sink.complete(i, Err(e.clone())));
         }
-        self.under_way.begin(ops.len());
+        let looks = |(op, _): &Submitted| {
+            matches!(
+                op.verb,
+                ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::List { .. }
+            )
+        };
+        let (remote, under_way) = match ops.iter().all(looks) {
+            true => (&self.looks, &self.under_way[1]),
+            false => (&self.remote, &self.under_way[0]),
+        };
+        under_way.begin(ops.len());
         let latest = seam::monotonic_ns().saturating_add(PATIENCE_NS);
         let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), ..cx.clone() };
-        self.remote.submit(&cx, ops, Arc::new(Counted { sink, under_way: self.under_way.clone() }));
+        remote.submit(&cx, ops, Arc::new(Counted { sink, under_way: under_way.clone() }));
     }
 
     fn may_wait(&self) -> bool {

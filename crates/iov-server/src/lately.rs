@@ -26,6 +26,12 @@ impl Lately {
         }
     }
 
+    pub(crate) fn forget(&mut self, uuid: Uuid) {
+        if self.all.remove(&uuid) {
+            self.order.retain(|noted| *noted != uuid);
+        }
+    }
+
     pub(crate) fn has(&self, uuid: Uuid) -> bool {
         self.all.contains(&uuid)
     }

@@ -1,7 +1,7 @@
 //! Whether a client may do with an object what it asks for (A1): the catalog knows if it is here; else tickets tell.
 
 use iov_store::OpCx;
-use iov_types::{Clause, Error, ObjectId, ObjectOp, ObjectVerb, Result, Ticket, Uuid};
+use iov_types::{Clause, Error, ObjectId, ObjectOp, ObjectVerb, Persistence, Result, Ticket, Uuid};
 
 use crate::{Bound, Server, connection::Client, facts::Facts, served::Served};
 
@@ -82,7 +82,10 @@ impl<'a> Leave<'a> {
         match self {
             Leave::Catalog(catalog) => at_target(catalog, served, cx, op),
             Leave::Tickets(_) if self.is_catalog() => match op.verb {
-                ObjectVerb::Freeze { stage } => served.stages.freeze(client.of, stage, op.object, &*served.grants),
+                ObjectVerb::Freeze { stage } => {
+                    let volatile = served.target.capability().durability == Persistence::Volatile;
+                    served.stages.freeze(client.of, (stage, op.object), &*served.grants, volatile)
+                }
                 _ => Ok(()),
             },
             Leave::Tickets(_) => self.by_ticket(served, cx, op),
@@ -92,6 +95,13 @@ impl<'a> Leave<'a> {
     fn by_ticket(&self, served: &Served, cx: &OpCx, op: &mut ObjectOp) -> Result<()> {
         if let ObjectVerb::Copy { source, .. } = op.verb {
             self.ticket(source.collection, Ticket::READ)?;
+        }
+        if let ObjectVerb::Discard { stage } = op.verb
+            && served.stages.is_held(stage)
+        {
+            let e =
+                Error::conflict("the catalog is publishing the batch, or drops it: its session has no say any more");
+            return Err(e.with_clause(Clause::B3));
         }
         let changes = op.verb.changes_bytes();
         let rights = if changes { Ticket::WRITE } else { Ticket::READ };

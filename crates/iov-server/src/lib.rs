@@ -14,6 +14,7 @@ mod grants;
 mod lately;
 mod leave;
 mod outgoing;
+mod parked;
 mod peer;
 mod served;
 mod server;

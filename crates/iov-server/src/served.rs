@@ -40,7 +40,7 @@ impl Served {
     pub(crate) fn new(target: Target, unfinished: &[Uuid]) -> Served {
         let Target { number, target, grants, direct, room } = target;
         let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
-        let stages = Stages::with_earlier(earlier);
+        let stages = Stages::with_earlier(earlier, unfinished);
         Served { number, target, grants, direct, stages, room }
     }
 

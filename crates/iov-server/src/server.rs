@@ -20,6 +20,7 @@ use crate::{
     connection::Connection,
     elsewhere::{Members, Toward},
     facts::Facts,
+    parked::Lot,
     served::AllServed,
     sessions::{Ending, Left, Sessions},
     workers::Workers,
@@ -75,6 +76,9 @@ pub struct Server {
     pub(crate) members: Members,
     /// A target is there that was not: what had to wait for it goes on.
     pub(crate) returns: AtomicBool,
+    /// Somebody sees to that just now.
+    goes_on: AtomicBool,
+    pub(crate) lot: Lot,
     pub(crate) targets: AllServed,
     pub(crate) afar: Afar,
     pub(crate) buffers: Arc<Buffers>,
@@ -124,6 +128,8 @@ impl Server {
         Ok(Arc::new(Server {
             members: Members::new(options.toward.clone()),
             returns: AtomicBool::new(false),
+            goes_on: AtomicBool::new(false),
+            lot: Lot::default(),
             options,
             facts,
             targets,
@@ -189,6 +195,7 @@ impl Server {
             }
         }
         self.stop();
+        self.give_up_parked(true);
         // The workers finish the requests that have arrived; nothing acknowledged depends on it.
         let wait = |ended: &dyn Fn() -> bool, hundredths: u32| {
             for _ in 0..hundredths {
@@ -385,7 +392,9 @@ impl Server {
     }
 
     pub(crate) fn counts(&self) -> (u32, u32) {
-        (self.sessions.count() as u32, lock(&self.connections).len() as u32)
+        // Daemons of targets are no clients.
+        let members = self.members.count(|session| self.sessions.is_connected(session));
+        (self.sessions.count().saturating_sub(members) as u32, lock(&self.connections).len() as u32)
     }
 
     /// What a session for a target is told: the first one's is for the whole store.
@@ -406,13 +415,26 @@ impl Server {
     }
 
     /// Notes of which daemons of targets nothing is heard, and goes on with what waited for one that is back.
-    fn look_at_members(&self) {
-        let Some(catalog) = self.facts.catalog() else { return };
+    fn look_at_members(self: &Arc<Self>) {
+        let Some(catalog) = self.facts.catalog().filter(|_| !self.members.is_empty()) else { return };
         for (number, reach) in self.members.silent() {
             catalog.note_target(number, reach, None);
         }
-        if self.returns.swap(false, Ordering::AcqRel) {
-            catalog.go_on();
+        self.give_up_parked(false);
+        if !self.returns.load(Ordering::Acquire) || self.goes_on.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let server = self.clone();
+        // It may have to wait for targets, and whoever connects must not.
+        let go_on = move || {
+            if server.returns.swap(false, Ordering::AcqRel) {
+                server.facts.catalog().iter().for_each(|catalog| catalog.go_on());
+                server.unpark();
+            }
+            server.goes_on.store(false, Ordering::Release);
+        };
+        if seam::spawn("iov-return", go_on).is_err() {
+            self.goes_on.store(false, Ordering::Release);
         }
     }
 

@@ -45,15 +45,24 @@ impl Stages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With those of an earlier daemon, whose sessions may come back.
-    pub(crate) fn with_earlier(stages: impl IntoIterator<Item = Uuid>) -> Stages {
-        Stages(Mutex::new(Book { earlier: stages.into_iter().collect(), ..Book::default() }))
+    /// With those of an earlier daemon, whose sessions may come back; what is committed is the catalog's.
+    pub(crate) fn with_earlier(stages: impl IntoIterator<Item = Uuid>, committed: &[Uuid]) -> Stages {
+        let held = |stage: &Uuid| (*stage, Held { by: Uuid::NIL, objects: BTreeSet::new() });
+        let held = committed.iter().map(held).collect();
+        Stages(Mutex::new(Book { earlier: stages.into_iter().collect(), held, ..Book::default() }))
+    }
+
+    /// Whether only a catalog decides what becomes of a stage.
+    pub(crate) fn is_held(&self, stage: Uuid) -> bool {
+        self.lock().held.contains_key(&stage)
     }
 
     /// A session uses a stage.
     pub(crate) fn enter(&self, session: Uuid, stage: Uuid) {
         let mut book = self.lock();
         book.earlier.remove(&stage);
+        // A batch that is repeated stages everything anew.
+        book.dropped.forget(stage);
         book.owners.insert(stage, session);
     }
 
@@ -69,8 +78,14 @@ impl Stages {
     /// A catalog of another daemon freezes an object for a stage, in its session. From then on the end of the stage's session
     /// takes nothing away: either all of the batch is published, or none (B3).
     ///
-    /// Fails if something of the stage may be gone already.
-    pub(crate) fn freeze(&self, by: Uuid, stage: Uuid, object: ObjectId, target: &dyn GrantBook) -> Result<()> {
+    /// Fails if something of the stage may be gone already; `volatile`: with the daemon before this one.
+    pub(crate) fn freeze(
+        &self,
+        by: Uuid,
+        (stage, object): (Uuid, ObjectId),
+        target: &dyn GrantBook,
+        volatile: bool,
+    ) -> Result<()> {
         let mut book = self.lock();
         let lost = |why: &str| {
             let e = Error::lost(format!("what the batch staged at a target is gone, as {why}: run the batch again"));
@@ -79,7 +94,8 @@ impl Stages {
         if book.dropped.has(stage) {
             return lost("its session has ended there");
         }
-        if !book.held.contains_key(&stage) && !target.has_stage(stage) && stage.unix_ms() < book.began_ms {
+        let may_be_lost = volatile && !book.held.contains_key(&stage) && !target.has_stage(stage);
+        if may_be_lost && stage.unix_ms() < book.began_ms {
             return lost("its daemon was started anew");
         }
         book.earlier.remove(&stage);
@@ -87,6 +103,15 @@ impl Stages {
         held.by = by;
         held.objects.insert(object);
         Ok(())
+    }
+
+    /// The catalog has let go of a stage: it is its session's again, or nobody's if that has ended.
+    pub(crate) fn thawed(&self, stage: Uuid, target: &dyn GrantBook) {
+        let mut book = self.lock();
+        if book.held.remove(&stage).is_some() && !book.owners.contains_key(&stage) {
+            book.dropped.note(stage);
+            target.abandon_stage(stage);
+        }
     }
 
     /// The catalog was opened anew, and comes in this session: what one before has frozen and not committed is to be discarded.

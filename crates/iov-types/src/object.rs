@@ -105,7 +105,7 @@ pub enum ObjectVerb {
         /// The new epoch; lower than the present one is a conflict.
         epoch: u64,
     },
-    /// Stops every access to the object but its removal until `Publish` or `Discard` of that stage: the moment before
+    /// Stops every access to the object but its removal until `Publish`, `Discard` or `Thaw` of that stage: the moment before
     /// point P (B3). Checks all that could still make the publication fail.
     Freeze {
         /// The stage about to be published.
@@ -119,6 +119,12 @@ pub enum ObjectVerb {
     },
     /// Drops what is staged and ends a freeze. Repeating it is fine.
     Discard {
+        /// Which stage.
+        stage: Uuid,
+    },
+    /// Ends the freeze of a stage and leaves what is staged: its batch comes to nothing for now, and may be repeated. Repeating
+    /// it is fine.
+    Thaw {
         /// Which stage.
         stage: Uuid,
     },
@@ -165,11 +171,12 @@ pub enum VerbKind {
     List = 16,
     Allocate = 17,
     Extents = 18,
+    Thaw = 19,
 }
 
 impl VerbKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [VerbKind; 18] = [
+    pub const ALL: [VerbKind; 19] = [
         VerbKind::Create,
         VerbKind::Write,
         VerbKind::Read,
@@ -188,6 +195,7 @@ impl VerbKind {
         VerbKind::List,
         VerbKind::Allocate,
         VerbKind::Extents,
+        VerbKind::Thaw,
     ];
 
     /// The one with a number.
@@ -216,6 +224,7 @@ impl VerbKind {
             VerbKind::List => "list",
             VerbKind::Allocate => "allocate",
             VerbKind::Extents => "extents",
+            VerbKind::Thaw => "thaw",
         }
     }
 }
@@ -241,6 +250,7 @@ impl ObjectVerb {
             ObjectVerb::Remove => VerbKind::Remove,
             ObjectVerb::Stat => VerbKind::Stat,
             ObjectVerb::Extents { .. } => VerbKind::Extents,
+            ObjectVerb::Thaw { .. } => VerbKind::Thaw,
             ObjectVerb::List { .. } => VerbKind::List,
         }
     }

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use iov_server::{Doors, Entrance, Server};
+use iov_server::{Entrance, Server};
 use iov_types::{Clause, Error, Result};
 use rustix::fs::{Mode, OFlags};
 
@@ -96,8 +96,8 @@ pub(crate) fn end_start(args: &Args, dir: &OwnedFd, troubles: &[String]) -> Resu
 }
 
 /// Tells the log what is listened on.
-pub(crate) fn tell_doors(server: &Server, doors: &Doors, bound: &[String]) {
-    if !doors.network.is_empty() {
+pub(crate) fn tell_doors(server: &Server, network: bool, bound: &[String]) {
+    if network {
         let who = match &server.options().entrance {
             Entrance::Secret(_) => "who has the store's secret",
             Entrance::Anybody => "anybody",

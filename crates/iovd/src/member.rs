@@ -8,7 +8,10 @@ use std::{
     io::Write,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use iov_net::{Address, Link, Place, Trust, secret::Nonce, tcp::Host};
@@ -226,16 +229,15 @@ impl Telling {
         }
     }
 
-    /// Tells that the daemon is there until it ends.
-    fn go_on(mut self, server: &Server, first: &JoinAnswer, stop: &dyn Fn() -> bool) {
+    /// Tells that the daemon is there until it ends; calls `told` behind the first time.
+    fn go_on(mut self, server: &Server, first: &JoinAnswer, stop: &dyn Fn() -> bool, told: impl FnOnce()) {
+        let mut told = Some(told);
         let mut catalog = first.catalog;
         let mut trouble = None;
+        self.join.ready = true;
         let beat_ns = (first.beat_ns.clamp(100_000_000, 60_000_000_000)) as i64;
         while !stop() {
             let next = seam::monotonic_ns().saturating_add(beat_ns);
-            while !stop() && seam::monotonic_ns() < next {
-                seam::sleep(50_000_000);
-            }
             for (target, room) in self.join.targets.iter_mut().zip(server.rooms()) {
                 (target.capacity, target.free) = room.unwrap_or_default();
             }
@@ -254,6 +256,13 @@ impl Telling {
                     log::line(&format!("the catalog's daemon does not hear that this one is there: {e}"));
                     trouble = Some(e.detail().to_owned());
                 }
+            }
+            // Whoever started it can use it now, or read in its log why not.
+            if let Some(told) = told.take() {
+                told();
+            }
+            while !stop() && seam::monotonic_ns() < next {
+                seam::sleep(50_000_000);
             }
         }
         // It would notice anyway.
@@ -290,7 +299,7 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
         ..target
     };
     let told = fleet.targets.into_iter().zip(&member.targets).map(about).collect();
-    let join = Join { daemon: member.daemon, incarnation, targets: told, leaves: false };
+    let join = Join { daemon: member.daemon, incarnation, targets: told, leaves: false, ready: false };
     let place = || Place::Network { hosts: member.catalog.clone(), trust: trust.clone(), tls: believed.clone() };
     let link = || Link::open(Address::new(place(), seam::new_uuid(), "iovd".into()), Arc::default(), BEAT_NS);
     let (telling, answer) = Telling::first(link, &trust, &join)?;
@@ -323,23 +332,28 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     let doors = Doors { local: iov_server::listen(dir.as_fd())?, network };
     let facts = Facts::Elsewhere(telling.bound.clone());
     let server = Server::new(options, facts, targets, &answer.unfinished, afar)?;
-    let place = begin::end_start(args, &dir, &troubles)?;
     let of = member.catalog.iter().map(Host::to_string).collect::<Vec<_>>().join(", ");
-    let pid = std::process::id();
-    log::line(&format!("serving targets in {} of the store at {of} as process {pid}", place.display()));
-    begin::tell_doors(&server, &doors, &bound);
-    let (told, ends) = (server.clone(), stop.clone());
-    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (served, ends) = (server.clone(), stop.clone());
+    let over = Arc::new(AtomicBool::new(false));
     let ended = over.clone();
+    let (args, at) = (args.clone(), dir.try_clone().map_err(Error::from)?);
+    let network = !doors.network.is_empty();
     let teller = seam::spawn("iov-join", move || {
-        telling.go_on(&told, &answer, &|| ends.load(Ordering::Relaxed) || ended.load(Ordering::Relaxed));
+        let told = || {
+            // Without a log it serves all the same.
+            let place = begin::end_start(&args, &at, &troubles).unwrap_or_else(|_| args.dir.clone());
+            let pid = std::process::id();
+            log::line(&format!("serving targets in {} of the store at {of} as process {pid}", place.display()));
+            begin::tell_doors(&served, network, &bound);
+        };
+        telling.go_on(&served, &answer, &|| ends.load(Ordering::Relaxed) || ended.load(Ordering::Relaxed), told);
     })
     .map_err(|e| Error::from(e).context("a thread to keep in touch with the catalog's daemon"))?;
-    let served = server.run(&doors, &|| stop.load(Ordering::Relaxed));
+    let ran = server.run(&doors, &|| stop.load(Ordering::Relaxed));
     over.store(true, Ordering::Relaxed);
     // A panic there was told there.
     let _ = teller.join();
-    served?;
+    ran?;
     drop(doors);
     listen::end(&dir);
     drop(server);

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         log::line(&format!("every call to the target is recorded in {}", path.display()));
     }
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
-    begin::tell_doors(&server, &doors, &bound);
+    begin::tell_doors(&server, !doors.network.is_empty(), &bound);
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
     drop(doors);

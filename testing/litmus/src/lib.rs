@@ -11,4 +11,4 @@ pub mod worker;
 
 pub use peer::Worker;
 pub use report::{Report, long, rounds};
-pub use store::{Daemon, Store, WORKSPACE, in_shared_memory, is_striped, over_tcp};
+pub use store::{Daemon, Store, WORKSPACE, at_member, in_shared_memory, is_striped, over_tcp};

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{in_shared_memory, is_striped, over_tcp};
+use crate::{at_member, in_shared_memory, is_striped, over_tcp};
 
 /// Whether the tests shall take their time.
 pub fn long() -> bool {
@@ -36,11 +36,12 @@ pub struct Report {
 
 /// The name of a medium other than files, what its documents' names end with, and where it is seen.
 fn of_medium() -> Option<(&'static str, &'static str, &'static str)> {
-    match (in_shared_memory(), over_tcp(), is_striped()) {
-        (true, ..) => Some(("shmem", "-shmem.md", "in shared memory")),
-        (_, true, _) => Some(("tcp", "-tcp.md", "over TCP")),
-        (.., true) => Some(("striped", "-striped.md", "on three targets")),
-        _ => None,
+    match () {
+        () if in_shared_memory() => Some(("shmem", "-shmem.md", "in shared memory")),
+        () if over_tcp() => Some(("tcp", "-tcp.md", "over TCP")),
+        () if is_striped() => Some(("striped", "-striped.md", "on three targets")),
+        () if at_member() => Some(("member", "-member.md", "at another daemon than the catalog")),
+        () => None,
     }
 }
 

@@ -69,9 +69,24 @@ pub fn is_striped() -> bool {
     medium().is_some_and(|medium| medium == "striped")
 }
 
+/// Whether the bytes lie at another daemon than the catalog (`IOV_LITMUS_MEDIUM=member`), which is the one that dies.
+pub fn at_member() -> bool {
+    medium().is_some_and(|medium| medium == "member")
+}
+
 /// What every collection of such a store is created with: appends go to one of the targets all the same.
 fn stripes() -> Option<Layout> {
-    is_striped().then(|| Layout { targets: 3, chunk_size: 8192, ..Layout::default() })
+    match (is_striped(), at_member()) {
+        (true, _) => Some(Layout { targets: 3, chunk_size: 8192, ..Layout::default() }),
+        (_, true) => Some(Layout { targets: 1, policy: Some("targets:64".into()), ..Layout::default() }),
+        _ => None,
+    }
+}
+
+/// Where a daemon listens, as it has written it down: while it is away nobody else can tell.
+fn address_of(dir: &Path) -> String {
+    let listens = std::fs::read_to_string(dir.join("listen")).expect("the daemon listens");
+    listens.lines().find_map(|line| line.strip_prefix("on ")).expect("an address").to_owned()
 }
 
 /// A daemon that the test has started itself.
@@ -89,9 +104,21 @@ impl Daemon {
             command.args(["--storage", "files"].repeat(3));
         }
         // One that comes in place of one that died listens as that did.
-        if over_tcp() && !dir.join("listen").exists() {
+        if (over_tcp() || at_member()) && !dir.join("listen").exists() {
             command.args(["--listen", "127.0.0.1:0"]);
         }
+        Daemon::run(command, point)
+    }
+
+    /// Starts one that serves a target of the store whose daemon has this directory.
+    fn join(dir: &Path, catalog: &Path, point: Option<&str>) -> Daemon {
+        let mut command = Command::new(iovd());
+        command.arg("--dir").arg(dir).args(["--ready", "--storage", "files"]);
+        command.args(["--join", &address_of(catalog), "--secret"]).arg(catalog.join("secret"));
+        Daemon::run(command, point)
+    }
+
+    fn run(mut command: Command, point: Option<&str>) -> Daemon {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match point {
             Some(point) => command.env("IOV_FAIL_POINT", point),
@@ -141,6 +168,8 @@ pub struct Store {
     // Ends first.
     keeper: Option<Keeper>,
     dir: tempfile::TempDir,
+    /// That of the daemon which dies, if it is not the catalog's, and the catalog's.
+    member: Option<(tempfile::TempDir, Daemon)>,
     daemon: Option<Daemon>,
 }
 
@@ -189,12 +218,37 @@ impl Store {
         text::parse(&mut controls, &format!("consistency={level}")).expect("a level");
         let attr = WorkspaceAttr { controls: Some(controls), layout: stripes(), ..WorkspaceAttr::default() };
         let dir = tempfile::tempdir().expect("a directory");
-        let mut store = Store { keeper: None, dir, daemon: None };
-        store.daemon = Some(Daemon::start(store.dir.path(), None));
-        store.keeper = over_tcp().then(|| Keeper::of(store.url()));
+        let mut store = Store { keeper: None, dir, member: None, daemon: None };
+        let catalog = Daemon::start(store.dir.path(), None);
+        if at_member() {
+            store.member = Some((tempfile::tempdir().expect("a directory"), catalog));
+            store.daemon = Some(store.start(None));
+        } else {
+            store.daemon = Some(catalog);
+        }
+        store.keeper = store.needs_keeper().then(|| Keeper::of(store.url_of_daemon()));
         let made = store.session().create_workspace(Name::new(WORKSPACE).expect("a name"), attr);
         made.expect("the workspace is made");
         store
+    }
+
+    /// Starts the daemon that dies.
+    fn start(&self, point: Option<&str>) -> Daemon {
+        match &self.member {
+            Some((dir, _)) => Daemon::join(dir.path(), self.dir.path(), point),
+            None => Daemon::start(self.dir.path(), point),
+        }
+    }
+
+    /// Whether no client can start it.
+    fn needs_keeper(&self) -> bool {
+        over_tcp() || self.member.is_some()
+    }
+
+    /// The URL of the directory of the daemon that dies.
+    fn url_of_daemon(&self) -> String {
+        let dir = self.member.as_ref().map_or(&self.dir, |(dir, _)| dir);
+        format!("file:{}", dir.path().display())
     }
 
     /// Its URL.
@@ -208,10 +262,7 @@ impl Store {
             return self.url();
         }
         let dir = self.dir.path();
-        // As the daemon has written it down: while it is away nobody else can tell.
-        let listens = std::fs::read_to_string(dir.join("listen")).expect("the daemon listens");
-        let address = listens.lines().find_map(|line| line.strip_prefix("on ")).expect("an address");
-        format!("iov://{address}?secret={}", dir.join("secret").display())
+        format!("iov://{}?secret={}", address_of(dir), dir.join("secret").display())
     }
 
     /// A session of the test itself.
@@ -253,7 +304,7 @@ impl Store {
             daemon.kill();
         }
         // One that a library has started meanwhile.
-        while let Ok(Some(status)) = ioverbs::daemon_status(&self.url()) {
+        while let Ok(Some(status)) = ioverbs::daemon_status(&self.url_of_daemon()) {
             let pid = status.iter().find(|(name, _)| name == "pid").expect("a pid").1;
             let kill = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
             assert!(kill.is_ok(), "kill runs");
@@ -266,7 +317,7 @@ impl Store {
         let pause = self.keeper.as_ref().map(|keeper| keeper.pause.clone());
         let _paused = pause.as_ref().map(|pause| pause.lock().unwrap_or_else(PoisonError::into_inner));
         self.kill_now();
-        self.daemon.insert(Daemon::start(self.dir.path(), Some(point)))
+        self.daemon.insert(self.start(Some(point)))
     }
 
     /// Kills the daemon and starts another, which recovers.
@@ -274,9 +325,9 @@ impl Store {
         let pause = self.keeper.as_ref().map(|keeper| keeper.pause.clone());
         let _paused = pause.as_ref().map(|pause| pause.lock().unwrap_or_else(PoisonError::into_inner));
         self.kill_now();
-        self.daemon = Some(Daemon::start(self.dir.path(), None));
-        if over_tcp() && self.keeper.is_none() {
-            self.keeper = Some(Keeper::of(self.url()));
+        self.daemon = Some(self.start(None));
+        if self.needs_keeper() && self.keeper.is_none() {
+            self.keeper = Some(Keeper::of(self.url_of_daemon()));
         }
     }
 
@@ -296,11 +347,15 @@ impl Drop for Store {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // What the daemon has to say goes with the directory.
-            let log = std::fs::read_to_string(self.dir.path().join("iovd.log")).unwrap_or_default();
+            let dir = self.member.as_ref().map_or(&self.dir, |(dir, _)| dir);
+            let log = std::fs::read_to_string(dir.path().join("iovd.log")).unwrap_or_default();
             eprintln!("the log of the daemon:\n{log}");
         }
         self.keeper = None;
         self.kill_daemon();
+        if let Some((_, mut catalog)) = self.member.take() {
+            catalog.kill();
+        }
         if in_shared_memory() {
             // A test that fails must not fill the machine's memory.
             let _ = ioverbs::store_release(&self.url());

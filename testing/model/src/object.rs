@@ -232,6 +232,7 @@ impl Model {
             | ObjectVerb::Extents { .. }
             | ObjectVerb::Publish { .. }
             | ObjectVerb::Discard { .. }
+            | ObjectVerb::Thaw { .. }
             | ObjectVerb::Remove
                 if missing =>
             {
@@ -301,6 +302,10 @@ impl Model {
                     }
                     ObjectVerb::Discard { stage } => {
                         object.stages.remove(stage);
+                        object.frozen = object.frozen.filter(|s| s != stage);
+                        Ok(object.reply(None))
+                    }
+                    ObjectVerb::Thaw { stage } => {
                         object.frozen = object.frozen.filter(|s| s != stage);
                         Ok(object.reply(None))
                     }

@@ -67,6 +67,7 @@ fn verb() -> impl Strategy<Value = ObjectVerb> {
         4 => stages().prop_map(|stage| ObjectVerb::Freeze { stage }),
         7 => stages().prop_map(|stage| ObjectVerb::Publish { stage }),
         4 => stages().prop_map(|stage| ObjectVerb::Discard { stage }),
+        2 => stages().prop_map(|stage| ObjectVerb::Thaw { stage }),
         1 => prop_oneof![1 => Just(ObjectVerb::Seal), 4 => Just(ObjectVerb::Stat)],
         1 => Just(ObjectVerb::Remove),
     ]

@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 use iov_store::{KeyRange, OpCx, Record as Stored, Room, Snapshot};
 use iov_types::{
-    Controls, Effective, EntryKind, Layout, ObjectId, Place, Result, Uuid,
+    Controls, Effective, EntryKind, Layout, ObjectId, Outcome, Place, Result, Uuid,
     catalog::{CatalogOp, CatalogReply},
     limits,
 };
@@ -56,8 +56,9 @@ pub(crate) enum Mode {
 pub(crate) struct After {
     /// Objects to remove.
     pub(crate) remove: Vec<ObjectId>,
-    /// Collections to seal at the target, in a batch that applies as a whole.
+    /// Collections to seal at the target once the records say so, and the operations that do so.
     pub(crate) seal: Vec<Staging>,
+    pub(crate) seal_of: Vec<usize>,
     /// Collections whose mtime was set, in such a batch.
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.
@@ -204,6 +205,7 @@ impl<'a> Exec<'a> {
             self.moved.truncate(marks.2);
             self.after.remove.truncate(after.0);
             self.after.seal.truncate(after.1);
+            self.after.seal_of.truncate(after.1);
             self.after.mtime_set.truncate(after.2);
             self.after.closed.truncate(after.3);
         }
@@ -248,7 +250,8 @@ impl<'a> Exec<'a> {
     /// Makes the objects of a collection, of which nothing is to stay if its record comes to nothing.
     pub(crate) fn make_objects(&mut self, ws: Uuid, object: ObjectId) -> Result<()> {
         self.undo.push(Undo::Made(object));
-        self.core.targets().make(self.cx, ws, object)
+        // Without its record it is nothing.
+        self.core.targets().make(self.cx, ws, object).map_err(|e| e.with_outcome(Outcome::NotApplied))
     }
 
     /// Takes back everything that the submission did to memory and wrote.

@@ -41,21 +41,24 @@ pub(crate) fn need_collection(uuid: Uuid) -> Result<()> {
 }
 
 /// Seals at the target, then in the record. In a batch that applies as a whole the record comes first, at point P, and
-/// the target right behind what the batch publishes there.
+/// the target right behind what the batch publishes there. So it does where another daemon has a part of it: that may die with
+/// the seal in its hand, and nobody would know whether it holds.
 pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, epoch: u64) -> Result<()> {
     let ws = x.workspaces[at].uuid;
     if !record.inline && (record.size > 0 || x.core.has_crashed(record.opened_in)) {
         // Sealing makes an empty object where there is none.
         check_there(x.core, &(&record).into(), &x.target_stat(record.whole(uuid))?)?;
     }
+    let later = x.mode == Mode::All || x.core.map().is_elsewhere(record.layout.place);
     let found = match x.mode {
         // Bytes beside the record are sealed with it.
         _ if record.inline => x.stat_bytes(uuid, &record)?,
-        Mode::Each => x.core.targets().seal(x.cx, ws, record.whole(uuid), epoch)?,
-        Mode::Read | Mode::Dry | Mode::All => x.target_stat(record.whole(uuid))?,
+        Mode::Each if !later => x.core.targets().seal(x.cx, ws, record.whole(uuid), epoch)?,
+        _ => x.target_stat(record.whole(uuid))?,
     };
-    if x.mode == Mode::All && !record.inline {
+    if later && matches!(x.mode, Mode::All | Mode::Each) && !record.inline {
         x.after.seal.push(Staging { ws, collection: uuid, place: record.layout.place });
+        x.after.seal_of.push(x.index());
     }
     x.not_abandoned(uuid, &mut record);
     if record.state == State::Staging {

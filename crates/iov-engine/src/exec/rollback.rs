@@ -338,7 +338,7 @@ impl Exec {
     /// Nothing of the batch takes effect: the one that failed says why, the others are undone.
     fn undo(&mut self, culprit: Option<usize>, error: Error) {
         self.tentative.clear();
-        let unknown = error.outcome() == Outcome::Unknown;
+        let unknown = error.outcome() != Outcome::NotApplied;
         for i in 0..self.ops.len() {
             let status = match culprit {
                 _ if unknown || error.kind() == Kind::Cancelled => Status::failed(error.clone()),
@@ -348,7 +348,7 @@ impl Exec {
             };
             self.end(i, status);
         }
-        // With an unknown outcome the catalog may have committed: the stage is the recovery's then.
+        // What the catalog has committed, or may have, is not this one's to drop: the stage is the recovery's then.
         self.phase = if unknown { Phase::Finished } else { Phase::Rollback(Step::Discard) };
     }
 }

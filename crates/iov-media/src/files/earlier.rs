@@ -29,11 +29,28 @@ impl Files {
     /// nobody is left who could go on with another. One whose publication has begun stays.
     pub fn drop_stages(&self, keep: &[Uuid]) -> Result<()> {
         self.settled.store(true, Ordering::SeqCst);
-        self.each_stage(keep, |object, stage| {
+        let dropped = self.each_stage(keep, |object, stage| {
             let object = self.object(object);
             let mut state = object.write_now(self)?;
             self.drop_unless_decided(&object, &mut state, stage)
-        })
+        });
+        dropped.and(self.hold_stages(keep))
+    }
+
+    /// Lets nobody pass before what is kept is published. Of several stages that once froze an object, each says so on disk, and
+    /// one of those that do not count any more may have been taken for the one that does.
+    fn hold_stages(&self, keep: &[Uuid]) -> Result<()> {
+        let kept = |(stage, _): &(Uuid, Vec<ObjectId>)| keep.contains(stage);
+        for (stage, objects) in self.stages().into_iter().filter(kept) {
+            for object in objects {
+                let object = self.object(object);
+                let mut state = object.write_now(self)?;
+                if matches!(state.stage(Some(stage)), Ok(Some(staged)) if staged.froze) {
+                    object.freeze(&mut state, stage);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn drop_unless_decided(&self, object: &Object, state: &mut State, stage: Uuid) -> Result<()> {
@@ -47,7 +64,7 @@ impl Files {
     /// the ones to keep have. What it staged stays, for its client to go on with.
     pub fn thaw_stages(&self, keep: &[Uuid]) -> Result<()> {
         self.settled.store(true, Ordering::SeqCst);
-        self.each_stage(keep, |object, stage| {
+        let thawed = self.each_stage(keep, |object, stage| {
             let object = self.object(object);
             let mut state = object.write_now(self)?;
             // One whose publication has begun, or that cannot be read, keeps its object as it is.
@@ -55,7 +72,8 @@ impl Files {
                 object.end_freeze(&mut state, stage);
             }
             Ok(())
-        })
+        });
+        thawed.and(self.hold_stages(keep))
     }
 
     /// Drops a stage whose session has ended. Where a batch has frozen an object the catalog decides about it.

@@ -169,6 +169,7 @@ impl Files {
             ObjectVerb::Freeze { stage } => self.freeze(cx, op, *stage),
             ObjectVerb::Publish { stage } => self.publish(cx, op, *stage),
             ObjectVerb::Discard { stage } => self.discard(op, *stage),
+            ObjectVerb::Thaw { stage } => self.thaw(op, *stage),
             ObjectVerb::Remove => self.remove(op),
             ObjectVerb::Write { .. }
             | ObjectVerb::Append

@@ -282,6 +282,26 @@ impl Files {
         state.evidence(self, object.id, None)
     }
 
+    /// `Thaw`: ends a freeze, and leaves what is staged for another try. Repeating it is fine.
+    pub(super) fn thaw(&self, op: &ObjectOp, stage: Uuid) -> Result<Evidence> {
+        let object = self.object(op.object);
+        let mut guard = object.write_now(self)?;
+        let state = &mut *guard;
+        if state.frozen == Some(stage) {
+            if let Some(mut staged) = state.stage(Some(stage))? {
+                if staged.decided {
+                    return Err(Error::conflict("the batch is being published; publish it again to finish that")
+                        .with_clause(Clause::B3));
+                }
+                // Frozen: nobody has leave to move bytes of what it would have changed.
+                staged.cancel_plan(&self.disk, self.leases.waits(object.id))?;
+                staged.froze = false;
+            }
+            object.end_freeze(state, stage);
+        }
+        state.evidence(self, object.id, None)
+    }
+
     /// Removes a stage of an object, unless its publication has begun.
     pub(super) fn drop_stage(&self, object: &Object, state: &mut State, stage: Uuid) -> Result<()> {
         let planned = |staged: &Result<Mutex<Stage>>| {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use iov_net::frames::Frame;
-use iov_store::Catalog;
 use iov_types::{Result, catalog::Submission};
 use iov_wire::messages::{CatalogAnswer, CatalogRequest};
 
@@ -12,7 +11,12 @@ use crate::{
     connection::{Client, Connection},
 };
 
-pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
+pub(crate) fn run(
+    connection: &Arc<Connection>,
+    server: &Arc<Server>,
+    client: &Arc<Client>,
+    frame: &Frame,
+) -> Result<()> {
     let request: CatalogRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
     let (id, version) = (frame.header.request, client.version);
@@ -23,14 +27,12 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         Submission::All { batch, .. } => Some(*batch),
         _ => None,
     };
-    server.facts.need_catalog()?.submit(
-        &cx,
-        ops,
-        request.how,
-        Box::new(move |answer| connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new())),
-    );
-    if let Some(batch) = batch {
-        server.targets.leave(batch);
-    }
-    Ok(())
+    let left = server.clone();
+    let done = move |answer| {
+        if let Some(batch) = batch {
+            left.targets.leave(batch);
+        }
+        connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new());
+    };
+    server.submit(cx, ops, request.how, Box::new(done))
 }

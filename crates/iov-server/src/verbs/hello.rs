@@ -102,7 +102,9 @@ fn let_in(
     if hello.channel > MAX_CHANNELS {
         return Err(Error::too_big(format!("a session has at most {MAX_CHANNELS} channels besides its first")));
     }
-    let target = server.targets.find(hello.target).ok_or_else(|| {
+    // Who comes to a daemon without a catalog as to a store asks how it is, or tells it to end.
+    let none = (hello.target == 0 && server.facts.catalog().is_none()).then_some(0);
+    let target = server.targets.find(hello.target).or(none).ok_or_else(|| {
         Error::not_found(format!("this daemon has no target {}: ask the catalog where it is now", hello.target))
     })?;
     // At another daemon's target nobody knows the session for the store: whose stages there are, the session for the target says.

@@ -1,10 +1,10 @@
 //! A daemon of targets is there: they get their numbers, and it gets what it needs to know.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::{Link, frames::Frame, secret};
 use iov_store::{Backend, Catalog, seam};
-use iov_types::{Error, Reach, Result};
+use iov_types::{Error, Reach, Result, Target};
 use iov_wire::messages::{Join, JoinAnswer};
 
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let request: Join = frame.header.body(&frame.body)?;
-    let answer = join(connection, server, request)?;
+    let answer = join(connection, server, client, request)?;
     connection.answer(client.version, frame.header.request, &answer, Vec::new(), Vec::new());
     Ok(())
 }
 
-fn join(connection: &Connection, server: &Server, request: Join) -> Result<JoinAnswer> {
+fn join(connection: &Connection, server: &Server, client: &Client, request: Join) -> Result<JoinAnswer> {
     let catalog = server.facts.need_catalog()?;
-    let Join { daemon, incarnation, targets, leaves } = request;
+    let Join { daemon, incarnation, targets, leaves, ready } = request;
     if daemon.is_nil() {
         return Err(Error::invalid("a daemon that joins has a UUID"));
     }
@@ -35,28 +35,31 @@ fn join(connection: &Connection, server: &Server, request: Join) -> Result<JoinA
         return Err(Error::invalid("a daemon that joins has targets"));
     }
     let (mut numbers, mut ways) = (Vec::new(), Vec::new());
-    for target in targets {
-        let target = iov_types::Target { reach: Reach::Online, ..target };
-        let number = catalog.number_target(target.clone())?;
+    for target in &targets {
+        numbers.push(catalog.number_target(Target { reach: Reach::Offline, ..target.clone() })?);
+    }
+    // Before anything is asked of them: whoever waits for them holds what this needs, and gives up in time.
+    let is_new = !ready || server.members.is_unknown(daemon, incarnation);
+    let unfinished = if is_new { catalog.unfinished() } else { Vec::new() };
+    for (number, target) in numbers.iter().copied().zip(&targets).filter(|_| ready) {
         let link = |address| -> Result<Arc<Link>> {
             let ticket = catalog.own_ticket(server.members.session)?;
-            Ok(Link::of_catalog(address, catalog.store_uuid(), capability_of(catalog.capability(), &target), ticket))
+            Ok(Link::of_catalog(address, catalog.store_uuid(), capability_of(catalog.capability(), target), ticket))
         };
-        let (way, fresh) = server.members.way((daemon, incarnation), number, &target, link)?;
+        let (way, fresh) = server.members.way((daemon, incarnation), number, target, link)?;
         if fresh {
             let backend: Arc<dyn Backend> = way.clone();
             catalog.reach_target(number, backend, target.capability.clone());
         }
         catalog.note_target(number, Reach::Online, Some((target.capacity, target.free)));
-        numbers.push(number);
         ways.push((number, way));
     }
-    let heard = server.members.heard(daemon, incarnation, ways);
-    heard.gone.iter().for_each(|number| catalog.note_target(*number, Reach::Offline, None));
-    let (key, nonce) = masked_key(connection, server)?;
-    if heard.is_new {
-        server.returns.store(true, std::sync::atomic::Ordering::Release);
+    if ready {
+        let heard = server.members.heard((daemon, client.session), incarnation, ways);
+        heard.gone.iter().for_each(|number| catalog.note_target(*number, Reach::Offline, None));
+        server.returns.fetch_or(heard.is_back, Ordering::AcqRel);
     }
+    let (key, nonce) = masked_key(connection, server)?;
     Ok(JoinAnswer {
         store: catalog.store_uuid(),
         incarnation: catalog.incarnation(),
@@ -67,8 +70,7 @@ fn join(connection: &Connection, server: &Server, request: Join) -> Result<JoinA
         now_ns: seam::now_ns(),
         lease_ns: server.lease_ns(),
         beat_ns: BEAT_NS as u64,
-        // Whoever waits for this target gives up in time.
-        unfinished: if heard.is_new { catalog.unfinished() } else { Vec::new() },
+        unfinished,
     })
 }
 

@@ -56,11 +56,11 @@ fn unpack<'a>(
     Ok((op, bytes))
 }
 
-/// The stage that a verb ends, and whether by showing what is in it.
+/// The stage that a verb ends, or lets go, and whether by showing what is in it.
 fn decides(verb: &ObjectVerb) -> Option<(Uuid, bool)> {
     match verb {
         ObjectVerb::Publish { stage } => Some((*stage, true)),
-        ObjectVerb::Discard { stage } => Some((*stage, false)),
+        ObjectVerb::Discard { stage } | ObjectVerb::Thaw { stage } => Some((*stage, false)),
         _ => None,
     }
 }
@@ -100,6 +100,13 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         .enumerate()
         .filter_map(|(i, (op, _))| decides(&op.verb).map(|(stage, shows)| (i, stage, shows)))
         .collect();
+    let thawing: Vec<usize> = ops
+        .iter()
+        .enumerate()
+        .filter(|(_, (op, _))| matches!(op.verb, ObjectVerb::Thaw { .. }))
+        .map(|(i, _)| i)
+        .collect();
+    let thaws = |i: usize| thawing.contains(&i);
     let mut payload = Vec::new();
     let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<ObjectId>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
@@ -109,6 +116,9 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
             server.facts.published(stage);
         }
         served.stages.leave(stage, &*served.grants);
+        if results[i].is_ok() && thaws(i) {
+            served.stages.thawed(stage, &*served.grants);
+        }
     }
     let results = results.into_iter().zip(memory).zip(rooms);
     for ((index, looks), ((result, memory), room)) in places.into_iter().zip(looks).zip(results) {

@@ -199,6 +199,7 @@ impl<M: Medium> Objects<M> {
             | ObjectVerb::Extents { .. }
             | ObjectVerb::Publish { .. }
             | ObjectVerb::Discard { .. }
+            | ObjectVerb::Thaw { .. }
             | ObjectVerb::Sync => match self.find(cx, op.object)? {
                 Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
                 None => Ok(Evidence::default()),

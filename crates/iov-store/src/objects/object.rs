@@ -178,6 +178,14 @@ impl<B: Body> Object<B> {
                 self.drop_stage(&mut state, call, *stage, budget)?;
                 Ok(state.evidence(None))
             }
+            ObjectVerb::Thaw { stage } => {
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                if state.frozen == Some(*stage) {
+                    state.body.unprepare(call, *stage)?;
+                    self.end_freeze(&mut state, *stage);
+                }
+                Ok(state.evidence(None))
+            }
             ObjectVerb::Seal => {
                 // Whoever seals several objects at once has frozen them before.
                 let mut state = self.write(cx, demand.stage)?;

@@ -16,10 +16,20 @@ pub struct Join {
     pub targets: Vec<Target>,
     /// It ends: nothing more comes.
     pub leaves: bool,
+    /// It serves them. Before, it only asks for what it needs to begin.
+    pub ready: bool,
 }
 
 // Strict: what is told of targets decides where bytes go.
-message! { strict Join { 1 => daemon: uuid, 2 => incarnation: uint, 3 => targets: repeated message, 4 => leaves: boolean } }
+message! {
+    strict Join {
+        1 => daemon: uuid,
+        2 => incarnation: uint,
+        3 => targets: repeated message,
+        4 => leaves: boolean,
+        5 => ready: boolean,
+    }
+}
 
 /// The catalog's daemon has taken note.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -29,6 +29,7 @@ choice! {
         16 => List { 1 => after: optional message, 2 => max: uint },
         17 => Allocate { 1 => range: message, 2 => keep_size: boolean },
         18 => Extents { 1 => range: message, 2 => max: uint },
+        19 => Thaw { 1 => stage: uuid },
     }
 }
 

@@ -102,8 +102,10 @@ fn a_daemon_that_is_gone_is_told_and_is_awaited() {
     let here = on(&ws, "here", "", &[0]).unwrap();
     write_at(&here, 0, &data).unwrap();
     wait_until("its silence is noticed", || two.reach()[1].1 == Reach::ProbablyOffline);
-    let e = on(&ws, "there", "", &[64]).err().expect("it is not there");
-    assert_eq!(e.kind(), Kind::Unavailable);
+    let attr = SessionAttr { deadline_ns: 2_000_000_000, ..SessionAttr::default() };
+    let hasty = workspace(&open(Some(&two.store.url()), attr).unwrap());
+    let e = on(&hasty, "there", "", &[64]).err().expect("it is not there");
+    assert_eq!(e.kind(), Kind::Unavailable, "{e}");
     assert!(e.detail().contains("target 64 is probably-offline"), "{e}");
     two.join();
     assert_eq!(two.reach()[1].1, Reach::Online);

@@ -64,7 +64,7 @@ pub(crate) fn proof() -> Proof {
 }
 
 pub(crate) fn join() -> Join {
-    Join { daemon: Uuid([0xaa; 16]), incarnation: 9, targets: vec![facts::target()], leaves: true }
+    Join { daemon: Uuid([0xaa; 16]), incarnation: 9, targets: vec![facts::target()], leaves: true, ready: true }
 }
 
 pub(crate) fn join_answer() -> JoinAnswer {
@@ -182,6 +182,7 @@ fn verbs() -> Vec<ObjectVerb> {
         List { after: Some(OBJECT), max: 7 },
         Allocate { range: range(), keep_size: true },
         Extents { range: range(), max: 8 },
+        Thaw { stage: BATCH },
     ]
 }
 

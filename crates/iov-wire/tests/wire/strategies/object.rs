@@ -31,6 +31,7 @@ fn object_verb() -> BoxedStrategy<ObjectVerb> {
         uuid().prop_map(|stage| Freeze { stage }),
         uuid().prop_map(|stage| Publish { stage }),
         uuid().prop_map(|stage| Discard { stage }),
+        uuid().prop_map(|stage| Thaw { stage }),
         Just(Remove),
         Just(Stat),
         (range(), any::<usize>()).prop_map(|(range, max)| Extents { range, max }),
