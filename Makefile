@@ -77,6 +77,8 @@ test-rust: need-rust
 	IOV_LITMUS_MEDIUM=tcp cargo test -p iov-litmus --test litmus
 	@# And of collections that lie on three targets.
 	IOV_LITMUS_MEDIUM=striped cargo test -p iov-litmus --test litmus
+	@# And of bytes at another daemon than the catalog's.
+	IOV_LITMUS_MEDIUM=member cargo test -p iov-litmus --test litmus
 
 # The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:

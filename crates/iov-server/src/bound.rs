@@ -15,6 +15,8 @@ struct Known {
     lease_ns: u64,
     /// What the catalog's clock is ahead of ours.
     ahead_ns: i64,
+    /// When it answered last, on the monotonic clock.
+    heard_ns: i64,
     /// Whoever comes back and finds a stage gone must hear that it has not been lost.
     published: Lately,
 }
@@ -33,6 +35,12 @@ impl Bound {
         let mut known = self.lock();
         (known.store, known.key, known.lease_ns) = (answer.store, Some(key), answer.lease_ns);
         known.ahead_ns = answer.now_ns.saturating_sub(seam::now_ns());
+        known.heard_ns = seam::monotonic_ns();
+    }
+
+    /// How long nothing has come from it.
+    pub(crate) fn silent_ns(&self) -> u64 {
+        seam::monotonic_ns().saturating_sub(self.lock().heard_ns).max(0) as u64
     }
 
     /// How long sessions that break may stay away.

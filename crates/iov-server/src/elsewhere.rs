@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -57,6 +57,8 @@ pub(crate) struct Members {
     pub(crate) session: Uuid,
     toward: Option<Toward>,
     all: Mutex<HashMap<Uuid, Member>>,
+    /// The store has targets of other daemons, whether anything was heard of them or not.
+    any: AtomicBool,
 }
 
 /// What came of a daemon's telling that it is there.
@@ -68,8 +70,8 @@ pub(crate) struct Heard {
 }
 
 impl Members {
-    pub(crate) fn new(toward: Option<Toward>) -> Members {
-        Members { session: seam::new_uuid(), toward, all: Mutex::default() }
+    pub(crate) fn new(toward: Option<Toward>, any: bool) -> Members {
+        Members { session: seam::new_uuid(), toward, all: Mutex::default(), any: AtomicBool::new(any) }
     }
 
     /// The way to a target, and whether it was made anew: its daemon or its addresses are not those that were known.
@@ -112,9 +114,9 @@ impl Members {
         lock(&self.all).values().filter(|member| is_connected(member.session)).count()
     }
 
-    /// Whether no other daemon has joined so far.
+    /// Whether no other daemon has ever joined.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.all).is_empty()
+        !self.any.load(Ordering::Acquire)
     }
 
     /// A daemon has said that it is there, with these targets.
@@ -124,6 +126,7 @@ impl Members {
         incarnation: u64,
         targets: Vec<(u32, Arc<Elsewhere>)>,
     ) -> Heard {
+        self.any.store(true, Ordering::Release);
         let mut all = lock(&self.all);
         let now_ns = seam::monotonic_ns();
         let was_away = targets.iter().fold(false, |away, (_, way)| !way.is_there(true) | away);
@@ -187,7 +190,6 @@ pub(crate) struct Elsewhere {
 #[derive(Default)]
 struct UnderWay {
     count: AtomicUsize,
-    last_ns: AtomicI64,
     idle: Mutex<bool>,
     begins: Condvar,
 }
@@ -267,7 +269,6 @@ impl UnderWay {
 
     fn begin(&self, ops: usize) {
         self.count.fetch_add(ops, Ordering::AcqRel);
-        self.last_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         if *lock(&self.idle) {
             self.begins.notify_all();
         }

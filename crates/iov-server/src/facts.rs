@@ -67,6 +67,19 @@ impl Facts {
         self.catalog().into_iter().for_each(|catalog| drop(catalog.end_grace()));
     }
 
+    /// How long nothing has come from the catalog's daemon, if that is another one.
+    pub(crate) fn silent_ns(&self) -> Option<u64> {
+        match self {
+            Facts::Catalog(_) => None,
+            Facts::Elsewhere(bound) => Some(bound.silent_ns()),
+        }
+    }
+
+    /// Whether the store has targets of other daemons.
+    pub(crate) fn has_others(&self) -> bool {
+        self.catalog().is_some_and(|catalog| catalog.map().targets.iter().any(|target| !target.addresses.is_empty()))
+    }
+
     /// A stage was published here.
     pub(crate) fn published(&self, stage: Uuid) {
         if let Facts::Elsewhere(bound) = self {

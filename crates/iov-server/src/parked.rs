@@ -1,11 +1,11 @@
 //! Submissions that could not be carried out since a target of another daemon is away: they wait until it is back, or to the end
 //! of their time (O8). Nothing of them was applied.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use iov_store::{Answer, Catalog, OnAnswer, OpCx, seam};
 use iov_types::{
-    Error, Kind, Outcome, Result,
+    Error, Kind, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
@@ -30,12 +30,24 @@ struct Parked {
     /// What is answered if nothing has changed by then, on the monotonic clock.
     answer: Answer,
     until_ns: i64,
+    since_ns: i64,
     done: OnAnswer,
 }
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Lot(Mutex<Vec<Parked>>);
+struct Book {
+    parked: Vec<Parked>,
+    /// The session of the one that is being tried again.
+    tried: Option<Uuid>,
+}
+
+/// Where they wait.
+#[derive(Default)]
+pub(crate) struct Lot {
+    book: Mutex<Book>,
+    tried: Condvar,
+}
 
 fn is_away(e: &Error) -> bool {
     e.kind() == Kind::Unavailable && e.outcome() == Outcome::NotApplied
@@ -53,17 +65,42 @@ fn waits(how: &Submission, answer: &Answer) -> bool {
 }
 
 impl Lot {
-    fn lock(&self) -> MutexGuard<'_, Vec<Parked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those that wait no more: all, or those whose time is up.
     fn take(&self, all: bool) -> Vec<Parked> {
         let now_ns = seam::monotonic_ns();
-        let mut lot = self.lock();
-        let (leave, stay) = std::mem::take(&mut *lot).into_iter().partition(|p: &Parked| all || p.until_ns <= now_ns);
-        *lot = stay;
+        let mut book = self.lock();
+        let (leave, stay) = std::mem::take(&mut book.parked).into_iter().partition(|p| all || p.until_ns <= now_ns);
+        book.parked = stay;
         leave
+    }
+
+    /// The first of those that were there at a time, to be tried again.
+    fn try_next(&self, before_ns: i64) -> Option<Parked> {
+        let mut book = self.lock();
+        let next = book.parked.iter().position(|parked| parked.since_ns <= before_ns)?;
+        let parked = book.parked.remove(next);
+        book.tried = Some(parked.cx.caller.session);
+        Some(parked)
+    }
+
+    fn was_tried(&self) {
+        self.lock().tried = None;
+        self.tried.notify_all();
+    }
+
+    /// A session ends: nothing of it is tried any more, as what it has staged goes with it. Waits for what is being tried.
+    pub(crate) fn forget(&self, session: Uuid) {
+        let mut book = self.lock();
+        book.parked.retain(|parked| parked.cx.caller.session != session);
+        while book.tried == Some(session) {
+            book = self.tried.wait(book).unwrap_or_else(PoisonError::into_inner);
+            // It may have been put back.
+            book.parked.retain(|parked| parked.cx.caller.session != session);
+        }
     }
 }
 
@@ -88,11 +125,12 @@ impl Server {
             if !waits(&how, &answer) || until_ns <= seam::monotonic_ns() {
                 return done(answer);
             }
-            let mut lot = server.lot.lock();
-            if lot.len() < MOST {
-                return lot.push(Parked { cx: again, ops, how, answer, until_ns, done });
+            let mut book = server.lot.lock();
+            if book.parked.len() < MOST {
+                let since_ns = seam::monotonic_ns();
+                return book.parked.push(Parked { cx: again, ops, how, answer, until_ns, since_ns, done });
             }
-            drop(lot);
+            drop(book);
             done(answer);
         };
         catalog.submit(&cx, ops, how, Box::new(answered));
@@ -101,13 +139,15 @@ impl Server {
 
     /// A target is back: what has waited goes on.
     pub(crate) fn unpark(self: &Arc<Self>) {
-        for Parked { cx, ops, how, answer, done, .. } in self.lot.take(true) {
+        let before_ns = seam::monotonic_ns();
+        while let Some(Parked { cx, ops, how, answer, done, .. }) = self.lot.try_next(before_ns) {
             if cx.left_ns() == 0 {
                 done(answer);
-                continue;
+            } else {
+                // The catalog was there.
+                let _ = self.submit(cx, ops, how, done);
             }
-            // The catalog was there.
-            let _ = self.submit(cx, ops, how, done);
+            self.lot.was_tried();
         }
     }
 

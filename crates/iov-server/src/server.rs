@@ -126,7 +126,7 @@ impl Server {
         let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
         let data = Arc::new(Workers::new("iov-data", options.data_workers.max(1))?);
         Ok(Arc::new(Server {
-            members: Members::new(options.toward.clone()),
+            members: Members::new(options.toward.clone(), facts.has_others()),
             returns: AtomicBool::new(false),
             goes_on: AtomicBool::new(false),
             lot: Lot::default(),
@@ -386,6 +386,7 @@ impl Server {
             // It is not the session that ends but the daemon: it will come back to the next one.
             return;
         }
+        self.lot.forget(session);
         self.targets.end_session(session);
         self.facts.end_session(session);
         self.afar.ends(session);

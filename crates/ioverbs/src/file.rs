@@ -130,6 +130,11 @@ pub struct StoreSetup {
     pub trace: Option<std::path::PathBuf>,
     /// Listen on these hosts and ports of this machine, as in `node7:4867,10.0.0.7`; `None` = on none.
     pub listen: Option<String>,
+    /// Serve targets of the store whose catalog's daemon is at one of these hosts and ports, as in `node7`; `None` = a store of its
+    /// own.
+    pub join: Option<String>,
+    /// What fails together with those targets; `None` = the machine.
+    pub domain: Option<String>,
     /// The secret that clients over a network must have; `None` = the one in the store, `none` = let in anybody.
     pub secret: Option<std::path::PathBuf>,
     /// Speak only TLS there, by `CERTIFICATE,KEY` (files), or `self`: a certificate of the store's own. `None` = in the clear.
@@ -159,6 +164,9 @@ pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()
     }
     if let Some(listen) = &setup.listen {
         starter.args.extend(["--listen".to_owned(), listen.clone()]);
+    }
+    for (name, value) in [("--join", &setup.join), ("--domain", &setup.domain)] {
+        starter.args.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
     }
     match &setup.secret {
         Some(none) if none.as_os_str() == "none" => starter.args.push("--no-secret".to_owned()),

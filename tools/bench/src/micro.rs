@@ -105,6 +105,9 @@ impl Bench {
         if self.wants(&net::KINDS.map(|kind| kind.name)) {
             self.in_shared_memory((Some("127.0.0.1:0"), 1), Bench::remote)?;
         }
+        if self.wants(&net::MEMBER_KINDS.map(|kind| kind.name)) {
+            self.at_member()?;
+        }
         let names = self.options.only.clone();
         if names.is_empty() || names.iter().any(|o| o.starts_with("meta") && ![DURABLE, MEMORY, REOPEN].contains(&&**o))
         {
@@ -167,6 +170,41 @@ impl Bench {
         let ways = net::Ways { network, local: url.to_owned(), pid: pid(&served).context("the daemon has no number")? };
         let kinds: Vec<net::Kind> = net::KINDS.into_iter().filter(|kind| self.wants(&[kind.name])).collect();
         net::cases(&kinds, &ways, &self.plain, self.options.runs)
+    }
+
+    /// The same of a daemon that has joined a store, in whose shared memory all bytes lie.
+    fn at_member(&mut self) -> Result<()> {
+        let [store, member] = ["catalog", "member"].map(|name| self.store.with_extension(name));
+        let urls = [&store, &member].map(|dir| format!("file:{}", dir.display()));
+        let listen = Some("127.0.0.1:0".to_owned());
+        ioverbs::daemon_start(&urls[0], &ioverbs::StoreSetup { listen, ..Default::default() }, 60_000_000_000)?;
+        let done = (|| {
+            let addresses = ioverbs::daemon_addresses_within(&urls[0], 60_000_000_000)?.unwrap_or_default();
+            let setup = ioverbs::StoreSetup {
+                storage: vec!["shmem:3072MiB".to_owned()],
+                join: addresses.first().cloned(),
+                secret: Some(store.join("secret")),
+                ..Default::default()
+            };
+            ioverbs::daemon_start(&urls[1], &setup, 60_000_000_000)?;
+            let session = ioverbs::open(Some(&urls[0]), ioverbs::SessionAttr::default())?;
+            let layout = ioverbs::Layout { policy: Some("targets:64".to_owned()), ..ioverbs::Layout::default() };
+            let attr = ioverbs::WorkspaceAttr { layout: Some(layout), ..ioverbs::WorkspaceAttr::default() };
+            session.create_workspace(ioverbs::Name::new("bench")?, attr)?;
+            let address = addresses.first().context("the daemon listens on no port")?;
+            let network = format!("iov://{address}?secret={}", store.join("secret").display());
+            let served = ioverbs::daemon_status(&urls[1])?.unwrap_or_default();
+            let pid = pid(&served).context("the daemon has no number")?;
+            let ways = net::Ways { network, local: urls[0].clone(), pid };
+            let kinds: Vec<net::Kind> = net::MEMBER_KINDS.into_iter().filter(|kind| self.wants(&[kind.name])).collect();
+            net::cases(&kinds, &ways, &self.plain, self.options.runs)
+        })();
+        for url in &urls {
+            let _ = ioverbs::daemon_shutdown(url);
+            let _ = ioverbs::store_release(url);
+        }
+        done?.into_iter().for_each(|case| self.add(case));
+        Ok(())
     }
 
     fn worker(&self, role: &str, args: &[&str]) -> Result<Worker> {

@@ -11,16 +11,12 @@ use iov_types::{Clause, Error, ObjectId, ObjectVerb, Result};
 use super::{
     Files, OpenSums, Options,
     disk::Disk,
-    journal::{FILES, Found, Journal},
-    leases::Leases,
-    listing::Listing,
+    journal::{FILES, Found},
     recover::capability_of,
-    stage::budget::Budget,
-    sums::SumStore,
     tree::Tree,
     way::Way,
 };
-use crate::segments::{MOST, Segments};
+use crate::segments::Segments;
 
 /// Why the bytes of an object are not shown.
 pub(super) fn unfinished() -> Error {
@@ -45,22 +41,8 @@ impl Files {
             None => None,
         };
         let disk = Disk::new(tree, options.descriptor_limit(), segments, Way::Cached);
-        let mut files = Files {
-            max_file: MOST,
-            capability,
-            objects: Default::default(),
-            object_limit: options.objects.max(1),
-            budget: Budget::new(options.stage_bytes),
-            journal: Journal::new(),
-            leases: Leases::new(options.recall_ns),
-            sums: SumStore::new(sums)?,
-            listing: Listing::default(),
-            settled: AtomicBool::new(true),
-            births: 0.into(),
-            temporary: 0.into(),
-            troubles: Vec::new(),
-            disk,
-        };
+        let mut files = Files::over(disk, capability, &options, sums)?;
+        files.settled = AtomicBool::new(true);
         // One whose publication has begun is known by its log, when its object is read.
         files.find_stages()?;
         files.look_for_units();

@@ -57,8 +57,17 @@ impl Files {
         if options.way != Way::Cached && options.shared.is_none() {
             check_way(&disk, options.way)?;
         }
-        let mut files = Files {
-            max_file: if disk.segments().is_some() { MOST } else { largest_file(&disk)? },
+        let max_file = if disk.segments().is_some() { MOST } else { largest_file(&disk)? };
+        let mut files = Files::over(disk, capability, &options, sums)?;
+        files.max_file = max_file;
+        files.recover()?;
+        Ok(files)
+    }
+
+    /// Over a disk of which nothing is known yet.
+    pub(super) fn over(disk: Disk, capability: Capability, options: &Options, sums: Option<OpenSums>) -> Result<Files> {
+        Ok(Files {
+            max_file: MOST,
             capability,
             objects: Default::default(),
             object_limit: options.objects.max(1),
@@ -72,9 +81,7 @@ impl Files {
             temporary: 0.into(),
             troubles: Vec::new(),
             disk,
-        };
-        files.recover()?;
-        Ok(files)
+        })
     }
 
     /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;

@@ -19,6 +19,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
         ("requests".to_owned(), server.requests.load(Ordering::Relaxed)),
         ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
     ];
+    counters.push(("targets".to_owned(), server.targets.iter().count() as u64));
+    counters.extend(server.facts.silent_ns().map(|ns| ("catalog_silent_ns".to_owned(), ns)));
     let stats = server.facts.catalog().into_iter().flat_map(|catalog| catalog.stats());
     counters.extend(stats.map(|(name, value)| (name.to_owned(), value)));
     let first = server.targets.at(0);

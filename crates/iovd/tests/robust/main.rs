@@ -16,6 +16,7 @@ mod media;
 mod members;
 mod network;
 mod peers;
+mod raw;
 mod restart;
 mod shared;
 mod stages;

@@ -1,11 +1,25 @@
 //! Daemons that serve targets of a store whose catalog is another daemon's.
 
+use std::{io::Write, net::TcpStream};
+
+use iov_net::secret::Secret;
+use iov_types::{
+    Place,
+    catalog::{CatalogOp, CatalogReply, Submission},
+};
+use iov_wire::{
+    Verb, Wire,
+    messages::{CatalogAnswer, CatalogRequest, Fault, Hello, ObjectAnswer, ObjectRequest},
+};
 use ioverbs::{
-    BatchAttr, Collection, EntryKind, Kind, Layout, Metadata, Name, Op, Reach, Session, SessionAttr, Which, Workspace,
-    open, write_at,
+    BatchAttr, Collection, Controls, EntryKind, Kind, Layout, Lent, Metadata, Name, ObjectVerb, OnError, Op, Reach,
+    Session, SessionAttr, Uuid, Which, Workspace, open, seam, write_at,
 };
 
-use crate::kit::{Daemon, Store, batch, controls, lookup, read, wait_until};
+use crate::{
+    kit::{Daemon, Peer, Store, batch, controls, listen, lookup, read, say, wait_until},
+    raw,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -178,4 +192,141 @@ fn who_has_not_the_secret_does_not_join() {
     let words = String::from_utf8_lossy(&out.stderr);
     assert!(words.contains("your secret is not the one of this store"), "{words}");
     assert_eq!(two.reach().len(), 2);
+}
+
+/// A connection to a target of the other daemon, as of a session for the store.
+fn to_target(two: &Two, of: Uuid) -> TcpStream {
+    let map = two.store.session().store_map().unwrap();
+    let target = map.targets.iter().find(|target| target.number == 64).unwrap();
+    let hello = Hello { target: 64, of, ..raw::hello(seam::new_uuid(), 0) };
+    let secret = Secret::load(&two.store.dir().join("secret")).unwrap();
+    let (stream, verb) = raw::prove(&target.addresses[0], &hello, &secret);
+    assert_eq!(verb, Verb::Welcome);
+    stream
+}
+
+/// The error that a request gets, of itself or of its one operation.
+fn refused(stream: &mut TcpStream, request: &ObjectRequest) -> Option<(Kind, Option<ioverbs::Clause>)> {
+    stream.write_all(&raw::framed(request)).unwrap();
+    let (verb, body) = raw::answer(stream);
+    let e = match verb {
+        Verb::Fault => Some(Fault::decode(&body).unwrap().error),
+        _ => ObjectAnswer::decode(&body).unwrap().completions.remove(0).result.err(),
+    };
+    e.map(|e| (e.kind(), e.clause()))
+}
+
+#[test]
+fn a1_nothing_is_done_with_an_object_without_leave_of_the_catalog() {
+    let two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let c = on(&ws, "c", "", &[64]).unwrap();
+    write_at(&c, 0, &bytes(1, 1000)).unwrap();
+    let collection = ioverbs::stat(&c).unwrap().uuid;
+    let object = Place::part(collection, 0);
+    let denied = Some((Kind::Denied, Some(ioverbs::Clause::A1)));
+    let mut stream = to_target(&two, seam::new_uuid());
+    for verb in [
+        ObjectVerb::Read { offset: 0 },
+        ObjectVerb::Stat,
+        ObjectVerb::Truncate { size: 0 },
+        ObjectVerb::Create,
+        ObjectVerb::Remove,
+        ObjectVerb::Seal,
+        ObjectVerb::Fence { epoch: 9 },
+    ] {
+        assert_eq!(refused(&mut stream, &raw::request(object, verb.clone(), 10, Vec::new())), denied, "{verb:?}");
+        let forged = vec![vec![7; 120]];
+        assert_eq!(refused(&mut stream, &raw::request(object, verb, 10, forged)), denied);
+    }
+    // Who reads has leave to read, in its own session.
+    batch(ws.session(), BatchAttr::default(), vec![Op::Seal { c: c.clone() }.into()]).unwrap();
+    let session = seam::new_uuid();
+    let secret = Secret::load(&two.store.dir().join("secret")).unwrap();
+    let (mut catalog, _) = raw::prove(&two.address(), &raw::hello(session, 0), &secret);
+    let (ws, which, kind) = (ws.uuid(), Which::Uuid(collection), EntryKind::Collection);
+    ask(&mut catalog, CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls: Controls::default() });
+    let CatalogReply::Ticket(ticket) = ask(&mut catalog, CatalogOp::Ticket { uuid: collection }) else {
+        panic!("a ticket");
+    };
+    assert!(!ticket.writable);
+    let with = |verb| raw::request(object, verb, 0, vec![ticket.bytes.clone()]);
+    assert_eq!(refused(&mut stream, &with(ObjectVerb::Stat)), denied, "it was given to another session");
+    let mut own = to_target(&two, session);
+    assert_eq!(refused(&mut own, &with(ObjectVerb::Stat)), None);
+    assert_eq!(refused(&mut own, &with(ObjectVerb::Truncate { size: 0 })), denied);
+    assert_eq!(refused(&mut own, &with(ObjectVerb::Remove)), denied);
+    let other = raw::request(Place::part(seam::new_uuid(), 0), ObjectVerb::Stat, 0, vec![ticket.bytes.clone()]);
+    assert_eq!(refused(&mut own, &other), denied, "it is for one collection");
+    assert!(read(&c) == bytes(1, 1000), "all is as it was");
+}
+
+/// What the catalog answers to one operation.
+fn ask(stream: &mut TcpStream, op: CatalogOp) -> CatalogReply {
+    let request = CatalogRequest { context: Default::default(), how: Submission::Each, ops: vec![Ok(op)] };
+    stream.write_all(&raw::framed(&request)).unwrap();
+    let (verb, body) = raw::answer(stream);
+    assert_eq!(verb, Verb::CatalogAnswer);
+    CatalogAnswer::decode(&body).unwrap().replies.remove(0).unwrap()
+}
+
+/// In a child: changes two collections in batches, and tells each time which is done.
+pub(crate) fn changes_both(url: &str) {
+    let attr = SessionAttr { deadline_ns: 20_000_000_000, ..SessionAttr::default() };
+    let ws = workspace(&open(Some(url), attr).unwrap());
+    let (a, b) = (lookup(&ws, "a"), lookup(&ws, "b"));
+    let first: u8 = listen().parse().unwrap();
+    for k in first.. {
+        let data = vec![k; 300_000];
+        let write = |c: &Collection| Lent::Write { c: c.clone(), offset: 0, data: &data };
+        let rollback = BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
+        if batch(ws.session(), rollback, vec![write(&a), write(&b)]).is_ok() {
+            say(&k.to_string());
+        }
+    }
+}
+
+#[test]
+fn b3_batches_over_two_daemons_are_whole_whoever_is_killed() {
+    let mut two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    for (name, targets) in [("a", &[0][..]), ("b", &[64])] {
+        write_at(&on(&ws, name, "", targets).unwrap(), 0, &[1; 300_000]).unwrap();
+    }
+    let mut last = 1;
+    for round in 0..9 {
+        let mut peer = Peer::start("changes both in batches", &two.store);
+        peer.tell(&(last + 1).to_string());
+        // Somewhere in one of the first batches.
+        let acknowledged: u8 = peer.hear().parse().unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(round * 7919 % 23 * 1000));
+        match round % 3 {
+            0 => {
+                two.other.take().unwrap().kill();
+                two.join();
+            }
+            1 => {
+                two.catalog.take().unwrap().kill();
+                two.catalog = Some(two.store.daemon(&[], &[]));
+            }
+            _ => {}
+        }
+        peer.kill();
+        // What a batch that is still being published holds is waited for.
+        let ws = two.store.again();
+        let look = |name| {
+            let bytes = read(&lookup(&ws, name));
+            assert!(bytes.len() == 300_000 && bytes.iter().all(|byte| *byte == bytes[0]), "{name}: torn");
+            bytes[0]
+        };
+        let mut seen = [look("a"), look("b")];
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        // One that nobody waits for any more may come to its end between the two looks.
+        while seen[0] != seen[1] && std::time::Instant::now() < until {
+            seen = [look("a"), look("b")];
+        }
+        assert_eq!(seen[0], seen[1], "round {round}: all of a batch, or nothing");
+        assert!(seen[0] >= acknowledged, "round {round}: {acknowledged} was acknowledged, and there is {}", seen[0]);
+        last = seen[0];
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
         crate::full_start::is_killed(url, "atomicity=unit,persistence=durable")
     }),
     ("begins checksums on a full disk", crate::full_start::begins_checksums),
+    ("changes both in batches", crate::members::changes_both),
     ("holds over the network", crate::network::holds_over_the_network),
     ("has few descriptors", crate::limits::with_few_descriptors),
     ("limits itself and starts the daemon", crate::limits::starts_a_daemon),

@@ -34,6 +34,13 @@ pub(crate) const KINDS: [Kind; 4] = [
     Kind { name: "uds.read.4KiB.latency", who: Who::Local, step: LATENCY, ceiling: "bare UNIX ping-pong" },
 ];
 
+/// The same at another daemon than the catalog's.
+pub(crate) const MEMBER_KINDS: [Kind; 3] = [
+    Kind { name: "member.write.1MiB", who: Who::Writer, step: "write", ceiling: "bare loopback TCP" },
+    Kind { name: "member.read.1MiB", who: Who::Reader, step: "read", ceiling: "bare loopback TCP" },
+    Kind { name: "member.read.4KiB.latency", who: Who::Reader, step: LATENCY, ceiling: "bare TCP ping-pong" },
+];
+
 const LATENCY: &str = "latency";
 
 /// Where the daemon that is measured can be reached.
@@ -49,6 +56,8 @@ pub(crate) struct Ways {
 /// Runs cases, `runs` rounds each, in the store of these URLs, whose workspace `bench` exists. `plain` is a directory for a
 /// socket.
 pub(crate) fn cases(kinds: &[Kind], ways: &Ways, plain: &Path, runs: usize) -> Result<Vec<Case>> {
+    // Of other cases one may be left.
+    let _ = std::fs::remove_file(plain.join("bare.sock"));
     let socket = plain.join("bare.sock").to_string_lossy().into_owned();
     let mut bare = [Worker::start(&["bare-net".to_owned(), socket.clone()])?];
     let (_, said) = step(&mut bare, "address")?;

@@ -9,7 +9,7 @@ mod cases;
 mod worker;
 
 pub(crate) use bare::worker as bare_worker;
-pub(crate) use cases::{KINDS, Kind, Ways, cases};
+pub(crate) use cases::{KINDS, Kind, MEMBER_KINDS, Ways, cases};
 pub(crate) use worker::worker;
 
 #[cfg(test)]

@@ -32,14 +32,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST[:PORT],…")]
     listen: Option<String>,
 
+    /// Make no store, but serve targets of the one whose `iov up --listen` names this HOST[:PORT], with a copy of its secret. It
+    /// listens on the address of this machine that leads there, unless --listen says another one
+    #[arg(long, value_name = "HOST[:PORT],…")]
+    join: Option<String>,
+
+    /// What fails together with these targets, as a rack or a power supply; this machine, unless said
+    #[arg(long, value_name = "NAME", requires = "join")]
+    domain: Option<String>,
+
     /// The file of the secret that those programs must have, or none to let in whoever reaches the port; else the file named
-    /// secret in the store's directory, which is made if there is none
-    #[arg(long, value_name = "FILE", requires = "listen")]
+    /// secret in the store's directory, which is made if there is none (with --join it is found where programs find theirs)
+    #[arg(long, value_name = "FILE")]
     secret: Option<std::path::PathBuf>,
 
     /// Speak only TLS with those programs: by a certificate and its key, in files, or by one of the store's own (self), which is
     /// made if there is none. They name it, or the certificate of the CA that has signed it, in IOVERBS_TLS
-    #[arg(long, value_name = "CERT.pem,KEY.pem|self", requires = "listen")]
+    #[arg(long, value_name = "CERT.pem,KEY.pem|self")]
     tls: Option<String>,
 
     /// End the daemon after so long without a connection; it starts again when it is needed
@@ -55,6 +64,12 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         let absolute = std::path::absolute(dir).map_err(Error::from)?;
         ctx.global.store = Some(format!("file:{}", absolute.display()));
     }
+    if (args.secret.is_some() || args.tls.is_some()) && args.listen.is_none() && args.join.is_none() {
+        return Err(Error::invalid(
+            "--secret and --tls say how others reach the store: they go with --listen or --join",
+        )
+        .into());
+    }
     let url = ctx.url()?;
     let idle_s = match &args.idle {
         Some(text) => quantity::read_span(text)?.unsigned_abs().div_ceil(1_000_000_000),
@@ -68,12 +83,10 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         Err(e) if e.kind() == ioverbs::Kind::NotFound => false,
         Err(e) => return Err(e.into()),
     };
-    if runs && (!args.storage.is_empty() || args.trace.is_some() || args.listen.is_some()) {
-        let what = match (&args.trace, &args.listen) {
-            (Some(_), _) => "a trace can be begun",
-            (None, Some(_)) => "it can be told to listen",
-            (None, None) => "its storage can be set",
-        };
+    let told = [args.trace.is_some(), args.join.is_some(), args.listen.is_some(), !args.storage.is_empty()];
+    if let Some(what) = told.iter().position(|told| *told).filter(|_| runs) {
+        let what =
+            ["a trace can be begun", "it can join a store", "it can be told to listen", "its storage can be set"][what];
         return Err(Error::busy(format!("{url} is up: {what} when it is not, behind iov down --keep")).into());
     }
     if !runs {
@@ -81,6 +94,8 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
             storage: args.storage.clone(),
             trace: args.trace.clone(),
             listen: args.listen.clone(),
+            join: args.join.clone(),
+            domain: args.domain.clone(),
             secret: args.secret.clone(),
             tls: args.tls.clone(),
             idle_s: Some(idle_s),
@@ -88,6 +103,9 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         ioverbs::daemon_start(&url, &setup, timeout)?;
     }
     let facts = ioverbs::daemon_status_within(&url, timeout)?.unwrap_or_default();
+    if facts.iter().any(|(name, _)| name == "catalog_silent_ns") {
+        return joined(ctx, &url, runs, &facts);
+    }
     let of = |what: &str| facts.iter().find(|(name, _)| name == what).map(|(_, bytes)| *bytes);
     let medium = ioverbs::daemon_medium_within(&url, timeout)?.unwrap_or_default();
     let addresses = ioverbs::daemon_addresses_within(&url, timeout)?.unwrap_or_default();
@@ -126,4 +144,19 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         ctx.out.line(format_args!("  by TLS, with a copy of {file}, {what}"))?;
     }
     Ok(())
+}
+
+/// Of a daemon that serves targets of another one's store.
+fn joined(ctx: &mut Ctx, url: &str, runs: bool, facts: &[(String, u64)]) -> Done {
+    let addresses = ioverbs::daemon_addresses_within(url, ctx.timeout_ns()?)?.unwrap_or_default();
+    let targets = facts.iter().find(|(name, _)| name == "targets").map_or(0, |(_, n)| *n);
+    if ctx.global.json {
+        let facts =
+            json!({ "directory": url, "started": !runs, "joined": true, "targets": targets, "addresses": addresses });
+        return ctx.out.line(facts);
+    }
+    let what = if runs { "is up already" } else { "is up" };
+    let n = if targets == 1 { "one target".to_owned() } else { format!("{targets} targets") };
+    ctx.out.line(format_args!("{url} {what}: {n} for the store that it has joined, at {}", addresses.join(",")))?;
+    ctx.out.line("  next: iov targets, where the store is used")
 }

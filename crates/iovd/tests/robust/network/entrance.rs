@@ -3,7 +3,6 @@
 use std::{
     io::Write,
     net::{TcpListener, TcpStream},
-    time::Duration,
 };
 
 use iov_net::secret::{Secret, Side};
@@ -15,50 +14,15 @@ use ioverbs::{Clause, Kind, Uuid, seam};
 
 use super::*;
 use crate::{
-    hostile::{framed, receive},
     kit::{create, lookup, read, wait_until},
+    raw::{connect, framed, hello, prove, receive},
 };
-
-fn connect(net: &Net) -> TcpStream {
-    let stream = TcpStream::connect(&net.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream
-}
-
-fn hello(session: Uuid, channel: u32) -> Hello {
-    let (library, program) = ("9.9".into(), "hostile".into());
-    Hello {
-        min_version: 1,
-        max_version: 1,
-        library,
-        session,
-        program,
-        pid: 1,
-        channel,
-        challenge: vec![5; 32],
-        target: 0,
-        of: Uuid::NIL,
-    }
-}
 
 /// The answer, if it is a fault.
 fn fault(stream: &mut TcpStream) -> Option<Kind> {
     let (header, body) = receive(stream)?;
     assert_eq!(header.verb(), Ok(Verb::Fault), "nobody is let in");
     Some(Fault::decode(&body).unwrap().error.kind())
-}
-
-/// Proves with a secret; what came of that.
-fn prove(net: &Net, hello: &Hello, secret: &Secret) -> (TcpStream, Verb) {
-    let mut stream = connect(net);
-    stream.write_all(&framed(hello)).unwrap();
-    let (header, body) = receive(&mut stream).unwrap();
-    assert_eq!(header.verb(), Ok(Verb::Challenge));
-    let challenge = Challenge::decode(&body).unwrap().challenge;
-    let proof = secret.proof(Side::Client, hello, &challenge).to_vec();
-    stream.write_all(&framed(&Proof { proof })).unwrap();
-    let verb = receive(&mut stream).unwrap().0.verb().unwrap();
-    (stream, verb)
 }
 
 #[test]
@@ -155,7 +119,7 @@ fn a2_strangers_get_nothing_and_disturb_nobody() {
     let large = Header { payload_len: 60 << 20, ..Header::new(Verb::Hello, 1) }.encode().to_vec();
     let half = framed(&hello(seam::new_uuid(), 0))[..70].to_vec();
     for bytes in [framed(&StatusRequest), framed(&Proof { proof: vec![0; 32] }), pattern(3, 5000), large, half] {
-        let mut stream = connect(&net);
+        let mut stream = connect(&net.address);
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         assert!(fault(&mut stream).is_none_or(|kind| kind == Kind::Corrupt));
@@ -164,14 +128,14 @@ fn a2_strangers_get_nothing_and_disturb_nobody() {
     // A proof of another challenge, or for another session.
     let secret = Secret::load(&net.secret()).unwrap();
     let said = hello(seam::new_uuid(), 0);
-    let mut stream = connect(&net);
+    let mut stream = connect(&net.address);
     stream.write_all(&framed(&said)).unwrap();
     assert_eq!(receive(&mut stream).unwrap().0.verb(), Ok(Verb::Challenge));
     let proof = secret.proof(Side::Client, &said, &[9; 32]).to_vec();
     stream.write_all(&framed(&Proof { proof })).unwrap();
     assert_eq!(fault(&mut stream), Some(Kind::Denied));
     // Another version.
-    let mut stream = connect(&net);
+    let mut stream = connect(&net.address);
     stream.write_all(&framed(&Hello { min_version: 7, max_version: 9, ..said })).unwrap();
     assert_eq!(fault(&mut stream), Some(Kind::Version));
     assert_eq!(read(&c), b"calm");
@@ -182,11 +146,11 @@ fn x1_a_channel_is_for_bytes_and_belongs_to_a_session() {
     let net = Net::new();
     let secret = Secret::load(&net.secret()).unwrap();
     let session = seam::new_uuid();
-    assert_eq!(prove(&net, &hello(session, 1), &secret).1, Verb::Fault, "the first connection comes first");
-    let (first, verb) = prove(&net, &hello(session, 0), &secret);
+    assert_eq!(prove(&net.address, &hello(session, 1), &secret).1, Verb::Fault, "the first connection comes first");
+    let (first, verb) = prove(&net.address, &hello(session, 0), &secret);
     assert_eq!(verb, Verb::Welcome);
-    assert_eq!(prove(&net, &hello(session, 65), &secret).1, Verb::Fault, "there is an end to them");
-    let (mut channel, verb) = prove(&net, &hello(session, 1), &secret);
+    assert_eq!(prove(&net.address, &hello(session, 65), &secret).1, Verb::Fault, "there is an end to them");
+    let (mut channel, verb) = prove(&net.address, &hello(session, 1), &secret);
     assert_eq!(verb, Verb::Welcome);
     channel.write_all(&framed(&StatusRequest)).unwrap();
     assert_eq!(fault(&mut channel), Some(Kind::Invalid));
@@ -219,7 +183,7 @@ fn a2_nothing_listens_unless_asked_and_not_behind_an_end_in_order() {
 #[test]
 fn a_silent_stranger_is_shown_out() {
     let net = Net::new();
-    let mut stream = connect(&net);
+    let mut stream = connect(&net.address);
     assert!(receive(&mut stream).is_none(), "its time is up");
     wait_until("the connection is forgotten", || net.store.status("connections") == Some(1));
 }

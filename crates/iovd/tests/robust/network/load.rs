@@ -1,16 +1,16 @@
 //! Many clients, large transfers, and peers that do not listen.
 
-use std::{io::Write, net::TcpStream, time::Duration};
+use std::net::TcpStream;
 
-use iov_net::secret::{Secret, Side};
-use iov_wire::{
-    Body, Header, Verb, Wire, frame,
-    messages::{Challenge, Hello, ObjectCall, ObjectRequest},
-};
-use ioverbs::{Demand, ObjectId, ObjectOp, ObjectVerb, seam};
+use iov_net::secret::Secret;
+use iov_wire::Verb;
+use ioverbs::seam;
 
 use super::*;
-use crate::kit::{create, lookup, read};
+use crate::{
+    kit::{create, lookup, read},
+    raw::{ask_for_a_gigabyte, hello, prove},
+};
 
 pub(super) fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -70,46 +70,11 @@ fn channel(net: &Net) -> (TcpStream, TcpStream) {
     let secret = Secret::load(&net.secret()).unwrap();
     let session = seam::new_uuid();
     let open = |channel| {
-        let (library, program) = ("9.9".into(), "deaf".into());
-        let hello = Hello {
-            min_version: 1,
-            max_version: 1,
-            library,
-            session,
-            program,
-            pid: 1,
-            channel,
-            challenge: vec![5; 32],
-            target: 0,
-            of: ioverbs::Uuid::NIL,
-        };
-        let mut stream = TcpStream::connect(&net.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream.write_all(&framed(&hello, 1)).unwrap();
-        let challenge = Challenge::decode(&answer(&mut stream, Verb::Challenge)).unwrap().challenge;
-        let proof = secret.proof(Side::Client, &hello, &challenge).to_vec();
-        stream.write_all(&framed(&iov_wire::messages::Proof { proof }, 2)).unwrap();
-        answer(&mut stream, Verb::Welcome);
+        let (stream, verb) = prove(&net.address, &hello(session, channel), &secret);
+        assert_eq!(verb, Verb::Welcome);
         stream
     };
     (open(0), open(1))
-}
-
-fn framed<B: Body>(body: &B, request: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame::append(Header::new(B::VERB, request), body, &mut out).unwrap();
-    out
-}
-
-fn answer(stream: &mut TcpStream, verb: Verb) -> Vec<u8> {
-    use std::io::Read;
-    let mut head = [0; frame::HEADER_BYTES];
-    stream.read_exact(&mut head).unwrap();
-    let header = Header::decode(&head).unwrap();
-    assert_eq!(header.verb(), Ok(verb));
-    let mut body = vec![0; header.body_len as usize];
-    stream.read_exact(&mut body).unwrap();
-    body
 }
 
 #[test]
@@ -125,20 +90,7 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
     let deaf: Vec<(TcpStream, TcpStream)> = (0..6).map(|_| channel(&net)).collect();
     for (_, stream) in &deaf {
         stream.set_nonblocking(true).unwrap();
-        let op = ObjectOp {
-            object: ObjectId { collection, slot: 0 },
-            verb: ObjectVerb::Read { offset: 0 },
-            demand: Demand::default(),
-        };
-        let call = ObjectCall { op: Ok(op), len: 1 << 20, checksum: None };
-        // A gigabyte is asked for, and never read.
-        for n in 1..1000 {
-            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()], tickets: Vec::new() };
-            let mut stream = stream;
-            if stream.write_all(&framed(&request, n)).is_err() {
-                break;
-            }
-        }
+        ask_for_a_gigabyte(&mut &*stream, collection);
     }
     for _ in 0..50 {
         let mut got = vec![0; bytes.len()];

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iov_net::secret::{Secret, Side};
+use iov_net::secret::Secret;
 use iov_wire::{
-    Body, Header, Verb, Wire, frame,
-    messages::{Challenge, Fault, Hello, ObjectCall, ObjectRequest, Proof},
+    Header, Verb, Wire,
+    messages::{Fault, ObjectRequest},
 };
-use ioverbs::{Clause, Demand, Error, Kind, ObjectId, ObjectOp, ObjectVerb, seam};
+use ioverbs::{Clause, Error, Kind, seam};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
@@ -22,8 +22,8 @@ use rustls::{
 
 use super::*;
 use crate::{
-    hostile::receive,
     kit::{create, lookup, read, wait_until},
+    raw::{self, answer, framed_as, receive},
 };
 
 fn net() -> Net {
@@ -271,50 +271,16 @@ fn client(net: &Net) -> ClientConnection {
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-fn framed<B: Body>(body: &B, request: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame::append(Header::new(B::VERB, request), body, &mut out).unwrap();
-    out
-}
-
-fn answer(stream: &mut Tls) -> (Verb, Vec<u8>) {
-    let mut head = [0; frame::HEADER_BYTES];
-    stream.read_exact(&mut head).unwrap();
-    let header = Header::decode(&head).unwrap();
-    let mut body = vec![0; header.body_len as usize];
-    stream.read_exact(&mut body).unwrap();
-    (header.verb().unwrap(), body)
-}
-
 /// A connection that is asked for proof, and gives one: of its own connection, or as in the clear.
 fn prove(net: &Net, session: ioverbs::Uuid, channel: u32, bound: bool) -> (Tls, Verb, Vec<u8>) {
-    let (library, program, challenge) = ("9.9".into(), "hostile".into(), vec![5; 32]);
-    let hello = Hello {
-        min_version: 1,
-        max_version: 1,
-        library,
-        session,
-        program,
-        pid: 1,
-        channel,
-        challenge,
-        target: 0,
-        of: ioverbs::Uuid::NIL,
-    };
-    let socket = TcpStream::connect(&net.address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut stream = StreamOwned::new(client(net), socket);
-    stream.write_all(&framed(&hello, 1)).unwrap();
-    let (verb, body) = answer(&mut stream);
-    assert_eq!(verb, Verb::Challenge);
-    let challenge = Challenge::decode(&body).unwrap().challenge;
+    let mut stream = StreamOwned::new(client(net), raw::connect(&net.address));
+    // Hands are shaken before anything is said, so that there is something that only these two know.
+    stream.conn.complete_io(&mut stream.sock).unwrap();
     let exported: [u8; 32] =
         stream.conn.export_keying_material([0; 32], b"EXPORTER-IOVerbs-2026-11-proof", None).unwrap();
     let secret = Secret::load(&net.secret()).unwrap();
     let secret = if bound { secret.within(Some(&exported)) } else { secret };
-    let proof = secret.proof(Side::Client, &hello, &challenge).to_vec();
-    stream.write_all(&framed(&Proof { proof }, 2)).unwrap();
-    let (verb, body) = answer(&mut stream);
+    let (verb, body) = raw::prove_over(&mut stream, &raw::hello(session, channel), &secret);
     (stream, verb, body)
 }
 
@@ -357,7 +323,7 @@ fn o8_what_was_read_ahead_is_served_without_another_word() {
     let (mut stream, ..) = prove(&net, session, 1, true);
     for _ in 0..5 {
         let request = ObjectRequest { context: Default::default(), calls: Vec::new(), tickets: Vec::new() };
-        let all: Vec<u8> = (1..=600).flat_map(|n| framed(&request, n)).collect();
+        let all: Vec<u8> = (1..=600).flat_map(|n| framed_as(&request, n)).collect();
         stream.write_all(&all).unwrap();
         stream.flush().unwrap();
         for _ in 0..600 {
@@ -386,16 +352,7 @@ fn o8_a_client_that_does_not_listen_takes_no_memory_and_no_worker() {
         .collect();
     for (_, stream) in &mut deaf {
         stream.sock.set_nonblocking(true).unwrap();
-        let object = ObjectId { collection, slot: 0 };
-        let op = ObjectOp { object, verb: ObjectVerb::Read { offset: 0 }, demand: Demand::default() };
-        let call = ObjectCall { op: Ok(op), len: 1 << 20, checksum: None };
-        // A gigabyte is asked for, and never read.
-        for n in 1..1000 {
-            let request = ObjectRequest { context: Default::default(), calls: vec![call.clone()], tickets: Vec::new() };
-            if stream.write_all(&framed(&request, n)).is_err() {
-                break;
-            }
-        }
+        raw::ask_for_a_gigabyte(stream, collection);
     }
     for _ in 0..50 {
         let mut got = vec![0; bytes.len()];
