@@ -35,6 +35,6 @@ pub use grant::{grant_number, slot_of};
 pub use handshake::Trust;
 pub use link::{Link, PRESENTED};
 pub use mapped::Mapped;
-pub use reach::{Address, Place, SECRET, SOCKET};
+pub use reach::{Address, LISTEN, Place, SECRET, SOCKET};
 pub use remote::{RemoteBackend, RemoteCatalog};
 pub use start::Starter;

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    path::Path,
+    path::PathBuf,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -36,10 +36,29 @@ pub const SOCKET: &str = "socket";
 /// The name of the secret that a store's daemon makes there.
 pub const SECRET: &str = "secret";
 
+/// The name of the file there in which a daemon writes down where and how it listens.
+pub const LISTEN: &str = "listen";
+
 /// Most addresses that a daemon is believed to have.
 const MOST_ADDRESSES: usize = 16;
 /// Longest that one address of several is waited for.
 const TRY_NS: i64 = 5_000_000_000;
+
+/// How other daemons of a store are reached, as the catalog's daemon has written down in the store's directory how it is: all have
+/// one secret, and speak TLS or none of them does.
+fn told_in(dir: &OwnedFd, hosts: Vec<Host>) -> Result<Place> {
+    let inside = |name: &str| PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()));
+    let told = std::fs::read_to_string(inside(LISTEN)).unwrap_or_default();
+    let named = |what: &str| told.lines().find_map(|line| line.strip_prefix(what)).map(PathBuf::from);
+    let trust = match told.lines().any(|line| line == "no secret") {
+        true => Trust::Anybody,
+        false => Trust::Secret(Secret::load(&named("secret ").unwrap_or_else(|| inside(SECRET)))?),
+    };
+    let own = told.lines().any(|line| line == "tls self").then(|| inside("tls.cert"));
+    let certificate = own.or_else(|| named("certificate "));
+    let tls = certificate.map(|file| ClientTls::new(Some(&file), &hosts)).transpose()?;
+    Ok(Place::Network { hosts, trust, tls })
+}
 
 /// Where a store's daemon is.
 pub enum Place {
@@ -109,16 +128,7 @@ impl Address {
                 let hosts = if elsewhere.is_empty() { hosts.clone() } else { elsewhere };
                 Place::Network { hosts, trust: trust.clone(), tls: tls.clone() }
             }
-            // Who may look into the store's directory finds its secret there, if it has one.
-            Place::Directory { dir, .. } => {
-                let path = format!("/proc/self/fd/{}/{SECRET}", dir.as_raw_fd());
-                let trust = match Secret::load(Path::new(&path)) {
-                    Ok(secret) => Trust::Secret(secret),
-                    Err(e) if e.kind() == Kind::NotFound => Trust::Anybody,
-                    Err(e) => return Err(e),
-                };
-                Place::Network { hosts: elsewhere, trust, tls: None }
-            }
+            Place::Directory { dir, .. } => told_in(dir, elsewhere)?,
         };
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
         let last = AtomicUsize::new(0);

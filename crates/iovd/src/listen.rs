@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The file in the store's directory.
-const FILE: &str = "listen";
+const FILE: &str = iov_net::LISTEN;
 /// The secret that is made where none is named.
 pub(crate) const SECRET: &str = iov_net::SECRET;
 /// First line of the file.
@@ -124,23 +124,28 @@ impl Default for Listening {
 
 /// What was asked for now, or of a daemon that crashed.
 fn asked(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Result<Option<Asked>> {
-    let (no_secret, tls) = (args.no_secret, args.tls.clone());
-    let of = |hosts: &[Host], secret| Asked { hosts: hosts.to_vec(), secret, no_secret, tls: tls.clone() };
-    match (&args.listen, member) {
-        (Some(Hosts(hosts)), None) => return Ok(Some(of(hosts, args.secret.clone()))),
+    let secret = || match member {
         // It lets in whoever has the secret of the store that it joins.
-        (Some(Hosts(hosts)), Some(_)) => return Ok(Some(of(hosts, member::secret_of(dir, args)?))),
-        _ => {}
+        Some(_) => member::secret_of(dir, args),
+        None => Ok(args.secret.clone()),
+    };
+    let of = |hosts: &[Host]| -> Result<Option<Asked>> {
+        let (no_secret, tls) = (args.no_secret, args.tls.clone());
+        Ok(Some(Asked { hosts: hosts.to_vec(), secret: secret()?, no_secret, tls }))
+    };
+    if let Some(Hosts(hosts)) = &args.listen {
+        return of(hosts);
     }
-    match fs::read_to_string(inside(dir, FILE)) {
-        Ok(text) => Asked::read(&text).map(Some).map_err(|e| e.context(format!("the store's file {FILE}"))),
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::from(e).context(format!("the store's file {FILE}")))
-        }
-        Err(_) => match member {
-            Some(member) => Ok(Some(of(&member::default_listen(member)?, member::secret_of(dir, args)?))),
-            None => Ok(None),
-        },
+    let before = match fs::read_to_string(inside(dir, FILE)) {
+        Ok(text) => Some(Asked::read(&text).map_err(|e| e.context(format!("the store's file {FILE}")))?),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(Error::from(e).context(format!("the store's file {FILE}"))),
+    };
+    match (member, before) {
+        // Told anew whom to join, and how: only where it listened is as it was.
+        (Some(_), Some(before)) if args.join.is_some() => of(&before.hosts),
+        (Some(member), None) => of(&member::default_listen(member)?),
+        (_, before) => Ok(before),
     }
 }
 

@@ -302,7 +302,9 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     let join = Join { daemon: member.daemon, incarnation, targets: told, leaves: false, ready: false };
     let place = || Place::Network { hosts: member.catalog.clone(), trust: trust.clone(), tls: believed.clone() };
     let link = || Link::open(Address::new(place(), seam::new_uuid(), "iovd".into()), Arc::default(), BEAT_NS);
-    let (telling, answer) = Telling::first(link, &trust, &join)?;
+    let first = Telling::first(link, &trust, &join);
+    // One that has never been there need not come back to where it listened.
+    let (telling, answer) = first.inspect_err(|_| listen::end(&dir))?;
     if !member.store.is_nil() && member.store != answer.store {
         return Err(Error::conflict(format!(
             "the daemon's targets belong to the store {}, and there is another one ({}): join with an empty directory",
