@@ -387,6 +387,10 @@ impl Service {
         if !writer.thaw.is_empty() {
             batch::thaw_all(self, writer, cx);
         }
+        let left_over = self.core.targets().take_left_over();
+        if !left_over.is_empty() {
+            self.core.targets().remove(cx, left_over);
+        }
         if !writer.remove.is_empty() {
             self.remove_objects(writer, cx);
         }

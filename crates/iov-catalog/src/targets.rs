@@ -1,17 +1,18 @@
 //! What the catalog asks of targets.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
 use iov_store::{Backend, Bytes, OpCx, run_all, seam};
-use iov_types::{Capability, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result, Uuid, limits};
+use iov_types::{Capability, Demand, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Result, Uuid, limits};
 
 /// The targets, and a count of what was asked of them.
 pub(crate) struct Targets {
     backend: Arc<dyn Backend>,
     asked: AtomicU64,
+    left_over: Mutex<Vec<ObjectId>>,
 }
 
 /// An operation that demands at most an epoch (0 = any).
@@ -28,7 +29,7 @@ fn create(ws: Uuid, object: ObjectId) -> ObjectOp {
 
 impl Targets {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Targets {
-        Targets { backend, asked: AtomicU64::new(0) }
+        Targets { backend, asked: AtomicU64::new(0), left_over: Mutex::default() }
     }
 
     pub(crate) fn capability(&self) -> &Capability {
@@ -84,12 +85,26 @@ impl Targets {
 
     /// Makes the objects of a collection of workspace `ws`.
     pub(crate) fn make(&self, cx: &OpCx, ws: Uuid, object: ObjectId) -> Result<()> {
+        // A batch that is repeated makes the same once more.
+        self.lock_left_over().retain(|left| *left != object);
         self.last(cx, vec![create(ws, object)]).map(drop)
     }
 
-    /// Removes objects, as far as it can be done.
+    /// Removes objects that came to nothing. What cannot be done now is left over.
     pub(crate) fn remove(&self, cx: &OpCx, objects: Vec<ObjectId>) {
-        self.run(cx, objects.into_iter().map(|object| op(object, ObjectVerb::Remove, 0)).collect());
+        let removed = self.run(cx, objects.iter().map(|object| op(*object, ObjectVerb::Remove, 0)).collect());
+        let failed = |done: &Result<Evidence>| done.as_ref().is_err_and(|e| e.kind() != Kind::NotFound);
+        let left = objects.into_iter().zip(removed).filter(|(_, done)| failed(done)).map(|(object, _)| object);
+        self.lock_left_over().extend(left);
+    }
+
+    fn lock_left_over(&self) -> MutexGuard<'_, Vec<ObjectId>> {
+        self.left_over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What [`Targets::remove`] could not remove, for another try.
+    pub(crate) fn take_left_over(&self) -> Vec<ObjectId> {
+        std::mem::take(&mut *self.lock_left_over())
     }
 
     /// Raises the epoch; the object of a collection of workspace `ws` is made if there is none.

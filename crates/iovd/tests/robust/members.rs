@@ -17,7 +17,7 @@ use ioverbs::{
 };
 
 use crate::{
-    kit::{Daemon, Peer, Store, batch, controls, listen, lookup, read, say, wait_until},
+    kit::{Daemon, Peer, Store, batch, controls, listen, lookup, read, say, signal, wait_until},
     raw,
 };
 
@@ -329,4 +329,27 @@ fn b3_batches_over_two_daemons_are_whole_whoever_is_killed() {
         assert!(seen[0] >= acknowledged, "round {round}: {acknowledged} was acknowledged, and there is {}", seen[0]);
         last = seen[0];
     }
+}
+
+#[test]
+fn a_daemon_that_hangs_holds_nobody_up_for_long() {
+    let two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let c = on(&ws, "c", "", &[64]).unwrap();
+    write_at(&c, 0, &bytes(1, MIB)).unwrap();
+    let pid = two.other.as_ref().unwrap().pid();
+    signal(pid, "STOP");
+    // Whoever makes something there waits for it; everybody else goes on as soon as that is known.
+    let there = two.store.again();
+    let waits = std::thread::spawn(move || on(&there, "waits", "", &[64]).map(drop));
+    let begun = std::time::Instant::now();
+    let here = on(&ws, "here", "", &[0]).unwrap();
+    write_at(&here, 0, &bytes(2, MIB)).unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    wait_until("its silence is noticed", || two.reach()[1].1 != Reach::Online);
+    signal(pid, "CONT");
+    waits.join().unwrap().expect("what waited for it is done");
+    wait_until("it is heard again", || two.reach()[1].1 == Reach::Online);
+    assert!(read(&c) == bytes(1, MIB));
+    write_at(&lookup(&two.store.again(), "waits"), 0, &bytes(3, MIB)).unwrap();
 }
