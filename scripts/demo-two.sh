@@ -42,6 +42,7 @@ address=$(sed -n 's/^on //p' "$one/listen" | head -n 1)
 show "${inside[@]}" iov up --dir "$two" --storage shmem:64MiB --join "$address" --secret "$one/secret"
 export IOVERBS_URL=file:$one
 show iov nodes
+show iov net
 show iov ws create results
 show iov pattern set results --storage shmem
 # With the counters that tell how the bytes went.

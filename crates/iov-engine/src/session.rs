@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use iov_store::{Answer, Backend, Catalog, OpCx, ask, seam};
+use iov_store::{Answer, Backend, Catalog, OpCx, Route, ask, seam};
 use iov_types::{
     Caller, Capability, Controls, Counters, Error, Result, StoreMap, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -253,6 +253,11 @@ impl Session {
                 _ => return Err(Error::internal("a question for the store's map was not answered by one")),
             }
         }
+    }
+
+    /// The ways from this process to the store's daemons, each tried now.
+    pub fn routes(&self) -> Vec<Route> {
+        self.0.sides.catalog.routes(&self.cx(0))
     }
 
     /// A token with which others join this session's exclusive holds.

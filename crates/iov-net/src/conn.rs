@@ -70,7 +70,7 @@ const TURN: usize = 4 << 20;
 
 /// A connection to a daemon.
 pub(crate) struct Connection {
-    stream: Stream,
+    pub(crate) stream: Stream,
     out: Mutex<Outbox>,
     reading: Mutex<Reading>,
     /// Somebody found `reading` locked and could not wait: whoever has it looks once more.

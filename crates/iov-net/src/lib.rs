@@ -21,6 +21,7 @@ mod outbox;
 mod part;
 mod reach;
 mod remote;
+mod route;
 mod run;
 pub mod secret;
 pub mod socket;

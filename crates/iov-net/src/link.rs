@@ -463,7 +463,7 @@ impl Drop for Link {
     }
 }
 
-fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
+pub(crate) fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
     let slot = Arc::new(Mutex::new(None));
     let to = slot.clone();
     up.connection.request(body, cx.deadline_ns, Box::new(move |reply| *lock(&to) = Some(reply)));

@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OnPublished, OpCx, Publisher, Spread, ask};
+use iov_store::{
+    Answer, Backend, Catalog, CatalogCapability, OnAnswer, OnPublished, OpCx, Publisher, Route, Spread, ask,
+};
 use iov_types::{
     Error, Place, Result, StoreMap, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged, Submission},
@@ -138,6 +140,10 @@ impl Catalog for Mapped {
 
     fn watch(&self, set: &OwnedFd) {
         self.0.catalog.watch(set);
+    }
+
+    fn routes(&self, cx: &OpCx) -> Vec<Route> {
+        self.0.catalog.routes(cx)
     }
 }
 

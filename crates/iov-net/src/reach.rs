@@ -146,6 +146,11 @@ impl Address {
         *lock(&self.learned) = new.take(MOST_ADDRESSES).collect();
     }
 
+    /// The target that it leads to.
+    pub(crate) fn target(&self) -> u32 {
+        self.target
+    }
+
     /// Whether it is the store's as a whole.
     pub(crate) fn is_of_store(&self) -> bool {
         self.target == 0

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Sink, Submitted};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Route, Sink, Submitted};
 use iov_types::{
     Capability, Counters, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -242,6 +242,10 @@ impl Catalog for RemoteCatalog {
 
     fn watch(&self, set: &OwnedFd) {
         self.0.watch(set);
+    }
+
+    fn routes(&self, cx: &OpCx) -> Vec<Route> {
+        self.0.routes(cx)
     }
 }
 

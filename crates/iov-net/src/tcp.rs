@@ -164,6 +164,12 @@ pub fn address_of(fd: impl AsFd) -> Result<SocketAddr> {
     address.try_into().map_err(|_| Error::internal("a listening socket has no address"))
 }
 
+/// The other side of a connected socket, for people.
+pub fn peer_of(fd: impl AsFd) -> String {
+    let peer = rustix::net::getpeername(fd).ok().and_then(|address| SocketAddr::try_from(address?).ok());
+    peer.map(|address| address.to_string()).unwrap_or_default()
+}
+
 /// Ends a connection so that the other side sees that it broke, and not that this one has ended.
 pub fn abort(fd: impl AsFd) {
     // It may be gone already. Linux resets a connection that is taken back so.

@@ -35,6 +35,21 @@ pub struct CatalogCapability {
     pub lease_ns: i64,
 }
 
+/// A way from this process to a daemon of its store.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The target that it leads to; 0 = the catalog, and the first target.
+    pub target: u32,
+    /// By what: `unix`, `tcp` or `tls`.
+    pub by: &'static str,
+    /// The address of the other side; empty for a socket of this machine.
+    pub at: String,
+    /// Connections that there are.
+    pub connections: u32,
+    /// The shortest of a few round trips, in nanoseconds; why there is none.
+    pub round_trip_ns: Result<u64>,
+}
+
 /// The typed metadata side. Invariants and permissions are checked behind it, never by clients (A1).
 pub trait Catalog: Send + Sync {
     /// What it can do.
@@ -54,6 +69,11 @@ pub trait Catalog: Send + Sync {
     /// any more. One in this process is never lost.
     fn connection(&self) -> u64 {
         0
+    }
+
+    /// The ways to the store's daemons, each of them tried; none to what is in this process.
+    fn routes(&self, _cx: &OpCx) -> Vec<Route> {
+        Vec::new()
     }
 
     /// Adds the connection on which answers come to a set of epoll, once for each connection, edge-triggered: whoever

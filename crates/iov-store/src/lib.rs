@@ -26,7 +26,7 @@ mod trace_file;
 mod words;
 
 pub use backend::{AtOnce, Backend, Now, Shown, Sink, Submitted, Viewed, run_one};
-pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, ask};
+pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, Route, ask};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
 pub use file_map::FileMap;

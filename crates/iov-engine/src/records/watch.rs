@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use iov_store::{Answer, Catalog, CatalogCapability, OnAnswer, OpCx};
+use iov_store::{Answer, Catalog, CatalogCapability, OnAnswer, OpCx, Route};
 use iov_types::{
     Controls, Counters, EntryKind, Kind, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -168,6 +168,10 @@ impl Catalog for Watched {
 
     fn connection(&self) -> u64 {
         self.inner.connection()
+    }
+
+    fn routes(&self, cx: &OpCx) -> Vec<Route> {
+        self.inner.routes(cx)
     }
 
     fn watch(&self, set: &OwnedFd) {

@@ -102,6 +102,10 @@ fn what_lies_at_another_daemon_is_written_and_read_from_everywhere() {
         let there = read(&lookup(&two.store.again(), name));
         assert!(there == data, "{name}: read on the host");
     }
+    let routes: Vec<_> =
+        two.store.session().routes().into_iter().map(|r| (r.target, r.by, r.round_trip_ns.is_ok())).collect();
+    assert_eq!(routes, [(0, "unix", true), (64, "tcp", true), (65, "tcp", true)]);
+    assert!(two.by_network().routes().iter().all(|route| route.by == "tcp" && route.at.starts_with("127.0.0.1:")));
 }
 
 #[test]

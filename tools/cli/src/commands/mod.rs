@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod mv;
+pub(crate) mod net;
 pub(crate) mod nodes;
 pub(crate) mod pattern;
 pub(crate) mod put;
