@@ -54,7 +54,7 @@ pub(crate) fn run(
     if remember {
         if let Some(answer) = remembered(service, &mut writer, cx, holder, batch)? {
             // What the retry has staged once more is in the collections already.
-            discard(service, cx, batch, &staged);
+            discard(service, &mut writer, cx, batch, &staged);
             return Ok(answer);
         }
         check_age(service, batch)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(
             if refused.is_away() {
                 thaw(service, &mut writer, cx, batch, &staged);
             } else {
-                discard(service, cx, batch, &staged);
+                discard(service, &mut writer, cx, batch, &staged);
             }
             // Whatever a target did: it comes to nothing.
             return match refused {
@@ -96,7 +96,7 @@ pub(crate) fn run(
     service.recycle(&mut writer, x);
     if let Err(e) = committed {
         if e.outcome() == Outcome::NotApplied {
-            discard(service, cx, batch, &staged);
+            discard(service, &mut writer, cx, batch, &staged);
         } else {
             after_failed_commit(service, &mut writer, cx, batch);
         }
@@ -104,7 +104,7 @@ pub(crate) fn run(
     }
     // What was not thawed after an earlier try must not be now.
     writer.thaw.retain(|(_, stage)| *stage != batch);
-    discard(service, cx, batch, &prepared.dropped);
+    discard(service, &mut writer, cx, batch, &prepared.dropped);
     let mut unpublished = None;
     if let Some(record) = prepared.redo {
         writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone(), late: false });
@@ -134,12 +134,11 @@ enum Refused {
 }
 
 impl Refused {
-    /// Whether a target of another daemon could not be asked: it may be back soon, and the batch repeated.
+    /// Whether a target could not be asked: it may be back soon, and the batch repeated.
     fn is_away(&self) -> bool {
-        let away = |e: &Error| matches!(e.kind(), Kind::Unavailable | Kind::Timeout);
         match self {
-            Refused::ByOperation(replies) => matches!(replies.last(), Some(Err(e)) if away(e)),
-            Refused::AsAWhole(e) => away(e),
+            Refused::ByOperation(replies) => matches!(replies.last(), Some(Err(e)) if is_away(e)),
+            Refused::AsAWhole(e) => is_away(e),
         }
     }
 }
@@ -247,10 +246,18 @@ fn whole(staged: &Staged) -> ObjectId {
     staged.place.whole(staged.collection)
 }
 
-/// Drops what is staged; a target that cannot be reached drops stages without a committed batch by itself.
-fn discard(service: &Service, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
+/// Drops what is staged. Where a target cannot be asked now, what was frozen is let go when it is back: then it is its session's, and
+/// goes with that.
+fn discard(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid, staged: &[Staged]) {
     let ops = staged.iter().map(|s| op(whole(s), ObjectVerb::Discard { stage: batch }, 0)).collect();
-    service.core.targets().run(cx, ops);
+    let dropped = service.core.targets().run(cx, ops);
+    let left = staged.iter().zip(dropped).filter(|(_, done)| done.as_ref().is_err_and(is_away));
+    writer.thaw.extend(left.map(|(s, _)| (whole(s), batch)));
+}
+
+/// Whether a target of another daemon could not be asked: it may be back soon.
+fn is_away(e: &Error) -> bool {
+    matches!(e.kind(), Kind::Unavailable | Kind::Timeout)
 }
 
 /// Lets everybody pass what the batch has frozen, and leaves what it has staged: its session may repeat it. What cannot be done
@@ -262,12 +269,11 @@ fn thaw(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid, staged: 
 
 /// Goes on with what could not be thawed before.
 pub(crate) fn thaw_all(service: &Service, writer: &mut Writer, cx: &OpCx) {
-    let all = std::mem::take(&mut writer.thaw);
+    let all: Vec<_> = std::mem::take(&mut writer.thaw).into_iter().collect();
     let ops = all.iter().map(|(object, stage)| op(*object, ObjectVerb::Thaw { stage: *stage }, 0)).collect();
     let thawed = service.core.targets().run(cx, ops);
-    let away = |e: &Error| matches!(e.kind(), Kind::Unavailable | Kind::Timeout);
     writer.thaw =
-        all.into_iter().zip(thawed).filter(|(_, done)| done.as_ref().is_err_and(away)).map(|(it, _)| it).collect();
+        all.into_iter().zip(thawed).filter(|(_, done)| done.as_ref().is_err_and(is_away)).map(|(it, _)| it).collect();
 }
 
 /// The commit may or may not be in the log. If the store shows it, the batch is committed and goes on. If not, the

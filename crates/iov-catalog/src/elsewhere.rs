@@ -69,7 +69,7 @@ impl Service {
         let cx = self.own_cx(Uuid::NIL);
         let mut writer = self.core.writer();
         if !writer.closed {
-            self.settle(&mut writer, &cx);
+            self.settle_now(&mut writer, &cx);
         }
     }
 

@@ -1,8 +1,11 @@
 //! The catalog: the one owner of its facts. Writers take turns, readers pass them by.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
@@ -25,6 +28,8 @@ use crate::{
     view::Pending,
 };
 
+/// How often is tried again what a target of another daemon keeps from being done, unless that is back.
+const AGAIN_NS: i64 = 2_000_000_000;
 /// Pending writes whose memory is kept for the next submission.
 const KEPT_WRITES: usize = 1 << 16;
 
@@ -39,7 +44,9 @@ pub(crate) struct Writer {
     /// Objects that a target has not removed yet.
     pub(crate) remove: Vec<ObjectId>,
     /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.
-    pub(crate) thaw: Vec<(ObjectId, Uuid)>,
+    pub(crate) thaw: BTreeSet<(ObjectId, Uuid)>,
+    /// Not before this time, on the monotonic clock, is tried again what targets of other daemons keep from being done.
+    again_ns: i64,
     /// The catalog was closed.
     pub(crate) closed: bool,
 }
@@ -381,6 +388,19 @@ impl Service {
 
     /// Goes on with what could not be finished before.
     pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
+        if self.core.monotonic_ns() < writer.again_ns {
+            return;
+        }
+        self.settle_now(writer, cx);
+        let left = !writer.redo.is_empty() || !writer.thaw.is_empty() || !writer.remove.is_empty();
+        if left && self.core.map().has_elsewhere() {
+            // Whoever writes must not pay each time for a target that is away.
+            writer.again_ns = self.core.monotonic_ns().saturating_add(AGAIN_NS);
+        }
+    }
+
+    /// The same, however short ago it was tried.
+    pub(crate) fn settle_now(&self, writer: &mut Writer, cx: &OpCx) {
         if !writer.redo.is_empty() {
             batch::finish(self, writer, cx);
         }

@@ -207,6 +207,7 @@ impl Link {
         if self.has_siblings() {
             self.siblings().iter().for_each(|sibling| sibling.expire());
         }
+        self.tickets.expire();
         self.grants_asked.expire();
         self.sums_asked.expire();
         for lane in self.lanes.all() {

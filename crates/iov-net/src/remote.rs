@@ -192,6 +192,21 @@ impl Asked {
         }
     }
 
+    /// What a session may do with a collection changes as it opens it, makes it or commits to it.
+    fn forget_tickets(&self, answer: &Answer) {
+        let opened = |reply: &Result<CatalogReply>| match reply {
+            Ok(CatalogReply::Opened(opened)) => Some(opened.uuid),
+            _ => None,
+        };
+        let mut changed: Vec<Uuid> = answer.iter().flatten().filter_map(opened).collect();
+        if let Submission::All { staged, .. } = &self.request.how {
+            changed.extend(staged.iter().map(|s| s.collection));
+        }
+        if !changed.is_empty() {
+            self.link.siblings().iter().for_each(|sibling| sibling.tickets.forget(&changed));
+        }
+    }
+
     fn finish(mut self, mut answer: Answer) {
         if self.maybe {
             answer = answer.map_err(|e| after(true, e));
@@ -202,6 +217,9 @@ impl Asked {
             }
         }
         self.link.book().answered(&self.entry, &mut answer);
+        if self.link.has_siblings() {
+            self.forget_tickets(&answer);
+        }
         if self.entry.decides() && self.link.has_siblings() {
             self.link.siblings().iter().for_each(|sibling| sibling.book().decided(&self.entry, &answer));
         }
@@ -372,9 +390,7 @@ impl Backend for RemoteBackend {
     }
 
     fn closed(&self, object: ObjectId) {
-        if let Tickets::Asked(desk) = &self.0.tickets {
-            desk.forget(object.collection);
-        }
+        self.0.tickets.forget(&[object.collection]);
     }
 
     fn may_wait(&self) -> bool {

@@ -9,8 +9,9 @@ use std::{
 
 use iov_store::{Answer, Catalog, OpCx, seam};
 use iov_types::{
-    Error, Result, SignedTicket, Uuid,
+    Clause, Error, Result, SignedTicket, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
+    limits,
 };
 
 use crate::{
@@ -37,6 +38,7 @@ struct Held {
 }
 
 struct Waiting {
+    cx: OpCx,
     needs: Vec<Need>,
     go: Go,
 }
@@ -95,6 +97,22 @@ impl Tickets {
     }
 }
 
+impl Tickets {
+    /// Forgets what is held for collections.
+    pub(crate) fn forget(&self, uuids: &[Uuid]) {
+        if let Tickets::Asked(desk) = self {
+            desk.forget(uuids);
+        }
+    }
+
+    /// Tells those who wait for one and whose time is up.
+    pub(crate) fn expire(&self) {
+        if let Tickets::Asked(desk) = self {
+            desk.expire();
+        }
+    }
+}
+
 impl Desk {
     pub(crate) fn new(main: &Arc<Link>) -> Arc<Desk> {
         Arc::new(Desk { main: Arc::downgrade(main), book: Mutex::default() })
@@ -111,18 +129,22 @@ impl Desk {
         }
         let mut missing: Vec<Need> = needs.iter().copied().filter(|need| !book.has(*need, now_ns)).collect();
         missing.retain(|need| book.asked.insert(*need));
-        book.waiting.push_back(Waiting { needs, go });
+        book.waiting.push_back(Waiting { cx: cx.clone(), needs, go });
         drop(book);
-        if missing.is_empty() {
-            return self.let_go();
-        }
+        if missing.is_empty() { self.let_go() } else { self.ask(cx, missing) }
+    }
+
+    /// Asks the catalog. Others may come to wait for the same, so that it has time of its own.
+    fn ask(self: &Arc<Desk>, cx: &OpCx, missing: Vec<Need>) {
         let Some(main) = self.main.upgrade() else {
             return self.answered(&missing, Err(Error::unavailable("the session has ended")));
         };
+        let until_ns = seam::monotonic_ns().saturating_add(limits::DEFAULT_DEADLINE_NS);
+        let cx = OpCx { deadline_ns: cx.deadline_ns.max(until_ns), ..cx.clone() };
         let ops = missing.iter().map(|(uuid, _)| CatalogOp::Ticket { uuid: *uuid }).collect();
         let desk = self.clone();
         let done = Box::new(move |answer: Answer| desk.answered(&missing, answer));
-        RemoteCatalog(main).submit(cx, ops, Submission::Each, done);
+        RemoteCatalog(main).submit(&cx, ops, Submission::Each, done);
     }
 
     fn answered(self: &Arc<Desk>, missing: &[Need], answer: Answer) {
@@ -141,13 +163,9 @@ impl Desk {
                     let SignedTicket { bytes, lasts_ns, writable } = *ticket;
                     // Not to the last moment: it must still be good when it arrives, and clocks differ.
                     let lasts_ns = (lasts_ns / 10 * 9).min(i64::MAX as u64) as i64;
-                    let held = Held {
-                        bytes: Arc::new(bytes),
-                        writable,
-                        until_ns: now_ns.saturating_add(lasts_ns),
-                        asked_to_write: *writes,
-                    };
-                    book.held.insert(*uuid, held);
+                    let until_ns = now_ns.saturating_add(lasts_ns);
+                    let asked_to_write = *writes || book.held.get(uuid).is_some_and(|held| held.asked_to_write);
+                    book.held.insert(*uuid, Held { bytes: Arc::new(bytes), writable, until_ns, asked_to_write });
                 }
                 Ok(_) => {
                     drop(failed.insert(*uuid, Error::corrupt("the catalog answered something else than a ticket")))
@@ -165,26 +183,40 @@ impl Desk {
             fails.extend(failing);
         }
         drop(book);
-        for Waiting { needs, go } in fails {
+        for Waiting { needs, go, .. } in fails {
             let e = needs.iter().find_map(|(uuid, _)| failed.get(uuid)).cloned();
             go(Err(e.unwrap_or_else(|| Error::internal("nothing failed"))));
         }
         self.let_go();
     }
 
-    /// Lets those go, in order, that have what they need; one thread at a time.
-    fn let_go(&self) {
+    /// Lets those go, in order, that have what they need; one thread at a time. What was forgotten while it was waited for is
+    /// asked for again.
+    fn let_go(self: &Arc<Desk>) {
         let mut book = lock(&self.book);
         if book.lets_go {
             return;
         }
         book.lets_go = true;
+        let mut again = None;
         loop {
-            // One that has run out meanwhile is still good for a while, and nobody would ask for it again.
-            let has = |need: &Need| book.has(*need, i64::MIN);
-            let ready = book.waiting.front().is_some_and(|next| next.needs.iter().all(has));
-            let next = if ready { book.waiting.pop_front() } else { None };
-            let Some(Waiting { needs, go }) = next else { break };
+            // Any ticket will do that has come: one that has run out since is still good for a while, and what it does not allow its
+            // target says.
+            let missing = |next: &Waiting| -> Vec<Need> {
+                next.needs.iter().copied().filter(|(uuid, _)| !book.held.contains_key(uuid)).collect()
+            };
+            let Some(next) = book.waiting.front() else { break };
+            let mut missing = missing(next);
+            if !missing.is_empty() {
+                let cx = next.cx.clone();
+                let asked =
+                    |(uuid, _): &Need| book.asked.contains(&(*uuid, true)) || book.asked.contains(&(*uuid, false));
+                missing.retain(|need| !asked(need));
+                book.asked.extend(missing.iter().copied());
+                again = (!missing.is_empty()).then_some((cx, missing));
+                break;
+            }
+            let Some(Waiting { needs, go, .. }) = book.waiting.pop_front() else { break };
             let shown = book.shown(&needs);
             drop(book);
             go(Ok(shown));
@@ -194,13 +226,31 @@ impl Desk {
         if book.waiting.is_empty() && book.held.len() > MOST {
             book.held.clear();
         }
+        drop(book);
+        if let Some((cx, missing)) = again {
+            self.ask(&cx, missing);
+        }
     }
 
-    /// Forgets what is held for a collection: its handle is being closed.
-    pub(crate) fn forget(&self, uuid: Uuid) {
+    /// Tells those whose time is up (O8).
+    pub(crate) fn expire(&self) {
         let mut book = lock(&self.book);
-        if book.waiting.is_empty() {
-            book.held.remove(&uuid);
+        if book.waiting.iter().all(|waiting| waiting.cx.left_ns() > 0) {
+            return;
         }
+        let all = std::mem::take(&mut book.waiting);
+        let (late, rest): (VecDeque<Waiting>, VecDeque<Waiting>) =
+            all.into_iter().partition(|waiting| waiting.cx.left_ns() == 0);
+        book.waiting = rest;
+        drop(book);
+        for Waiting { go, .. } in late {
+            go(Err(Error::timeout("the catalog has not given leave in time").with_clause(Clause::O8)));
+        }
+    }
+
+    /// Forgets what is held for collections: they are opened anew, or closed, or a batch has made them.
+    pub(crate) fn forget(&self, uuids: &[Uuid]) {
+        let mut book = lock(&self.book);
+        uuids.iter().for_each(|uuid| drop(book.held.remove(uuid)));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iov_store::seam;
-use iov_types::{Clause, Error, Result, Ticket, Uuid, limits};
+use iov_types::{Clause, Error, Outcome, Result, Ticket, Uuid, limits};
 use iov_wire::{messages::JoinAnswer, ticket::TicketKey};
 
 use crate::lately::Lately;
@@ -11,6 +11,8 @@ use crate::lately::Lately;
 #[derive(Default)]
 struct Known {
     store: Uuid,
+    /// The session in which the catalog comes that was opened last.
+    catalog: Uuid,
     key: Option<TicketKey>,
     lease_ns: u64,
     /// What the catalog's clock is ahead of ours.
@@ -34,6 +36,7 @@ impl Bound {
     pub fn learn(&self, answer: &JoinAnswer, key: TicketKey) {
         let mut known = self.lock();
         (known.store, known.key, known.lease_ns) = (answer.store, Some(key), answer.lease_ns);
+        known.catalog = answer.catalog;
         known.ahead_ns = answer.now_ns.saturating_sub(seam::now_ns());
         known.heard_ns = seam::monotonic_ns();
     }
@@ -62,6 +65,11 @@ impl Bound {
         }
         if ticket.session != session {
             return refuse("was given to another session: each asks for its own");
+        }
+        if ticket.gives(Ticket::CATALOG) && session != known.catalog {
+            // What one before has sent may come late: it does not count any more.
+            return Err(Error::unavailable("another catalog was opened, or this daemon has not heard of this one yet")
+                .with_outcome(Outcome::NotApplied));
         }
         if ticket.expires_ns != i64::MAX && ticket.expires_ns < seam::now_ns().saturating_add(known.ahead_ns) {
             return refuse("has run out: ask the catalog for a new one");

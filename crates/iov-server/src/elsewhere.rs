@@ -57,6 +57,8 @@ pub(crate) struct Members {
     pub(crate) session: Uuid,
     toward: Option<Toward>,
     all: Mutex<HashMap<Uuid, Member>>,
+    /// Held while a daemon is let in.
+    pub(crate) joining: Mutex<()>,
     /// The store has targets of other daemons, whether anything was heard of them or not.
     any: AtomicBool,
 }
@@ -71,7 +73,8 @@ pub(crate) struct Heard {
 
 impl Members {
     pub(crate) fn new(toward: Option<Toward>, any: bool) -> Members {
-        Members { session: seam::new_uuid(), toward, all: Mutex::default(), any: AtomicBool::new(any) }
+        let (all, joining) = Default::default();
+        Members { session: seam::new_uuid(), toward, all, joining, any: AtomicBool::new(any) }
     }
 
     /// The way to a target, and whether it was made anew: its daemon or its addresses are not those that were known.
@@ -104,9 +107,15 @@ impl Members {
         way.map(|way| (way, true))
     }
 
-    /// Whether nothing was heard of a daemon since it began.
-    pub(crate) fn is_unknown(&self, daemon: Uuid, incarnation: u64) -> bool {
-        lock(&self.all).get(&daemon).is_none_or(|member| member.incarnation != incarnation)
+    /// Whether a daemon that began later is known under the same identity.
+    pub(crate) fn is_outdated(&self, daemon: Uuid, incarnation: u64) -> bool {
+        lock(&self.all).get(&daemon).is_some_and(|member| member.incarnation > incarnation)
+    }
+
+    /// Whether something is heard of all that have joined.
+    pub(crate) fn are_there(&self) -> bool {
+        let there = |(_, way): &(u32, Arc<Elsewhere>)| way.there.load(Ordering::Acquire);
+        lock(&self.all).values().all(|member| member.reach == Reach::Online && member.targets.iter().all(there))
     }
 
     /// How many of these sessions are of daemons.

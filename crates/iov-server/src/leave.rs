@@ -114,7 +114,7 @@ impl<'a> Leave<'a> {
             let e = Error::denied("the session has not got the collection open: it may change it in a batch only");
             return Err(e.with_clause(Clause::A1));
         }
-        if !only_staged && !served.grants.has_object(cx, op.object, op.demand.stage)? {
+        if !ticket.gives(Ticket::NEW) && !served.grants.has_object(cx, op.object, op.demand.stage)? {
             return Err(gone());
         }
         // Whatever it says of itself: what it held when it got the ticket (X1).
@@ -128,7 +128,7 @@ impl<'a> Leave<'a> {
         match self {
             Leave::Catalog(catalog) => catalog.check_there(cx, object.collection),
             Leave::Tickets(_) if self.is_catalog() || served.grants.has_object(cx, object, None)? => Ok(()),
-            Leave::Tickets(_) => match self.ticket(object.collection, Ticket::STAGE) {
+            Leave::Tickets(_) => match self.ticket(object.collection, Ticket::NEW) {
                 // There is none yet.
                 Ok(_) => Ok(()),
                 Err(_) => Err(gone()),

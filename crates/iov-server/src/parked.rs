@@ -1,7 +1,7 @@
 //! Submissions that could not be carried out since a target of another daemon is away: they wait until it is back, or to the end
 //! of their time (O8). Nothing of them was applied.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use iov_store::{Answer, Catalog, OnAnswer, OpCx, seam};
 use iov_types::{
@@ -128,7 +128,13 @@ impl Server {
             let mut book = server.lot.lock();
             if book.parked.len() < MOST {
                 let since_ns = seam::monotonic_ns();
-                return book.parked.push(Parked { cx: again, ops, how, answer, until_ns, since_ns, done });
+                book.parked.push(Parked { cx: again, ops, how, answer, until_ns, since_ns, done });
+                drop(book);
+                if server.members.are_there() {
+                    // It has come back meanwhile.
+                    server.returns.store(true, Ordering::Release);
+                }
+                return;
             }
             drop(book);
             done(answer);

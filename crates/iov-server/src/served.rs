@@ -88,10 +88,14 @@ impl AllServed {
         for served in self.iter() {
             let op =
                 |object, stage| ObjectOp { object, verb: ObjectVerb::Discard { stage }, demand: Demand::default() };
-            let undecided = served.stages.undecided(catalog, committed).into_iter();
-            let ops = undecided.flat_map(|(stage, objects)| objects.into_iter().map(move |object| op(object, stage)));
+            let undecided = served.stages.undecided(catalog, committed);
+            let stages: Vec<Uuid> = undecided.iter().map(|(stage, _)| *stage).collect();
+            let all = undecided.into_iter();
+            let ops = all.flat_map(|(stage, objects)| objects.into_iter().map(move |object| op(object, stage)));
             // What cannot be dropped now is found at the next start.
             drop(run_all(&*served.target, &OpCx::own(PATIENCE_NS), ops.map(|op| (op, Bytes::None)).collect()));
+            stages.iter().for_each(|stage| served.grants.abandon_stage(*stage));
+            served.stages.were_dropped(stages.into_iter());
         }
     }
 

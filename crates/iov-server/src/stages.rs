@@ -23,6 +23,8 @@ struct Book {
     /// Of the daemon before this one, waiting for their sessions.
     earlier: HashSet<Uuid>,
     held: HashMap<Uuid, Held>,
+    /// Those that are being dropped just now.
+    dropping: HashSet<Uuid>,
     /// Those whose sessions have gone, so that what they held has gone too.
     dropped: Lately,
     began_ms: u64,
@@ -31,8 +33,8 @@ struct Book {
 impl Default for Book {
     fn default() -> Book {
         let began_ms = (seam::now_ns() / 1_000_000).max(0) as u64;
-        let (owners, earlier, held, dropped) = Default::default();
-        Book { owners, earlier, held, dropped, began_ms }
+        let (owners, earlier, held, dropping, dropped) = Default::default();
+        Book { owners, earlier, held, dropping, dropped, began_ms }
     }
 }
 
@@ -91,7 +93,7 @@ impl Stages {
             let e = Error::lost(format!("what the batch staged at a target is gone, as {why}: run the batch again"));
             Err(e.with_clause(Clause::B3).with_outcome(Outcome::NotApplied))
         };
-        if book.dropped.has(stage) {
+        if book.dropping.contains(&stage) || book.dropped.has(stage) {
             return lost("its session has ended there");
         }
         let may_be_lost = volatile && !book.held.contains_key(&stage) && !target.has_stage(stage);
@@ -105,10 +107,18 @@ impl Stages {
         Ok(())
     }
 
-    /// The catalog has let go of a stage: it is its session's again, or nobody's if that has ended.
-    pub(crate) fn thawed(&self, stage: Uuid, target: &dyn GrantBook) {
+    /// The catalog has let go of an object of a stage; with the last of them it is its session's again, or nobody's if that has
+    /// ended.
+    pub(crate) fn thawed(&self, stage: Uuid, object: ObjectId, target: &dyn GrantBook) {
         let mut book = self.lock();
-        if book.held.remove(&stage).is_some() && !book.owners.contains_key(&stage) {
+        if let Some(held) = book.held.get_mut(&stage) {
+            held.objects.remove(&object);
+            if !held.objects.is_empty() {
+                return;
+            }
+        }
+        book.held.remove(&stage);
+        if !book.owners.contains_key(&stage) && !book.earlier.contains(&stage) && target.has_stage(stage) {
             book.dropped.note(stage);
             target.abandon_stage(stage);
         }
@@ -123,9 +133,20 @@ impl Stages {
         let found: Vec<(Uuid, Vec<ObjectId>)> = book.held.iter().filter_map(undecided).collect();
         for (stage, _) in &found {
             book.held.remove(stage);
-            book.dropped.note(*stage);
+            book.owners.remove(stage);
+            book.dropping.insert(*stage);
         }
         found
+    }
+
+    /// What was undecided is dropped.
+    pub(crate) fn were_dropped(&self, stages: impl Iterator<Item = Uuid>) {
+        let mut book = self.lock();
+        for stage in stages {
+            book.dropping.remove(&stage);
+            // Also what a session has staged meanwhile, as it repeats the batch: it has to do so once more.
+            book.dropped.note(stage);
+        }
     }
 
     /// A session comes back to its stages; those that are gone.

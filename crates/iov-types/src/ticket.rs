@@ -30,8 +30,10 @@ impl Ticket {
     /// What only the catalog does: to make, fence, freeze, publish, seal and remove.
     pub const CATALOG: u32 = 4;
 
-    /// To change bytes only in a stage: nobody has the collection open, and perhaps there is none yet.
+    /// To change bytes only in a stage: the session has the collection not open for writing.
     pub const STAGE: u32 = 8;
+    /// Nobody has it open, and perhaps there is none yet.
+    pub const NEW: u32 = 16;
 
     /// Whether it gives a right.
     pub const fn gives(&self, right: u32) -> bool {

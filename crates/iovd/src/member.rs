@@ -232,9 +232,9 @@ impl Telling {
     /// Tells that the daemon is there until it ends; calls `told` behind the first time.
     fn go_on(mut self, server: &Server, first: &JoinAnswer, stop: &dyn Fn() -> bool, told: impl FnOnce()) {
         let mut told = Some(told);
-        let mut catalog = first.catalog;
         let mut trouble = None;
-        self.join.ready = true;
+        // What this daemon begins with is by this catalog's word.
+        (self.join.ready, self.join.catalog, self.join.store) = (true, first.catalog, first.store);
         let beat_ns = (first.beat_ns.clamp(100_000_000, 60_000_000_000)) as i64;
         while !stop() {
             let next = seam::monotonic_ns().saturating_add(beat_ns);
@@ -246,9 +246,10 @@ impl Telling {
                     if trouble.take().is_some() {
                         log::line("the catalog's daemon answers again");
                     }
-                    if answer.catalog != catalog {
+                    if answer.catalog != self.join.catalog {
                         server.settle(answer.catalog, &answer.unfinished);
-                        catalog = answer.catalog;
+                        self.join.catalog = answer.catalog;
+                        continue;
                     }
                 }
                 Err(e) if trouble.as_deref() == Some(e.detail()) => {}
@@ -299,7 +300,7 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
         ..target
     };
     let told = fleet.targets.into_iter().zip(&member.targets).map(about).collect();
-    let join = Join { daemon: member.daemon, incarnation, targets: told, leaves: false, ready: false };
+    let join = Join { daemon: member.daemon, incarnation, targets: told, store: member.store, ..Join::default() };
     let place = || Place::Network { hosts: member.catalog.clone(), trust: trust.clone(), tls: believed.clone() };
     let link = || Link::open(Address::new(place(), seam::new_uuid(), "iovd".into()), Arc::default(), BEAT_NS);
     let first = Telling::first(link, &trust, &join);

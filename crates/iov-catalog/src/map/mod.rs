@@ -158,6 +158,11 @@ impl Map {
         !place.is_first() && self.patterns.get(&place.pattern()).is_some_and(elsewhere)
     }
 
+    /// Whether any target is of another daemon.
+    pub(crate) fn has_elsewhere(&self) -> bool {
+        self.targets.last_key_value().is_some_and(|(number, _)| *number >= FIRST_ELSEWHERE)
+    }
+
     /// Notes what a target has said of itself.
     pub(crate) fn note(&mut self, number: u32, reach: Reach, space: Option<(u64, u64)>) {
         if let Some(target) = self.targets.get_mut(&number) {

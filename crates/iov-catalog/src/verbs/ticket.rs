@@ -12,6 +12,9 @@ pub(crate) fn ticket(x: &mut Exec<'_>, uuid: Uuid) -> Reply {
     let session = x.cx.caller.session;
     let entry = x.entry(uuid);
     let slot = entry.as_ref().and_then(|entry| entry.slot(session)).cloned();
+    // A batch stages its bytes before it opens or makes anything. What it stages is nowhere to be seen until the catalog publishes
+    // it, which knows whether it may.
+    let staging = if x.core.is_single_user() { Ticket::WRITE | Ticket::STAGE } else { 0 };
     let (ws, rights, epoch) = match (entry, slot) {
         (Some(entry), Some(slot)) => {
             if slot.fenced {
@@ -19,12 +22,16 @@ pub(crate) fn ticket(x: &mut Exec<'_>, uuid: Uuid) -> Reply {
             }
             let at = x.workspace(entry.ws, Right::Read)?;
             let sealed = x.usable_facts(at, uuid).is_ok_and(|facts| facts.state == State::Sealed);
-            let writable = slot.writers > 0 && !sealed && x.has_right(at, Right::Write) && !x.is_expired(at);
-            (entry.ws, if writable { Ticket::READ | Ticket::WRITE } else { Ticket::READ }, slot.epoch)
+            let writes = slot.writers > 0 && x.has_right(at, Right::Write) && !x.is_expired(at);
+            let more = match (sealed, writes) {
+                (true, _) => 0,
+                (_, true) => Ticket::WRITE,
+                _ => staging,
+            };
+            (entry.ws, Ticket::READ | more, slot.epoch)
         }
-        // A batch that is to create it stages its bytes before anybody can have it open. What it stages is nowhere to be seen
-        // until the catalog publishes it, which knows whether it may.
-        (None, None) if x.core.is_single_user() => (Uuid::NIL, Ticket::READ | Ticket::WRITE | Ticket::STAGE, 0),
+        (Some(entry), None) if staging != 0 => (entry.ws, Ticket::READ | staging, 0),
+        (None, None) if staging != 0 => (Uuid::NIL, Ticket::READ | staging | Ticket::NEW, 0),
         _ => return Err(Error::stale("the session has not got the collection open: open it anew")),
     };
     let expires_ns = x.now_ns.saturating_add(limits::TICKET_NS as i64);

@@ -2,7 +2,8 @@ use super::*;
 
 fn bound(now_ns: i64) -> (Bound, TicketKey) {
     let (bound, key) = (Bound::default(), TicketKey::new([3; 32]));
-    let answer = JoinAnswer { store: Uuid([1; 16]), now_ns, lease_ns: 7, ..JoinAnswer::default() };
+    let answer =
+        JoinAnswer { store: Uuid([1; 16]), catalog: Uuid([5; 16]), now_ns, lease_ns: 7, ..JoinAnswer::default() };
     bound.learn(&answer, key.clone());
     (bound, key)
 }
@@ -27,6 +28,15 @@ fn a1_a_ticket_is_good_for_its_store_and_its_session_until_it_runs_out() {
     assert_eq!(check(&Ticket { session: Uuid([9; 16]), ..ticket(i64::MAX) }), denied);
     let forged = TicketKey::new([4; 32]).sign(&ticket(i64::MAX));
     assert_eq!(bound.check(&forged, Uuid([2; 16])).map_err(|e| (e.kind(), e.clause())), denied);
+}
+
+#[test]
+fn what_a_catalog_before_the_present_one_sends_late_does_not_count() {
+    let (bound, key) = bound(seam::now_ns());
+    let of_catalog = |session| Ticket { session, rights: Ticket::CATALOG, ..ticket(i64::MAX) };
+    let check = |session| bound.check(&key.sign(&of_catalog(session)), session).map(drop).map_err(|e| e.kind());
+    assert_eq!(check(Uuid([5; 16])), Ok(()));
+    assert_eq!(check(Uuid([6; 16])), Err(iov_types::Kind::Unavailable));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A daemon of targets is there: they get their numbers, and it gets what it needs to know.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use iov_net::{Link, frames::Frame, secret};
 use iov_store::{Backend, Catalog, seam};
@@ -22,9 +22,18 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
 
 fn join(connection: &Connection, server: &Server, client: &Client, request: Join) -> Result<JoinAnswer> {
     let catalog = server.facts.need_catalog()?;
-    let Join { daemon, incarnation, targets, leaves, ready } = request;
+    let Join { daemon, incarnation, targets, leaves, ready, catalog: known, store } = request;
     if daemon.is_nil() {
         return Err(Error::invalid("a daemon that joins has a UUID"));
+    }
+    if !store.is_nil() && store != catalog.store_uuid() {
+        return Err(Error::conflict(format!(
+            "the daemon's targets belong to the store {store}, and this is another one ({}): join with an empty directory",
+            catalog.store_uuid()
+        )));
+    }
+    if server.members.is_outdated(daemon, incarnation) {
+        return Err(Error::stale("another daemon with the same directory has joined since: one of them is a copy"));
     }
     if leaves {
         let gone = server.members.leaves(daemon);
@@ -38,9 +47,12 @@ fn join(connection: &Connection, server: &Server, client: &Client, request: Join
     for target in &targets {
         numbers.push(catalog.number_target(Target { reach: Reach::Offline, ..target.clone() })?);
     }
-    // Before anything is asked of them: whoever waits for them holds what this needs, and gives up in time.
-    let is_new = !ready || server.members.is_unknown(daemon, incarnation);
-    let unfinished = if is_new { catalog.unfinished() } else { Vec::new() };
+    // Who has not put its stages in order by this catalog's word does so first: nothing is asked of it before. Whoever waits for
+    // it holds what the list needs, and gives up in time.
+    let ready = ready && known == server.members.session;
+    let unfinished = if ready { Vec::new() } else { catalog.unfinished() };
+    // One after the other: the way that is taken and the one that is kept are the same.
+    let _one = server.members.joining.lock().unwrap_or_else(PoisonError::into_inner);
     for (number, target) in numbers.iter().copied().zip(&targets).filter(|_| ready) {
         let link = |address| -> Result<Arc<Link>> {
             let ticket = catalog.own_ticket(server.members.session)?;

@@ -1,6 +1,9 @@
 //! Operations on objects whose bytes go over the socket.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use iov_net::frames::Frame;
 use iov_store::{Bytes, run_all_in};
@@ -100,13 +103,12 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         .enumerate()
         .filter_map(|(i, (op, _))| decides(&op.verb).map(|(stage, shows)| (i, stage, shows)))
         .collect();
-    let thawing: Vec<usize> = ops
+    let thaws: HashMap<usize, ObjectId> = ops
         .iter()
         .enumerate()
         .filter(|(_, (op, _))| matches!(op.verb, ObjectVerb::Thaw { .. }))
-        .map(|(i, _)| i)
+        .map(|(i, (op, _))| (i, op.object))
         .collect();
-    let thaws = |i: usize| thawing.contains(&i);
     let mut payload = Vec::new();
     let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<ObjectId>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
@@ -116,8 +118,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
             server.facts.published(stage);
         }
         served.stages.leave(stage, &*served.grants);
-        if results[i].is_ok() && thaws(i) {
-            served.stages.thawed(stage, &*served.grants);
+        if let Some(object) = thaws.get(&i).filter(|_| results[i].is_ok()) {
+            served.stages.thawed(stage, *object, &*served.grants);
         }
     }
     let results = results.into_iter().zip(memory).zip(rooms);

@@ -18,6 +18,10 @@ pub struct Join {
     pub leaves: bool,
     /// It serves them. Before, it only asks for what it needs to begin.
     pub ready: bool,
+    /// The session of the catalog that it knows of, after whose last word it has put its stages in order; nil = none yet.
+    pub catalog: Uuid,
+    /// The store that its targets belong to; nil = none yet.
+    pub store: Uuid,
 }
 
 // Strict: what is told of targets decides where bytes go.
@@ -28,6 +32,8 @@ message! {
         3 => targets: repeated message,
         4 => leaves: boolean,
         5 => ready: boolean,
+        6 => catalog: uuid,
+        7 => store: uuid,
     }
 }
 

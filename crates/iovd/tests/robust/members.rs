@@ -357,3 +357,36 @@ fn a_daemon_that_hangs_holds_nobody_up_for_long() {
     assert!(read(&c) == bytes(1, MIB));
     write_at(&lookup(&two.store.again(), "waits"), 0, &bytes(3, MIB)).unwrap();
 }
+
+#[test]
+fn b3_a_batch_stages_at_another_daemon_what_it_creates_or_opens_itself() {
+    let two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let rollback = || BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
+    let data = bytes(1, 100_000);
+    let c = ws.pending(EntryKind::Collection);
+    let policy = Some("targets:64".to_owned());
+    let create = Op::Create {
+        out: c.clone(),
+        parent: None,
+        name: Some(Name::new("c").unwrap()),
+        metadata: Metadata::new(),
+        controls: controls(""),
+    };
+    let set = Op::Set { c: c.clone(), controls: None, layout: Some(Layout { policy, ..Layout::default() }) };
+    let write = Lent::Write { c: c.clone(), offset: 0, data: &data };
+    batch(ws.session(), rollback(), vec![create.into(), set.into(), write]).unwrap();
+    // The ticket for the batch was for what is staged only.
+    write_at(&c, 100_000, &data).unwrap();
+    // Somebody has it open already, and this session not.
+    let other = two.store.again();
+    let (again, more) = (other.pending(EntryKind::Collection), bytes(2, 50_000));
+    let which = Which::Name(Name::new("c").unwrap());
+    let open = Op::Open { out: again.clone(), parent: None, which, controls: controls("") };
+    let write = Lent::Write { c: again.clone(), offset: 0, data: &more };
+    batch(other.session(), rollback(), vec![open.into(), write]).unwrap();
+    let found = read(&c);
+    assert!(found.len() == 200_000 && found[..50_000] == more && found[50_000..100_000] == data[50_000..]);
+    write_at(&again, 0, &data).unwrap();
+    assert!(read(&c)[..100_000] == data[..]);
+}

@@ -64,7 +64,15 @@ pub(crate) fn proof() -> Proof {
 }
 
 pub(crate) fn join() -> Join {
-    Join { daemon: Uuid([0xaa; 16]), incarnation: 9, targets: vec![facts::target()], leaves: true, ready: true }
+    Join {
+        daemon: Uuid([0xaa; 16]),
+        incarnation: 9,
+        targets: vec![facts::target()],
+        leaves: true,
+        ready: true,
+        catalog: Uuid([0xbb; 16]),
+        store: Uuid([0x55; 16]),
+    }
 }
 
 pub(crate) fn join_answer() -> JoinAnswer {
