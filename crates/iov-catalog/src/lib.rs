@@ -14,6 +14,7 @@ mod hash;
 mod housekeeping;
 pub mod index;
 mod keys;
+mod left_to_do;
 mod lock_table;
 pub mod locks;
 mod map;
