@@ -5,8 +5,9 @@ use iov_types::{Kind, ObjectVerb};
 
 use crate::{Service, batch, keys, service::Writer, targets::op};
 
-/// How often is tried again what a target of another daemon keeps from being done, unless that is back.
+/// How often it is tried again to remove what a target of another daemon keeps from being removed, unless that is back.
 const AGAIN_NS: i64 = 2_000_000_000;
+
 impl Service {
     /// Removes objects whose records are gone. What a target cannot remove now is tried again later.
     pub(crate) fn remove_objects(&self, writer: &mut Writer, cx: &OpCx) {
@@ -25,27 +26,35 @@ impl Service {
         }
     }
 
-    /// Goes on with what could not be finished before.
+    /// Goes on with what could not be finished before. What others may be waiting for is tried each time; objects that nobody has
+    /// any more are not, so that whoever writes does not pay for a target that is away.
     pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
+        self.finish(writer, cx);
         if self.core.monotonic_ns() < writer.again_ns {
             return;
         }
-        self.settle_now(writer, cx);
-        let left = !writer.redo.is_empty() || !writer.thaw.is_empty() || !writer.remove.is_empty();
-        if left && self.core.map().has_elsewhere() {
-            // Whoever writes must not pay each time for a target that is away.
+        self.clear_away(writer, cx);
+        if !writer.remove.is_empty() && self.core.map().has_elsewhere() {
             writer.again_ns = self.core.monotonic_ns().saturating_add(AGAIN_NS);
         }
     }
 
     /// The same, however short ago it was tried.
     pub(crate) fn settle_now(&self, writer: &mut Writer, cx: &OpCx) {
+        self.finish(writer, cx);
+        self.clear_away(writer, cx);
+    }
+
+    fn finish(&self, writer: &mut Writer, cx: &OpCx) {
         if !writer.redo.is_empty() {
             batch::finish(self, writer, cx);
         }
         if !writer.thaw.is_empty() {
             batch::thaw_all(self, writer, cx);
         }
+    }
+
+    fn clear_away(&self, writer: &mut Writer, cx: &OpCx) {
         let left_over = self.core.targets().take_left_over();
         if !left_over.is_empty() {
             self.core.targets().remove(cx, left_over);

@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     pub(crate) remove: Vec<ObjectId>,
     /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.
     pub(crate) thaw: BTreeSet<(ObjectId, Uuid)>,
-    /// Not before this time, on the monotonic clock, is tried again what targets of other daemons keep from being done.
+    /// Not before this time, on the monotonic clock, is tried again to remove objects of other daemons.
     pub(crate) again_ns: i64,
     /// The catalog was closed.
     pub(crate) closed: bool,
