@@ -63,11 +63,13 @@ fn verb() -> impl Strategy<Value = ObjectVerb> {
         3 => Just(ObjectVerb::Stat),
         1 => Just(ObjectVerb::Sync),
         1 => Just(ObjectVerb::Create),
-        1 => (0u64..4).prop_map(|epoch| ObjectVerb::Fence { epoch }),
+        2 => (0u64..4).prop_map(|epoch| ObjectVerb::Fence { epoch }),
         4 => stages().prop_map(|stage| ObjectVerb::Freeze { stage }),
         7 => stages().prop_map(|stage| ObjectVerb::Publish { stage }),
-        4 => stages().prop_map(|stage| ObjectVerb::Discard { stage }),
-        2 => stages().prop_map(|stage| ObjectVerb::Thaw { stage }),
+        4 => (stages(), 0u8..4).prop_map(|(stage, n)| match n {
+            0 => ObjectVerb::Thaw { stage },
+            _ => ObjectVerb::Discard { stage },
+        }),
         1 => prop_oneof![1 => Just(ObjectVerb::Seal), 4 => Just(ObjectVerb::Stat)],
         1 => Just(ObjectVerb::Remove),
     ]
@@ -76,7 +78,7 @@ fn verb() -> impl Strategy<Value = ObjectVerb> {
 fn demand() -> impl Strategy<Value = Demand> {
     let stages = prop_oneof![3 => Just(None), 3 => (1u8..4).prop_map(|n| Some(stage(n)))];
     let batches = prop_oneof![4 => Just(None), 1 => (5u8..7, 0u64..3).prop_map(|(n, seq)| Some((stage(n), seq)))];
-    let epochs = prop_oneof![8 => Just(0u64), 1 => 1u64..4];
+    let epochs = prop_oneof![6 => Just(0u64), 2 => 1u64..4];
     let limits = prop_oneof![8 => Just(0u64), 1 => 1u64..200, 1 => PAGE - 30..PAGE + 30];
     (stages, batches, epochs, limits).prop_map(|(stage, batch, epoch, max_size)| Demand {
         stage,

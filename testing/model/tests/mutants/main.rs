@@ -62,7 +62,7 @@ fn the_model_catches_mutants_as_well() {
     };
     let mut runner = TestRunner::deterministic();
     let sequences: Vec<_> =
-        (0..60).map(|_| testing_model::steps(120).new_tree(&mut runner).expect("a sequence").current()).collect();
+        (0..120).map(|_| testing_model::steps(120).new_tree(&mut runner).expect("a sequence").current()).collect();
     let differs = |m: &Mutant| sequences.iter().any(|steps| testing_model::compare(&(m.make)(), steps).is_err());
     let subtle = [
         "o6_truncated_bytes_do_not_come_back",
