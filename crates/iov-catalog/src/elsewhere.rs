@@ -72,9 +72,4 @@ impl Service {
             self.settle_now(&mut writer, &cx);
         }
     }
-
-    /// Grows each time the catalog is opened.
-    pub fn incarnation(&self) -> u64 {
-        self.core.incarnation()
-    }
 }

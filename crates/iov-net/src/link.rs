@@ -415,11 +415,6 @@ impl Link {
         frame.header.body(&frame.body)
     }
 
-    /// The store.
-    pub fn store(&self) -> Uuid {
-        self.store
-    }
-
     /// Lets go of connections over which nothing comes; what is wanted again makes new ones.
     pub fn break_off(&self) {
         let e = Error::unavailable("nothing more comes from the daemon");

@@ -207,6 +207,18 @@ impl Part {
         let Part { ops, sink, link, maybe, network, lane, bulk, .. } = self;
         let mut results: Vec<Option<Result<Evidence>>> = ops.iter().map(|_| None).collect();
         let failed = unpack(reply, &ops, &mut results, by_network(link.counters(), network)).err();
+        let denied =
+            |result: &Option<Result<Evidence>>| matches!(result, Some(Err(e)) if e.clause() == Some(Clause::A1));
+        let refused: Vec<Uuid> = ops
+            .iter()
+            .zip(&results)
+            .filter(|(_, result)| denied(result))
+            .map(|((_, (op, _)), _)| op.object.collection)
+            .collect();
+        if !refused.is_empty() {
+            // Whatever was wrong with its ticket: the next try gets another one.
+            link.tickets.forget(&refused);
+        }
         let ok = |result: &Option<Result<Evidence>>| matches!(result, Some(Ok(_)));
         link.book().done(ops.iter().zip(&results).map(|((_, (op, _)), result)| (op, ok(result))));
         for ((index, _), result) in ops.into_iter().zip(results) {

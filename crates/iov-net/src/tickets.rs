@@ -233,7 +233,7 @@ impl Desk {
     }
 
     /// Tells those whose time is up (O8).
-    pub(crate) fn expire(&self) {
+    pub(crate) fn expire(self: &Arc<Desk>) {
         let mut book = lock(&self.book);
         if book.waiting.iter().all(|waiting| waiting.cx.left_ns() > 0) {
             return;
@@ -246,6 +246,8 @@ impl Desk {
         for Waiting { go, .. } in late {
             go(Err(Error::timeout("the catalog has not given leave in time").with_clause(Clause::O8)));
         }
+        // What stood behind them may have what it needs.
+        self.let_go();
     }
 
     /// Forgets what is held for collections: they are opened anew, or closed, or a batch has made them.

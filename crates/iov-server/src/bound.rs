@@ -1,6 +1,6 @@
 //! What a daemon of targets knows of the catalog's, which is another one: by what to check tickets, and what to keep (A1).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use iov_store::seam;
 use iov_types::{Clause, Error, Outcome, Result, Ticket, Uuid, limits};
@@ -25,16 +25,20 @@ struct Known {
 
 /// How a daemon of targets is bound to its catalog.
 #[derive(Default)]
-pub struct Bound(Mutex<Known>);
+pub struct Bound(RwLock<Known>);
 
 impl Bound {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The catalog's daemon has told this, with this key.
     pub fn learn(&self, answer: &JoinAnswer, key: TicketKey) {
-        let mut known = self.lock();
+        let mut known = self.write();
         (known.store, known.key, known.lease_ns) = (answer.store, Some(key), answer.lease_ns);
         known.catalog = answer.catalog;
         known.ahead_ns = answer.now_ns.saturating_sub(seam::now_ns());
@@ -43,12 +47,12 @@ impl Bound {
 
     /// How long nothing has come from it.
     pub(crate) fn silent_ns(&self) -> u64 {
-        seam::monotonic_ns().saturating_sub(self.lock().heard_ns).max(0) as u64
+        seam::monotonic_ns().saturating_sub(self.read().heard_ns).max(0) as u64
     }
 
     /// How long sessions that break may stay away.
     pub(crate) fn lease_ns(&self) -> u64 {
-        match self.lock().lease_ns {
+        match self.read().lease_ns {
             0 => limits::LEASE_NS as u64,
             ns => ns.min(i64::MAX as u64),
         }
@@ -56,7 +60,7 @@ impl Bound {
 
     /// What a ticket says, if it is good now and was given to this session.
     pub(crate) fn check(&self, signed: &[u8], session: Uuid) -> Result<Ticket> {
-        let known = self.lock();
+        let known = self.read();
         let key = known.key.as_ref().ok_or_else(|| Error::unavailable("this daemon has not joined its store yet"))?;
         let ticket = key.check(signed)?;
         let refuse = |why: &str| Err(Error::denied(format!("a ticket {why}")).with_clause(Clause::A1));
@@ -79,12 +83,12 @@ impl Bound {
 
     /// A stage was published.
     pub(crate) fn published(&self, stage: Uuid) {
-        self.lock().published.note(stage);
+        self.write().published.note(stage);
     }
 
     /// Whether a stage that is gone was published.
     pub(crate) fn remembers(&self, stage: Uuid) -> bool {
-        self.lock().published.has(stage)
+        self.read().published.has(stage)
     }
 }
 

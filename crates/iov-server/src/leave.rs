@@ -1,5 +1,7 @@
 //! Whether a client may do with an object what it asks for (A1): the catalog knows if it is here; else tickets tell.
 
+use std::collections::HashMap;
+
 use iov_store::OpCx;
 use iov_types::{Clause, Error, ObjectId, ObjectOp, ObjectVerb, Persistence, Result, Ticket, Uuid};
 
@@ -9,8 +11,10 @@ use crate::{Bound, Server, connection::Client, facts::Facts, served::Served};
 pub(crate) enum Leave<'a> {
     /// What the catalog says, when it is asked.
     Catalog(&'a iov_catalog::Service),
-    /// What its tickets say.
-    Tickets(Vec<Ticket>),
+    /// What its tickets say, by their collections.
+    Tickets(HashMap<Uuid, Ticket>),
+    /// It is the catalog that asks, as its ticket says.
+    Own,
 }
 
 /// Which verbs a client may send: the catalog's own are not among them, since it checks what they need (A1).
@@ -46,20 +50,27 @@ impl<'a> Leave<'a> {
         match facts {
             Facts::Catalog(catalog) => Ok(Leave::Catalog(catalog)),
             Facts::Elsewhere(bound) => {
-                let check = |signed: &Vec<u8>| Bound::check(bound, signed, client.of);
-                tickets.iter().map(check).collect::<Result<_>>().map(Leave::Tickets)
+                let mut all = HashMap::with_capacity(tickets.len());
+                for signed in tickets {
+                    let ticket = Bound::check(bound, signed, client.of)?;
+                    if ticket.gives(Ticket::CATALOG) {
+                        return Ok(Leave::Own);
+                    }
+                    all.insert(ticket.collection, ticket);
+                }
+                Ok(Leave::Tickets(all))
             }
         }
     }
 
     /// Whether it is the catalog that asks.
     pub(crate) fn is_catalog(&self) -> bool {
-        matches!(self, Leave::Tickets(tickets) if tickets.iter().any(|ticket| ticket.gives(Ticket::CATALOG)))
+        matches!(self, Leave::Own)
     }
 
     fn ticket(&self, collection: Uuid, rights: u32) -> Result<&Ticket> {
-        let tickets: &[Ticket] = if let Leave::Tickets(tickets) = self { tickets } else { &[] };
-        let ticket = tickets.iter().find(|ticket| ticket.collection == collection).ok_or_else(|| {
+        let tickets = if let Leave::Tickets(tickets) = self { Some(tickets) } else { None };
+        let ticket = tickets.and_then(|tickets| tickets.get(&collection)).ok_or_else(|| {
             Error::denied(
                 "without a ticket of the catalog nothing is done with an object: update this program's library",
             )
@@ -81,7 +92,7 @@ impl<'a> Leave<'a> {
     pub(crate) fn admit(&self, client: &Client, served: &Served, cx: &OpCx, op: &mut ObjectOp) -> Result<()> {
         match self {
             Leave::Catalog(catalog) => at_target(catalog, served, cx, op),
-            Leave::Tickets(_) if self.is_catalog() => match op.verb {
+            Leave::Own => match op.verb {
                 ObjectVerb::Freeze { stage } => {
                     let volatile = served.target.capability().durability == Persistence::Volatile;
                     served.stages.freeze(client.of, (stage, op.object), &*served.grants, volatile)
@@ -127,7 +138,8 @@ impl<'a> Leave<'a> {
     pub(crate) fn check_there(&self, served: &Served, cx: &OpCx, object: ObjectId) -> Result<()> {
         match self {
             Leave::Catalog(catalog) => catalog.check_there(cx, object.collection),
-            Leave::Tickets(_) if self.is_catalog() || served.grants.has_object(cx, object, None)? => Ok(()),
+            Leave::Own => Ok(()),
+            Leave::Tickets(_) if served.grants.has_object(cx, object, None)? => Ok(()),
             Leave::Tickets(_) => match self.ticket(object.collection, Ticket::NEW) {
                 // There is none yet.
                 Ok(_) => Ok(()),

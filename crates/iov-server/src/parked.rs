@@ -122,7 +122,7 @@ impl Server {
         let answered = move |answer: Answer| {
             let (ops, how) = known;
             let until_ns = until(&again);
-            if !waits(&how, &answer) || until_ns <= seam::monotonic_ns() {
+            if !waits(&how, &answer) || until_ns <= seam::monotonic_ns() || server.is_stopping() {
                 return done(answer);
             }
             let mut book = server.lot.lock();

@@ -17,7 +17,7 @@ use iov_net::{
     tls::{ClientTls, ServerTls},
 };
 use iov_server::{Entrance, Toward};
-use iov_types::{Error, Result};
+use iov_types::{Error, Kind, Result};
 
 use crate::{
     Args, Hosts,
@@ -175,7 +175,14 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Res
     let mut listening = Listening { entrance, tls, toward, ..Listening::default() };
     let mut taken = Asked { hosts: Vec::new(), ..asked };
     for host in &asked.hosts {
-        for fd in tcp::listen(host)? {
+        let fds = match tcp::listen(host) {
+            // Where it listened before: clients are told where it does now.
+            Err(e) if e.kind() == Kind::Busy && member.is_some() && args.listen.is_none() => {
+                tcp::listen(&Host { port: 0, ..host.clone() })
+            }
+            fds => fds,
+        };
+        for fd in fds? {
             let address = tcp::address_of(&fd)?;
             // Another port than asked for is the same again after a crash, for whoever was told.
             taken.hosts.push(Host { name: address.ip().to_string(), port: address.port() });

@@ -132,18 +132,19 @@ impl Member {
     }
 }
 
-/// The secret of the store that is joined: named, or copied into the directory, or where clients have it.
+/// The secret of the store that is joined: named, or where clients have it; `None`: none is asked for, or it is the copy in the
+/// daemon's directory.
 pub(crate) fn secret_of(dir: &OwnedFd, args: &Args) -> Result<Option<PathBuf>> {
-    if args.no_secret {
+    if args.no_secret || args.secret.is_some() {
+        return Ok(args.secret.clone());
+    }
+    if inside(dir, listen::SECRET).exists() {
         return Ok(None);
     }
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    let config = config.map(|config| config.join("ioverbs/secret"));
-    let copied = inside(dir, listen::SECRET);
-    let places = [args.secret.clone(), copied.exists().then_some(copied), set("IOVERBS_SECRET"), config];
-    let found = places.into_iter().flatten().find(|path| path.exists());
-    found.map(Some).ok_or_else(|| {
+    let config = config.map(|config| config.join("ioverbs/secret")).filter(|path| path.exists());
+    set("IOVERBS_SECRET").or(config).map(Some).ok_or_else(|| {
         Error::not_found(
             "no secret of the store to join: copy the file named secret from the directory of its catalog's daemon, and name it \
              with --secret FILE (or in IOVERBS_SECRET); --no-secret is for a store that asks for none",
@@ -357,8 +358,8 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     // A panic there was told there.
     let _ = teller.join();
     ran?;
+    // That it listens is what it joins for: the next start does so as this one did.
     drop(doors);
-    listen::end(&dir);
     drop(server);
     log::line("ended in order");
     hold.release()?;

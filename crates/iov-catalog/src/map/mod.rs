@@ -113,13 +113,16 @@ impl Map {
         }
         // What changes from moment to moment is not worth a write.
         let lasting = |t: &Target| Target { free: 0, reach: Reach::Online, ..t.clone() };
-        if known.map(lasting) != Some(lasting(&target)) {
+        let changes = known.map(lasting) != Some(lasting(&target));
+        if changes {
             commit(store, keys::target(target.number), lasting(&target).to_bytes())?;
         }
         let uuid = target.uuid;
         self.targets.insert(target.number, target);
-        let all: Vec<Target> = self.targets.values().cloned().collect();
-        self.together = anywhere(&all).filter(|_| all.len() > 1);
+        if changes || self.together.is_none() {
+            let all: Vec<Target> = self.targets.values().cloned().collect();
+            self.together = anywhere(&all).filter(|_| all.len() > 1);
+        }
         Ok(uuid)
     }
 
@@ -131,7 +134,10 @@ impl Map {
         if target.addresses.is_empty() {
             return Err(Error::invalid("a target of another daemon has an address at which that listens"));
         }
-        let known = self.targets.values().find(|known| known.uuid == target.uuid).map(|known| known.number);
+        let known = self.targets.values().find(|known| known.uuid == target.uuid);
+        // Whether it is there says whoever hears of it.
+        let (reach, free) = known.map_or((Reach::Offline, 0), |known| (known.reach, known.free));
+        let known = known.map(|known| known.number);
         if known.is_some_and(|number| number < FIRST_ELSEWHERE) {
             return Err(Error::conflict(
                 "a target of the catalog's own daemon has the same UUID: one of them is a copy",
@@ -142,7 +148,7 @@ impl Map {
         }
         let next = || self.targets.last_key_value().map_or(0, |(last, _)| last + 1).max(FIRST_ELSEWHERE);
         let number = known.unwrap_or_else(next);
-        self.put(store, Target { number, ..target }).map(|_| number)
+        self.put(store, Target { number, reach, free, ..target }).map(|_| number)
     }
 
     /// Tells the spread the way to a target.

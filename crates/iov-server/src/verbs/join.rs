@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use iov_net::{Link, frames::Frame, secret};
 use iov_store::{Backend, Catalog, seam};
-use iov_types::{Error, Reach, Result, Target};
+use iov_types::{Error, Reach, Result};
 use iov_wire::messages::{Join, JoinAnswer};
 
 use crate::{
@@ -45,7 +45,7 @@ fn join(connection: &Connection, server: &Server, client: &Client, request: Join
     }
     let (mut numbers, mut ways) = (Vec::new(), Vec::new());
     for target in &targets {
-        numbers.push(catalog.number_target(Target { reach: Reach::Offline, ..target.clone() })?);
+        numbers.push(catalog.number_target(target.clone())?);
     }
     // Who has not put its stages in order by this catalog's word does so first: nothing is asked of it before. Whoever waits for
     // it holds what the list needs, and gives up in time.
@@ -74,7 +74,6 @@ fn join(connection: &Connection, server: &Server, client: &Client, request: Join
     let (key, nonce) = masked_key(connection, server)?;
     Ok(JoinAnswer {
         store: catalog.store_uuid(),
-        incarnation: catalog.incarnation(),
         numbers,
         catalog: server.members.session,
         key,

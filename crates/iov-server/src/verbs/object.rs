@@ -1,13 +1,10 @@
 //! Operations on objects whose bytes go over the socket.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
 use iov_store::{Bytes, run_all_in};
-use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result, Uuid};
+use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result};
 use iov_wire::{
     frame::{PAYLOAD_BYTES, checksum},
     messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
@@ -59,15 +56,6 @@ fn unpack<'a>(
     Ok((op, bytes))
 }
 
-/// The stage that a verb ends, or lets go, and whether by showing what is in it.
-fn decides(verb: &ObjectVerb) -> Option<(Uuid, bool)> {
-    match verb {
-        ObjectVerb::Publish { stage } => Some((*stage, true)),
-        ObjectVerb::Discard { stage } | ObjectVerb::Thaw { stage } => Some((*stage, false)),
-        _ => None,
-    }
-}
-
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
     let request: ObjectRequest = frame.header.body(&frame.body)?;
     let cx = client.cx(&request.context, &frame.header);
@@ -89,7 +77,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
         });
         match admitted {
             Ok(op) => {
-                if let Some(stage) = op.0.demand.stage {
+                // The catalog only looks at what a session has staged.
+                if let Some(stage) = op.0.demand.stage.filter(|_| !leave.is_catalog()) {
                     served.stages.enter(client.owner, stage);
                 }
                 places.push(index as u32);
@@ -98,28 +87,27 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
             Err(e) => completions.push(done(index as u32, Err(e), &[])),
         }
     }
-    let decided: Vec<(usize, Uuid, bool)> = ops
-        .iter()
-        .enumerate()
-        .filter_map(|(i, (op, _))| decides(&op.verb).map(|(stage, shows)| (i, stage, shows)))
-        .collect();
-    let thaws: HashMap<usize, ObjectId> = ops
-        .iter()
-        .enumerate()
-        .filter(|(_, (op, _))| matches!(op.verb, ObjectVerb::Thaw { .. }))
-        .map(|(i, (op, _))| (i, op.object))
-        .collect();
+    let decides = |verb: &ObjectVerb| {
+        matches!(verb, ObjectVerb::Publish { .. } | ObjectVerb::Discard { .. } | ObjectVerb::Thaw { .. })
+    };
+    let decided: Vec<(usize, ObjectOp)> =
+        ops.iter().enumerate().filter(|(_, (op, _))| decides(&op.verb)).map(|(i, (op, _))| (i, op.clone())).collect();
     let mut payload = Vec::new();
     let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<ObjectId>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
     let (results, memory) = run_all_in(&*served.target, &cx, ops, |len| server.buffers.take(len));
-    for (i, stage, shows) in decided {
-        if shows && results[i].is_ok() {
-            server.facts.published(stage);
-        }
-        served.stages.leave(stage, &*served.grants);
-        if let Some(object) = thaws.get(&i).filter(|_| results[i].is_ok()) {
-            served.stages.thawed(stage, *object, &*served.grants);
+    for (i, op) in decided {
+        match op.verb {
+            ObjectVerb::Publish { stage } | ObjectVerb::Discard { stage } => {
+                if matches!(op.verb, ObjectVerb::Publish { .. }) && results[i].is_ok() {
+                    server.facts.published(stage);
+                }
+                served.stages.leave(stage, &*served.grants);
+            }
+            ObjectVerb::Thaw { stage } if results[i].is_ok() => {
+                served.stages.thawed(stage, op.object, &*served.grants);
+            }
+            _ => {}
         }
     }
     let results = results.into_iter().zip(memory).zip(rooms);

@@ -17,6 +17,7 @@ pub(super) fn checks() -> Vec<BackendCheck> {
     checks![BackendCheck:
         b3_whoever_meets_a_freeze_waits_and_sees_all if |c| c.staging,
         b3_a_discard_ends_a_freeze_without_a_trace if |c| c.staging,
+        b3_a_thaw_ends_a_freeze_and_keeps_what_is_staged if |c| c.staging,
         b3_a_freeze_lets_only_its_own_stage_pass if |c| c.staging,
         b3_a_freeze_can_be_repeated if |c| c.staging,
         b3_another_freeze_waits_its_turn if |c| c.staging,
@@ -77,6 +78,26 @@ fn b3_a_discard_ends_a_freeze_without_a_trace(make: MakeBackend<'_>) {
     assert_eq!(reader.join(), b"old", "a reader that waited sees none of it");
     assert_eq!(object.stat().version, version);
     object.write(0, b"now").expect("a write");
+}
+
+fn b3_a_thaw_ends_a_freeze_and_keeps_what_is_staged(make: MakeBackend<'_>) {
+    let object = Probe::new(&make(), 1);
+    object.write(0, b"old").expect("a write");
+    object.staged(1).write(0, b"new!").expect("a staged write");
+    object.freeze(1).expect("a freeze");
+    object.thaw(2).expect("a thaw of another stage");
+    fails("a read", Kind::Timeout, object.patient(SHORT_NS).read(0, 9));
+    for _ in 0..2 {
+        object.thaw(1).expect("a thaw, and once more");
+        assert_eq!(object.patient(SHORT_NS).read(0, 9).expect("a read"), b"old", "nothing of it is to be seen");
+    }
+    // What was written since is under what is published.
+    object.write(0, b"older").expect("everybody passes");
+    object.freeze(1).expect("another try");
+    object.publish(1).expect("a publication");
+    assert_eq!(object.all(), b"new!r");
+    object.thaw(1).expect("there is nothing to thaw");
+    assert_eq!(object.all(), b"new!r");
 }
 
 fn b3_a_freeze_lets_only_its_own_stage_pass(make: MakeBackend<'_>) {

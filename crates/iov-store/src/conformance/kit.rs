@@ -142,6 +142,11 @@ impl Probe {
         self.call(ObjectVerb::Publish { stage: uuid(n) })
     }
 
+    /// Lets everybody pass whom stage `n` keeps out.
+    pub fn thaw(&self, n: u64) -> Result<Evidence> {
+        self.call(ObjectVerb::Thaw { stage: uuid(n) })
+    }
+
     /// Drops stage `n`.
     pub fn discard(&self, n: u64) -> Result<Evidence> {
         self.call(ObjectVerb::Discard { stage: uuid(n) })

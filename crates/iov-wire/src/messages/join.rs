@@ -42,8 +42,6 @@ message! {
 pub struct JoinAnswer {
     /// The store.
     pub store: Uuid,
-    /// Grows each time the catalog is opened.
-    pub incarnation: u64,
     /// The numbers of the targets, in the order in which they were told.
     pub numbers: Vec<u32>,
     /// The session in which the catalog itself comes to them.
@@ -65,14 +63,13 @@ pub struct JoinAnswer {
 message! {
     JoinAnswer {
         1 => store: uuid,
-        2 => incarnation: uint,
-        3 => numbers: repeated uint,
-        4 => catalog: uuid,
-        5 => key: bytes,
-        6 => nonce: bytes,
-        7 => now_ns: sint,
-        8 => lease_ns: uint,
-        9 => beat_ns: uint,
-        10 => unfinished: repeated uuid,
+        2 => numbers: repeated uint,
+        3 => catalog: uuid,
+        4 => key: bytes,
+        5 => nonce: bytes,
+        6 => now_ns: sint,
+        7 => lease_ns: uint,
+        8 => beat_ns: uint,
+        9 => unfinished: repeated uuid,
     }
 }

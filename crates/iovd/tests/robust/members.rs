@@ -389,3 +389,31 @@ fn b3_a_batch_stages_at_another_daemon_what_it_creates_or_opens_itself() {
     write_at(&again, 0, &data).unwrap();
     assert!(read(&c)[..100_000] == data[..]);
 }
+
+#[test]
+fn a_daemon_that_has_joined_comes_back_without_being_told() {
+    let mut two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let c = on(&ws, "c", "", &[64]).unwrap();
+    write_at(&c, 0, &bytes(1, MIB)).unwrap();
+    two.member.shut_down();
+    two.other = None;
+    wait_until("it has left", || two.reach()[1].1 == Reach::Offline);
+    two.other = Some(two.member.daemon(&[], &[]));
+    assert_eq!(two.reach(), [(0, Reach::Online), (64, Reach::Online)], "the same target");
+    assert!(read(&c) == bytes(1, MIB), "where it was");
+    // In another store it has nothing to look for.
+    two.other = None;
+    two.member.shut_down();
+    let another = Store::new();
+    let _catalog = another.daemon(&["--listen", "127.0.0.1:0"], &[]);
+    let address = ioverbs::daemon_addresses_within(&another.url(), 30_000_000_000).unwrap().unwrap().remove(0);
+    let secret = another.dir().join("secret");
+    let out = std::process::Command::new(crate::kit::IOVD)
+        .args(["--dir", two.member.dir().to_str().unwrap(), "--join", &address, "--secret", secret.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && words.contains("belong to the store"), "{words}");
+    assert_eq!(another.session().store_map().unwrap().targets.len(), 1, "it was given no number");
+}

@@ -21,6 +21,18 @@ pub(crate) fn mutants() -> Vec<Mutant> {
             }
             target.run(op, memory)
         }),
+        mutant("b3_a_thaw_ends_a_freeze_and_keeps_what_is_staged", "drops what it thaws", |target, mut op, memory| {
+            if let ObjectVerb::Thaw { stage } = op.verb {
+                op.verb = ObjectVerb::Discard { stage };
+            }
+            target.run(op, memory)
+        }),
+        mutant("b3_a_thaw_ends_a_freeze_and_keeps_what_is_staged", "thaws nothing", |target, op, memory| {
+            if let ObjectVerb::Thaw { .. } = op.verb {
+                return Ok(Evidence::default());
+            }
+            target.run(op, memory)
+        }),
         mutant("b3_staged_changes_show_only_when_published", "counts no versions", |target, op, memory| {
             Ok(Evidence { version: 0, ..target.run(op, memory)? })
         }),

@@ -78,7 +78,6 @@ pub(crate) fn join() -> Join {
 pub(crate) fn join_answer() -> JoinAnswer {
     JoinAnswer {
         store: Uuid([0x55; 16]),
-        incarnation: 4,
         numbers: vec![1, 300],
         catalog: Uuid([0xbb; 16]),
         key: vec![0xcc; 32],
