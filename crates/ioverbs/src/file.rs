@@ -150,12 +150,26 @@ fn directory_of(url: &str) -> Result<&Path> {
     })
 }
 
+/// The path in a storage, as seen from here: the daemon is started in another directory.
+fn from_here(storage: &str) -> Result<String> {
+    let (kind, rest) = match storage.split_once(':') {
+        Some((kind @ ("files" | "virtual"), rest)) if !rest.is_empty() && !rest.starts_with(',') => (kind, rest),
+        _ => return Ok(storage.to_owned()),
+    };
+    // A directory may have commas in its name, a library is followed by its configuration.
+    let end = if kind == "files" { rest.rfind(",io=") } else { rest.find(',') };
+    let (path, more) = rest.split_at(end.unwrap_or(rest.len()));
+    let path = std::path::absolute(path).map_err(Error::from)?;
+    let path = path.to_str().ok_or_else(|| Error::invalid("the directory of a storage, from the root on, is UTF-8"))?;
+    Ok(format!("{kind}:{path}{more}"))
+}
+
 /// Makes a store where there is none, and starts its daemon. One that runs already stays as it is.
 pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()> {
     let dir = open_dir(directory_of(url)?, true)?;
     let mut starter = Starter::find(library::dir())?;
     for storage in &setup.storage {
-        starter.args.extend(["--storage".to_owned(), storage.clone()]);
+        starter.args.extend(["--storage".to_owned(), from_here(storage)?]);
     }
     if let Some(trace) = &setup.trace {
         let trace = std::path::absolute(trace).map_err(Error::from)?;
