@@ -264,14 +264,15 @@ pub extern "C" fn iov_collection_layout(c: CollectionHandle, out: OutStruct<abi:
     })
 }
 
-/// Sets owner, mode or mtime.
+/// Sets owner, mode, mtime or lifetime.
 #[unsafe(no_mangle)]
 pub extern "C" fn iov_setattr(b: BatchHandle, c: CollectionHandle, attr: In<abi::Attr>) -> c_int {
     guard(|| {
         let c = c.get()?;
         let attr = attr.required()?;
         reserved("iov_attr", &attr.reserved0.to_ne_bytes())?;
-        let known = flag::ATTR_MODE | flag::ATTR_UID | flag::ATTR_GID | flag::ATTR_MTIME;
+        reserved("iov_attr", &attr.reserved1.to_ne_bytes())?;
+        let known = flag::ATTR_MODE | flag::ATTR_UID | flag::ATTR_GID | flag::ATTR_MTIME | flag::ATTR_LIFETIME;
         let mask = flags(attr.mask, known, "iov_attr.mask")?;
         let has = |flag| mask & flag != 0;
         if has(flag::ATTR_MODE) && attr.mode > 0o7777 {
@@ -282,6 +283,7 @@ pub extern "C" fn iov_setattr(b: BatchHandle, c: CollectionHandle, attr: In<abi:
             uid: has(flag::ATTR_UID).then_some(attr.uid),
             gid: has(flag::ATTR_GID).then_some(attr.gid),
             mtime_ns: has(flag::ATTR_MTIME).then_some(attr.mtime_ns),
+            lifetime: if has(flag::ATTR_LIFETIME) { Some(convert::lifetime(&attr)?) } else { None },
         };
         submit(b, Submission::new(&c.cx, Op::SetAttr { c: c.usable()?, attr }))
     })

@@ -1,8 +1,9 @@
 //! Plain values between C and the facade.
 
 use ioverbs::{
-    Atomicity, Concurrency, Consistency, Controls, Effective, Error, Limits, Mutability, OnError, Persistence, Point,
-    Range, Redundancy, Result, Spatiality, Stat, Temporality, Uuid, Value, catalog::LockSpec,
+    Atomicity, Concurrency, Consistency, Controls, Effective, EntryKind, Error, Lifetime, Limits, Mutability, OnError,
+    Persistence, Point, Range, Redundancy, Result, Scope, Spatiality, Stat, Temporality, Uuid, Value,
+    catalog::LockSpec,
 };
 
 use crate::{
@@ -130,6 +131,20 @@ pub(crate) fn layout_out(l: &ioverbs::Layout, texts: &mut TextStore) -> abi::Lay
     }
 }
 
+/// How long a collection is to stay.
+pub(crate) fn lifetime(attr: &abi::Attr) -> Result<Lifetime> {
+    let scope = Scope::from_number(attr.lifetime)
+        .ok_or_else(|| Error::invalid(format!("iov_attr.lifetime is {}: one of IOV_LIFETIME_*", attr.lifetime)))?;
+    let lease_ns = u64::try_from(attr.lease_ns).unwrap_or(0);
+    let lifetime = Lifetime { scope, lease_ns };
+    if attr.lease_ns < 0 || !lifetime.is_valid() {
+        return Err(Error::invalid(
+            "iov_attr.lease_ns is a time above 0 for IOV_LIFETIME_LEASE, and 0 for everything else",
+        ));
+    }
+    Ok(lifetime)
+}
+
 /// Facts as a result.
 pub(crate) fn stat_out(s: &Stat) -> abi::Stat {
     abi::Stat {
@@ -152,6 +167,11 @@ pub(crate) fn stat_out(s: &Stat) -> abi::Stat {
         quota_bytes: s.quota_bytes,
         quota_collections: s.quota_collections,
         expires_ns: s.expires_ns,
+        lifetime: match s.kind {
+            EntryKind::Collection => s.lifetime.unwrap_or(Lifetime::KEPT).scope as u32,
+            _ => 0,
+        },
+        lease_ns: s.lifetime.map_or(0, |lifetime| i64::try_from(lifetime.lease_ns).unwrap_or(i64::MAX)),
         ..abi::Stat::init()
     }
 }

@@ -96,7 +96,7 @@ AT(iov_completion, request, 8);
 AT(iov_completion, batch, 16);
 AT(iov_completion, user_data, 24);
 
-SIZE(iov_stat, 136);
+SIZE(iov_stat, 152);
 AT(iov_stat, kind, 4);
 AT(iov_stat, state, 5);
 AT(iov_stat, uuid, 8);
@@ -116,13 +116,17 @@ AT(iov_stat, gid, 108);
 AT(iov_stat, quota_bytes, 112);
 AT(iov_stat, quota_collections, 120);
 AT(iov_stat, expires_ns, 128);
+AT(iov_stat, lifetime, 136);
+AT(iov_stat, lease_ns, 144);
 
-SIZE(iov_attr, 32);
+SIZE(iov_attr, 48);
 AT(iov_attr, mask, 4);
 AT(iov_attr, mode, 8);
 AT(iov_attr, uid, 12);
 AT(iov_attr, gid, 16);
 AT(iov_attr, mtime_ns, 24);
+AT(iov_attr, lifetime, 32);
+AT(iov_attr, lease_ns, 40);
 
 SIZE(iov_value, 24);
 AT(iov_value, type, 4);

@@ -97,6 +97,8 @@ pub(crate) fn stat_out<'py>(py: Python<'py>, s: &Stat) -> PyResult<Bound<'py, Py
     put(intern!(py, "ctime"), time(s.ctime_ns)?.into_pyobject(py)?.into_any())?;
     put(intern!(py, "mtime"), time(s.mtime_ns)?.into_pyobject(py)?.into_any())?;
     put(intern!(py, "expires"), time(s.expires_ns)?.into_pyobject(py)?.into_any())?;
+    let lifetime = s.lifetime.map(text::format_lifetime);
+    put(intern!(py, "lifetime"), lifetime.into_pyobject(py)?.into_any())?;
     put(intern!(py, "staleness"), (s.staleness_ns as f64 / 1e9).into_pyobject(py)?.into_any())?;
     put(intern!(py, "quota_bytes"), quota(s.quota_bytes).into_pyobject(py)?.into_any())?;
     put(intern!(py, "quota_collections"), quota(s.quota_collections).into_pyobject(py)?.into_any())?;

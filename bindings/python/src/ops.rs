@@ -251,18 +251,20 @@ impl Op {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (c, mode, uid, gid, mtime_ns))]
+    #[pyo3(signature = (c, mode, uid, gid, mtime_ns, lifetime=None))]
     fn setattr(
         c: &Bound<'_, Handle>,
         mode: Option<u32>,
         uid: Option<u32>,
         gid: Option<u32>,
         mtime_ns: Option<i64>,
+        lifetime: Option<&str>,
     ) -> PyResult<Op> {
+        let lifetime = lifetime.map(ioverbs::text::parse_lifetime).transpose().or_raise(c.py())?;
         if mode.is_some_and(|mode| mode > 0o7777) {
             return Err(Error::invalid("permission bits go up to 0o7777")).or_raise(c.py());
         }
-        on(c, |c| O::SetAttr { c, attr: Attr { mode, uid, gid, mtime_ns } })
+        on(c, |c| O::SetAttr { c, attr: Attr { mode, uid, gid, mtime_ns, lifetime } })
     }
 
     #[staticmethod]

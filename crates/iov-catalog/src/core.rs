@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
@@ -51,15 +51,18 @@ pub struct ServiceStats {
     pub keys_written: u64,
     /// Operations asked of targets.
     pub target_operations: u64,
+    /// Objects that the last check has compared, those of no collection, and those that are missing.
+    pub checked: [u64; 3],
 }
 
 impl IntoIterator for ServiceStats {
     type Item = (&'static str, u64);
-    type IntoIter = std::array::IntoIter<Self::Item, 6>;
+    type IntoIter = std::array::IntoIter<Self::Item, 9>;
 
     /// Names and numbers, as operators see them.
     fn into_iter(self) -> Self::IntoIter {
-        let ServiceStats { submissions, operations, commits, keys_read, keys_written, target_operations } = self;
+        let ServiceStats { submissions, operations, commits, keys_read, keys_written, target_operations, checked } =
+            self;
         [
             ("submissions", submissions),
             ("operations", operations),
@@ -67,6 +70,9 @@ impl IntoIterator for ServiceStats {
             ("keys_read", keys_read),
             ("keys_written", keys_written),
             ("target_operations", target_operations),
+            ("checked_objects", checked[0]),
+            ("objects_of_no_collection", checked[1]),
+            ("missing_objects", checked[2]),
         ]
         .into_iter()
     }
@@ -79,6 +85,14 @@ pub(crate) struct Counts {
     pub(crate) commits: AtomicU64,
     pub(crate) keys_read: AtomicU64,
     pub(crate) keys_written: AtomicU64,
+}
+
+/// What the last check has found.
+#[derive(Default)]
+pub(crate) struct CheckCounts {
+    pub(crate) objects: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+    pub(crate) missing: AtomicU64,
 }
 
 /// Adds to a count that only tests and people read.
@@ -107,6 +121,7 @@ pub(crate) struct Core {
     writer: Mutex<Writer>,
     /// Until when sessions of the incarnation before may come back, on the monotonic clock; 0 = none may.
     pub(crate) grace_ns: AtomicI64,
+    pub(crate) checked: CheckCounts,
     /// Batches that the crash of an earlier incarnation left to be finished: their clients may not have heard of it.
     pub(crate) finished: OnceLock<HashSet<Uuid>>,
     pub(crate) counts: Counts,
@@ -153,6 +168,7 @@ impl Core {
             locks: Mutex::default(),
             writer: Mutex::default(),
             grace_ns: AtomicI64::new(0),
+            checked: CheckCounts::default(),
             counts: Counts::default(),
             ticket_key: Mutex::default(),
             #[cfg(test)]
@@ -203,6 +219,15 @@ impl Core {
     /// The turn as writer.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         lock(&self.writer)
+    }
+
+    /// The same, unless somebody has it.
+    pub(crate) fn writer_if_idle(&self) -> Option<MutexGuard<'_, Writer>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn count_keys(&self, n: usize) {
@@ -283,6 +308,7 @@ impl Core {
             keys_read: read(&self.counts.keys_read),
             keys_written: read(&self.counts.keys_written),
             target_operations: self.targets.asked(),
+            checked: [&self.checked.objects, &self.checked.unknown, &self.checked.missing].map(read),
         }
     }
 }

@@ -34,10 +34,13 @@ impl Service {
             // What fails is tried again when the store is next opened.
             let _ = self.end_grace();
         }
+        let cx = self.own_cx(Uuid::NIL);
+        if let Some(mut writer) = self.core.writer_if_idle() {
+            self.end_temporary(&mut writer, &cx, false);
+        }
         if !self.sweep_is_due(now_monotonic_ns) {
             return;
         }
-        let cx = self.own_cx(Uuid::NIL);
         let mut writer = self.core.writer();
         if writer.closed {
             return;
@@ -87,7 +90,8 @@ impl Service {
         Ok(())
     }
 
-    /// Ends the catalog in order: sessions, work put off, and a note that nothing was left open. Later submissions fail.
+    /// Ends the catalog in order: sessions (what is bound to their processes stays: they may live, and come back to the
+    /// next catalog), work put off, and a note that nothing was left open. Later submissions fail.
     pub fn close(&self) -> Result<()> {
         let sessions: Vec<Uuid> = {
             let shared = self.core.shared();
@@ -97,7 +101,7 @@ impl Service {
             all
         };
         for session in sessions {
-            self.end_session(session);
+            self.leave(session);
         }
         let cx = self.own_cx(Uuid::NIL);
         let mut writer = self.core.writer();

@@ -15,6 +15,9 @@ pub(crate) const REMOVED: &[u8] = b"D";
 /// First byte of the list of unsealed collections whose writer died.
 pub(crate) const ABANDONED: &[u8] = b"A";
 
+/// First byte of the list of collections that go by themselves.
+pub(crate) const TEMPORARY: &[u8] = b"E";
+
 /// First byte of the records of targets.
 pub(crate) const TARGET: &[u8] = b"T";
 /// First byte of the patterns of places.
@@ -70,6 +73,11 @@ pub(crate) fn batch(batch: Uuid) -> Vec<u8> {
 /// A collection that is to be removed.
 pub(crate) fn removed(uuid: Uuid) -> Vec<u8> {
     tagged(REMOVED, uuid)
+}
+
+/// A collection that goes by itself.
+pub(crate) fn temporary(uuid: Uuid) -> Vec<u8> {
+    tagged(TEMPORARY, uuid)
 }
 
 /// An unsealed collection whose writer died at a time.

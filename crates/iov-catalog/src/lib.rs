@@ -7,6 +7,7 @@
 
 mod access;
 mod batch;
+mod check;
 mod core;
 mod elsewhere;
 mod exec;
@@ -30,10 +31,12 @@ mod sources;
 mod state;
 mod system;
 mod targets;
+mod temporary;
 mod verbs;
 mod view;
 
 pub use crate::core::{Options, ServiceStats};
+pub use check::Checked;
 pub use map::{Fleet, anywhere};
 pub use service::Service;
 

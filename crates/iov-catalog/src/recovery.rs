@@ -76,6 +76,7 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     // Set once: a catalog is opened once.
     let _ = service.core.finished.set(writer.redo.iter().map(|redo| redo.batch).collect());
     batch::finish(service, &mut writer, &cx);
+    service.load_temporary(&mut writer)?;
     unless_full(note_abandoned(service, &mut writer))?;
     if service.core.in_grace() {
         // Those who have it open may come back (O10).

@@ -23,6 +23,7 @@ use crate::{
     recovery,
     state::{Workspace, Workspaces},
     targets::Targets,
+    temporary::Temporary,
     verbs,
     view::Pending,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Writer {
     pub(crate) thaw: BTreeSet<(ObjectId, Uuid)>,
     /// Not before this time, on the monotonic clock, is tried again to remove objects of other daemons.
     pub(crate) again_ns: i64,
+    /// Collections that go by themselves.
+    pub(crate) temporary: Temporary,
     /// The catalog was closed.
     pub(crate) closed: bool,
 }
@@ -118,8 +121,16 @@ impl Service {
         OpCx::new(caller, iov_types::limits::DEFAULT_DEADLINE_NS)
     }
 
-    /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases.
+    /// Ends a session whose connection is gone: its opens, holds and cursors at once, its locks with their leases, and
+    /// what is bound to its process.
     pub fn end_session(&self, session: Uuid) {
+        self.leave(session);
+        self.end_temporary(&mut self.core.writer(), &self.own_cx(Uuid::NIL), true);
+        self.deliver();
+    }
+
+    /// The same, but for what is bound to its process.
+    pub(crate) fn leave(&self, session: Uuid) {
         let cx = self.own_cx(session);
         self.core.locks().report_dead(session, self.core.monotonic_ns());
         // An error means that lengths could not be recorded; targets still have them, and the next open asks.
@@ -180,6 +191,7 @@ impl Service {
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
+        self.end_temporary(&mut writer, cx, false);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
         x.room = room_for(&ops);
         let mut replies = x.run(ops, until_failure);
@@ -299,6 +311,7 @@ impl Service {
             }
         }
         x.committed();
+        writer.temporary.apply(std::mem::take(&mut x.after.bound));
         Ok(())
     }
 
@@ -347,6 +360,9 @@ impl Service {
             self.remove_objects(writer, cx);
         }
         let session = cx.caller.session;
+        let now_ns = self.core.monotonic_ns();
+        writer.temporary.used(&after.closed, now_ns);
+        writer.temporary.used(&after.left, now_ns);
         if !after.closed.is_empty() {
             let mut locks = self.core.locks();
             after.closed.iter().for_each(|collection| locks.close(*collection, session));

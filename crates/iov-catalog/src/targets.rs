@@ -36,6 +36,11 @@ impl Targets {
         self.backend.capability()
     }
 
+    /// All of them as one.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
     /// Operations asked so far.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)

@@ -17,6 +17,7 @@ mod link;
 mod mapped;
 mod memory;
 mod mend;
+pub mod near;
 mod outbox;
 mod part;
 mod reach;

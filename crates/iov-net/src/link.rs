@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
-use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Uuid};
+use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Target, Uuid};
 use iov_wire::{
     Body,
     messages::{Context, Goodbye, Join, JoinAnswer, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
@@ -24,6 +24,7 @@ use crate::{
     lanes::Lanes,
     memory::Maps,
     mend::Queue,
+    near,
     reach::{self, Address, Reached},
     socket,
     tickets::{Desk, Tickets},
@@ -156,14 +157,12 @@ impl Link {
         Arc::new(Link::unconnected(address, capability, store, Arc::default(), tickets))
     }
 
-    /// A link to one of the store's other targets, at these addresses or of the same daemon; it connects at the first use.
-    pub fn to_target(
-        self: &Arc<Link>,
-        number: u32,
-        capability: &Capability,
-        addresses: &[String],
-    ) -> Result<Arc<Link>> {
-        let address = self.address.to_target(number, addresses, seam::new_uuid())?;
+    /// A link to one of the store's other targets, of another daemon or of the same; it connects at the first use. `near`: by the
+    /// socket in that daemon's directory, if both are on this host.
+    pub fn to_target(self: &Arc<Link>, target: &Target, near: bool) -> Result<Arc<Link>> {
+        let Target { number, capability, addresses, local, .. } = target;
+        let near = if near { near::find(local) } else { None };
+        let address = self.address.to_target(*number, addresses, near, seam::new_uuid())?;
         let capability = CatalogCapability { targets: capability.clone(), ..self.capability.clone() };
         // The catalog's own daemon asks the catalog.
         let tickets = if addresses.is_empty() { Tickets::None } else { Tickets::Asked(Desk::new(self)) };

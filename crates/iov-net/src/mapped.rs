@@ -30,8 +30,8 @@ struct Inner {
     first: Arc<dyn Backend>,
     /// Bytes may be moved past the daemons.
     direct: bool,
-    /// Addresses of the targets that there are links to.
-    linked: Mutex<Vec<(u32, Vec<String>)>>,
+    /// Where the targets are that there are links to: addresses, and the directory on this host.
+    linked: Mutex<Vec<(u32, Vec<String>, String)>>,
 }
 
 /// What an answer says of a place that is not known.
@@ -76,24 +76,23 @@ impl Inner {
         let link = &self.catalog.0;
         let mut linked = lock(&self.linked);
         for target in map.targets {
-            let known =
-                linked.iter().any(|(number, addresses)| *number == target.number && *addresses == target.addresses);
-            if known {
+            let known = linked.iter().find(|(number, ..)| *number == target.number);
+            if known.is_some_and(|(_, addresses, local)| (addresses, local) == (&target.addresses, &target.local)) {
                 continue;
             }
             let backend: Arc<dyn Backend> = if target.number == 0 && target.addresses.is_empty() {
                 self.first.clone()
             } else {
                 // One that cannot be reached from here is missed when something lies on it.
-                let Ok(to) = link.to_target(target.number, &target.capability, &target.addresses) else { continue };
+                let Ok(to) = link.to_target(&target, self.direct) else { continue };
                 match reach::is_local(&to.address) {
                     true => Arc::new(DirectBackend::new(to, self.direct)),
                     false => Arc::new(RemoteBackend(to)),
                 }
             };
             self.spread.add_target(target.number, backend, target.capability);
-            linked.retain(|(number, _)| *number != target.number);
-            linked.push((target.number, target.addresses));
+            linked.retain(|(number, ..)| *number != target.number);
+            linked.push((target.number, target.addresses, target.local));
         }
         for pattern in map.patterns {
             self.spread.add_pattern(pattern.number, pattern.targets);

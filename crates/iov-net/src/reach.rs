@@ -96,6 +96,8 @@ pub struct Address {
     last: AtomicUsize,
     /// Where else the daemon has said that it can be reached.
     learned: Mutex<Vec<Host>>,
+    /// Somebody else starts the daemon: it is waited for.
+    waits: bool,
 }
 
 impl Address {
@@ -109,6 +111,7 @@ impl Address {
             of: Uuid::NIL,
             last: AtomicUsize::new(0),
             learned: Mutex::default(),
+            waits: false,
         }
     }
 
@@ -117,8 +120,21 @@ impl Address {
         Address { target, of, ..self }
     }
 
-    /// The way to a target: of the same daemon, or of one at these addresses. Another session is what goes there.
-    pub(crate) fn to_target(&self, target: u32, addresses: &[String], session: Uuid) -> Result<Address> {
+    /// The way to a target: of the same daemon, or of one at these addresses, or `near`, in this directory. Another session is
+    /// what goes there.
+    pub(crate) fn to_target(
+        &self,
+        target: u32,
+        addresses: &[String],
+        near: Option<OwnedFd>,
+        session: Uuid,
+    ) -> Result<Address> {
+        let waits = near.is_some();
+        if let Some(dir) = near {
+            let place = Place::Directory { dir, starter: None };
+            let address = Address::new(place, session, self.program.clone()).of_target(target, self.session);
+            return Ok(Address { waits, ..address });
+        }
         let elsewhere: Vec<Host> = addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
         let place = match &self.place {
             Place::Directory { dir, starter } if elsewhere.is_empty() => {
@@ -132,7 +148,7 @@ impl Address {
         };
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
         let last = AtomicUsize::new(0);
-        Ok(Address { place, session, program: self.program.clone(), target, of: self.session, last, learned })
+        Ok(Address { place, session, program: self.program.clone(), target, of: self.session, last, learned, waits })
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -230,6 +246,9 @@ fn by_directory(
     match socket::connect(dir.as_fd(), SOCKET)? {
         Ok(fd) => greet(address, channel, fd.into(), &Trust::Directory, until),
         Err(Errno::NOENT | Errno::CONNREFUSED) => match starter {
+            None if address.waits => Ok(Tried::Not(Error::unavailable(
+                "the daemon of this target does not run: start it again where it was (iov up --dir DIR)",
+            ))),
             None => Err(Error::unavailable(
                 "no daemon runs for this store, and the session may start none (IOV_SESSION_NOSTART)",
             )),

@@ -21,6 +21,7 @@ use crate::{
     grant::{Grant, Written},
     kept::{Piece, Pieces, RUNS},
     link::{ATTEMPTS, Link},
+    tickets::Shown as Tickets,
 };
 
 /// Most pieces of checksums asked for at a time.
@@ -139,6 +140,7 @@ impl Run {
                         epoch: demand.epoch,
                         memory: false,
                         anew: false,
+                        tickets: Vec::new(),
                     };
                     let stage = demand.stage;
                     self.ops.push_front((op, memory));
@@ -184,8 +186,23 @@ impl Run {
         }
     }
 
-    /// Asks for a grant, again where the connection broke: that has no effect but the grant.
+    /// Asks for a grant, once the catalog has given leave where it must; again where the connection broke: that has no effect
+    /// but the grant.
     fn send_grant(self, request: GrantRequest, stage: Option<iov_types::Uuid>, attempt: u32) {
+        let link = self.direct.link.clone();
+        let cx = self.cx.clone();
+        let needs = vec![(request.object.collection, request.access == Access::Write)];
+        let go = move |shown: Result<Tickets>| match shown {
+            Ok(shown) => {
+                let tickets = shown.iter().map(|(_, bytes)| bytes.to_vec()).collect();
+                self.send_with_leave(GrantRequest { tickets, ..request }, stage, attempt);
+            }
+            Err(e) => self.take_grant(&request, Err(e)),
+        };
+        link.tickets.with(&cx, || needs, Box::new(go));
+    }
+
+    fn send_with_leave(self, request: GrantRequest, stage: Option<iov_types::Uuid>, attempt: u32) {
         let (direct, cx) = (self.direct.clone(), self.cx.clone());
         let (link, until) = (direct.link.clone(), cx.clone());
         let over = move |up: Result<_>| {
@@ -211,6 +228,14 @@ impl Run {
     }
 
     fn take_grant(self, request: &GrantRequest, new: Result<Grant>) {
+        let new = new.map_err(|e| match e.clause() {
+            // Whatever is wrong with its ticket: by the socket it gets another one, or hears why not.
+            Some(Clause::A1) if !request.tickets.is_empty() => {
+                self.direct.link.tickets.forget(&[request.object.collection]);
+                Error::unsupported(format!("no direct access: {e}"))
+            }
+            _ => e,
+        });
         let taken = self.direct.take(request.object, new);
         let link = self.direct.link.clone();
         self.go_on(move |run| run.granted(taken));

@@ -111,6 +111,7 @@ fn fleet(places: &[Place], dir: &Path, hold: Arc<Hold>) -> Result<(Fleet, Option
             free: 0,
             reach: Reach::Offline,
             health: Health::Good,
+            local: String::new(),
         });
         stills.push(still);
     }

@@ -134,6 +134,41 @@ impl<'a> Leave<'a> {
         Ok(())
     }
 
+    /// Lets a request for direct access in: in whose memory a writer's bytes are, and under which epoch it writes. What a ticket
+    /// allows, the grant allows until it is taken back.
+    pub(crate) fn to_grant(
+        &self,
+        served: &Served,
+        cx: &OpCx,
+        object: ObjectId,
+        write: bool,
+    ) -> Result<(Option<Uuid>, u64)> {
+        match self {
+            Leave::Catalog(catalog) => {
+                catalog.check_object(object, served.number)?;
+                catalog.at_target(cx, object.collection)?;
+                if write {
+                    may_change(catalog, served, cx, object, None)?;
+                }
+                Ok((catalog.domain(object.collection).filter(|_| write), 0))
+            }
+            Leave::Own => Err(Error::denied("the catalog moves no bytes by itself").with_clause(Clause::A1)),
+            Leave::Tickets(_) if !write => self.ticket(object.collection, Ticket::READ).map(|_| (None, 0)),
+            Leave::Tickets(_) => {
+                let ticket = self.ticket(object.collection, Ticket::WRITE)?;
+                if ticket.gives(Ticket::STAGE) {
+                    let e =
+                        Error::unsupported("no direct access to what may be changed in a batch only: use the socket");
+                    return Err(e.with_clause(Clause::G6));
+                }
+                if !ticket.gives(Ticket::NEW) && !served.grants.has_object(cx, object, None)? {
+                    return Err(gone());
+                }
+                Ok(((!ticket.ws.is_nil()).then_some(ticket.ws), ticket.epoch))
+            }
+        }
+    }
+
     /// After nothing was found of an object: fails if there must be something.
     pub(crate) fn check_there(&self, served: &Served, cx: &OpCx, object: ObjectId) -> Result<()> {
         match self {

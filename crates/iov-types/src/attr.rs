@@ -1,6 +1,6 @@
 //! Attributes that an owner sets: of a workspace, of a collection.
 
-use crate::{AccessList, Controls, Layout, Metadata};
+use crate::{AccessList, Controls, Layout, Lifetime, Metadata};
 
 /// System attributes of a collection or group that its owner may set (O4); `None` leaves one as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Attr {
     pub gid: Option<u32>,
     /// Time of the last change of the bytes, in nanoseconds since 1970.
     pub mtime_ns: Option<i64>,
+    /// How long it stays when nobody deletes it; of collections only.
+    pub lifetime: Option<Lifetime>,
 }
 
 /// Properties of a workspace (O1). At create, `None` means the default; at set, "leave as it is".

@@ -12,6 +12,7 @@ mod controls;
 mod counters;
 mod error;
 mod layout;
+mod lifetime;
 pub mod limits;
 mod metadata;
 mod name;
@@ -34,6 +35,7 @@ pub use controls::{
 pub use counters::Counters;
 pub use error::{Error, Kind, Outcome, Result};
 pub use layout::{Layout, Redundancy};
+pub use lifetime::{Lifetime, Scope};
 pub use metadata::Metadata;
 pub use name::{Name, Which};
 pub use object::{Capability, Demand, Evidence, ObjectId, ObjectOp, ObjectVerb, VerbKind};

@@ -1,6 +1,6 @@
 //! Facts about a workspace, group or collection.
 
-use crate::Uuid;
+use crate::{Lifetime, Uuid};
 
 /// What a handle or entry is; the numbers of `IOV_KIND_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +67,8 @@ pub struct Stat {
     pub quota_collections: u64,
     /// Of a workspace, in nanoseconds since 1970; `i64::MAX` = never.
     pub expires_ns: i64,
+    /// Of a collection that goes by itself.
+    pub lifetime: Option<Lifetime>,
 }
 
 impl Stat {
@@ -92,6 +94,7 @@ impl Stat {
             quota_bytes: 0,
             quota_collections: 0,
             expires_ns: 0,
+            lifetime: None,
         }
     }
 }

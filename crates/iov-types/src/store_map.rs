@@ -76,6 +76,8 @@ pub struct Target {
     pub reach: Reach,
     /// Whether it can be relied on.
     pub health: Health,
+    /// Of another daemon than the catalog's: its host and its directory, for programs that are there too; empty = not told.
+    pub local: String,
 }
 
 /// A list of targets with a number, which never changes.

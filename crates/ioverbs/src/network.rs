@@ -108,7 +108,7 @@ pub(crate) fn open(url: &str, attr: SessionAttr) -> Result<Session> {
     let counters = Arc::<Counters>::default();
     let link = link(url, &attr, caller.session, counters.clone())?;
     let first = Arc::new(RemoteBackend(link.clone()));
-    let (catalog, backend) = Mapped::open(link, first, false, &file::cx(&caller, &attr))?;
+    let (catalog, backend) = Mapped::open(link, first, !attr.nodirect, &file::cx(&caller, &attr))?;
     let sides = Sides { catalog: Arc::new(catalog), backend: Arc::new(backend) };
     Ok(Session::new(url, sides, caller, attr, counters))
 }

@@ -71,7 +71,7 @@ class object : public detail::owner<::iov_collection, detail::close_collection, 
     }
     /** Changes the layout as an exclusive holder; makes a new revision. REFUSED, BUSY. */
     void set_layout(const ::iov_layout &to) { check(::iov_collection_set(nullptr, get(), nullptr, &to)); }
-    /** Sets owner, mode or mtime, as the owner; `attr` from IOV_ATTR_INIT. */
+    /** Sets owner, mode, mtime or lifetime, as the owner; `attr` from IOV_ATTR_INIT. */
     void set_attr(const ::iov_attr &attr) { check(::iov_setattr(nullptr, get(), &attr)); }
 
     /** The session that it was opened through, for making batches; a null pointer if this is empty. */

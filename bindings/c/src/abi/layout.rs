@@ -33,12 +33,14 @@ layout! {
     BatchAttr 48 { size 0, on_error 4, progress 5, reserved0 6, id 8, deadline_ns 24, user_data 32, controls 40 }
     Status 40 { size 0, code 4, state 8, outcome 9, reserved0 10, clause 16, detail 24, bytes 32 }
     Completion 32 { size 0, code 4, request 8, batch 16, user_data 24 }
-    Stat 136 {
+    Stat 152 {
         size 0, kind 4, state 5, reserved0 6, uuid 8, bytes 24, allocated 32, entries 40, abandoned 48, ctime_ns 56,
         mtime_ns 64, staleness_ns 72, revision 80, version 88, mode 96, links 100, uid 104, gid 108, quota_bytes 112,
-        quota_collections 120, expires_ns 128,
+        quota_collections 120, expires_ns 128, lifetime 136, reserved1 140, lease_ns 144,
     }
-    Attr 32 { size 0, mask 4, mode 8, uid 12, gid 16, reserved0 20, mtime_ns 24 }
+    Attr 48 {
+        size 0, mask 4, mode 8, uid 12, gid 16, reserved0 20, mtime_ns 24, lifetime 32, reserved1 36, lease_ns 40,
+    }
     Value 24 { size 0, kind 4, len 8, payload 16 }
     Entry 56 { size 0, kind 4, uuid 8, group 24, name 40, metadata 48 }
     SearchAttr 64 { size 0, flags 4, group 8, order 16, limit 24, keys 32, key_count 40, params 48, param_count 56 }

@@ -140,11 +140,13 @@ structs! {
         kind: u8, state: u8, reserved0: [u8; 2], uuid: Uuid, bytes: u64, allocated: u64, entries: u64, abandoned: u64,
         ctime_ns: i64, mtime_ns: i64, staleness_ns: u64, revision: u64, version: u64,
         mode: u32, links: u32, uid: u32, gid: u32, quota_bytes: u64, quota_collections: u64, expires_ns: i64,
+        lifetime: u32, reserved1: u32, lease_ns: i64,
     }
 
     /// `iov_attr`
     Attr = "iov_attr", at least 24 {
-        mask: u32, mode: u32, uid: u32, gid: u32, reserved0: u32, mtime_ns: i64,
+        mask: u32, mode: u32, uid: u32, gid: u32, reserved0: u32, mtime_ns: i64, lifetime: u32, reserved1: u32,
+        lease_ns: i64,
     }
 
     /// `iov_value`
@@ -201,6 +203,7 @@ pub(crate) mod flag {
     pub(crate) const ATTR_UID: u32 = 2;
     pub(crate) const ATTR_GID: u32 = 4;
     pub(crate) const ATTR_MTIME: u32 = 8;
+    pub(crate) const ATTR_LIFETIME: u32 = 16;
 }
 
 /// `IOV_KIND_*` of what `iov_handle` may hold.

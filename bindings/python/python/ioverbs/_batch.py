@@ -18,10 +18,10 @@ from ._ioverbs import Handle, Op
 from ._place import C, G, Place
 from ._reactor import Reactor
 from ._results import Extent, Stat
-from ._values import Metadata, Value, time_ns
+from ._values import Metadata, Value, lifetime_text, time_ns
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from ._buffers import ReadableBuffer, WriteableBuffer
 
@@ -392,9 +392,10 @@ class Batch:
         uid: int | None = None,
         gid: int | None = None,
         mtime: datetime | None = None,
+        lifetime: str | timedelta | None = None,
     ) -> Operation[None]:
         """See :meth:`Collection.setattr`. Behind a create in the same batch the collection is born so."""
-        return self._push(Op.setattr(c, mode, uid, gid, None if mtime is None else time_ns(mtime)))
+        return self._push(Op.setattr(c, mode, uid, gid, None if mtime is None else time_ns(mtime), lifetime_text(lifetime)))
 
     def get(self, c: Handle, key: str) -> Operation[Value]:
         """Reads one metadata value, system keys too."""

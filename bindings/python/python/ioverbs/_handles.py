@@ -19,10 +19,10 @@ from ._ioverbs import BlockingHandle, Handle, Op, run
 from ._metadata import MetadataView
 from ._place import Place, name_text
 from ._results import Extent, RangeLock, Stat
-from ._values import time_ns
+from ._values import lifetime_text, time_ns
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from ._buffers import ReadableBuffer, WriteableBuffer
 
@@ -100,9 +100,16 @@ class _Object(BlockingHandle):
         uid: int | None = None,
         gid: int | None = None,
         mtime: datetime | None = None,
+        lifetime: str | timedelta | None = None,
     ) -> None:
-        """Sets permission bits, owner, group or time of the last change, as the owner (O4). :class:`Denied`."""
-        run(Op.setattr(self, mode, uid, gid, None if mtime is None else time_ns(mtime)))
+        """Sets permission bits, owner, group, time of the last change or lifetime, as the owner (O4).
+
+        :param lifetime: When a collection goes if nobody deletes it: ``"process"`` with this process and those that
+            joined it, a :class:`~datetime.timedelta` or ``"lease(10min)"`` so long after it was last open, ``"workspace"``
+            never.
+        :raises Denied:
+        """
+        run(Op.setattr(self, mode, uid, gid, None if mtime is None else time_ns(mtime), lifetime_text(lifetime)))
 
     def link(self, name: str | bytes, *, group: Group | None = None) -> None:
         """Gives it one more name, or its first, in `group` (``None`` = the root). :class:`Exists`."""

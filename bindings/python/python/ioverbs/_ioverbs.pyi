@@ -211,7 +211,14 @@ class Op:
     @staticmethod
     def set(c: Handle, asked: str) -> Op: ...
     @staticmethod
-    def setattr(c: Handle, mode: int | None, uid: int | None, gid: int | None, mtime_ns: int | None) -> Op: ...
+    def setattr(
+        c: Handle,
+        mode: int | None,
+        uid: int | None,
+        gid: int | None,
+        mtime_ns: int | None,
+        lifetime: str | None = None,
+    ) -> Op: ...
     @staticmethod
     def rename(
         w: Workspace,

@@ -53,6 +53,8 @@ class Stat(NamedTuple):
     """Of a workspace; ``None`` = unlimited."""
     expires: Timestamp | None
     """Of a workspace; ``None`` = never."""
+    lifetime: str | None = None
+    """Of a collection that goes by itself: ``process``, or ``lease(10min)``."""
 
 
 class Extent(NamedTuple):

@@ -151,3 +151,12 @@ def normal(value: object) -> tuple[bool, object]:
         f"metadata hold str, int, float, bool, bytes and aware datetimes, not {type(value).__name__}: "
         "store it as text, or as a collection"
     )
+
+
+def lifetime_text(lifetime: str | timedelta | None) -> str | None:
+    """A lifetime as the text that the library reads."""
+    if not isinstance(lifetime, timedelta):
+        return lifetime
+    if lifetime <= timedelta(0):
+        raise Invalid("lifetime: a lease needs a time above 0")
+    return f"lease({lifetime // _MICROSECOND}us)"

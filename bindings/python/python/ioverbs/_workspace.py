@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
@@ -19,7 +19,7 @@ from ._place import Place
 from ._results import Stat
 from ._search import Search, key_list, most
 from ._segments import Segments
-from ._values import Metadata, Value, time_ns
+from ._values import Metadata, Value, lifetime_text, time_ns
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -50,6 +50,19 @@ def workspace_attr(
         "access": access,
         "owner": owner,
     }
+
+
+def _together(session: Session, *ops: Op) -> None:
+    """Runs operations of which a failing one stops those behind it, and raises its error."""
+    batch = _ioverbs.Batch(session._native, "stop", "caller", None, 0, None)
+    for op in ops:
+        batch.push(op)
+    request = batch.start()
+    request.wait(-1)
+    for i in range(len(ops)):
+        error = request.status(i)[2]
+        if error is not None:
+            raise error
 
 
 class Workspace(Place[Collection, Group]):
@@ -124,6 +137,7 @@ class Workspace(Place[Collection, Group]):
         metadata: Metadata | None = None,
         *,
         group: Group | None = None,
+        lifetime: str | timedelta | None = None,
         controls: str | Mapping[str, Any] | None = None,
         **keywords: Unpack[ControlKeywords],
     ) -> Collection:
@@ -132,11 +146,16 @@ class Workspace(Place[Collection, Group]):
         :param name: 1 to 255 bytes without NUL and ``/``; ``None``: it has none, and is found by UUID or metadata.
         :param metadata: What it is born with.
         :param group: The group that holds the name; ``None``: the root.
+        :param lifetime: When it goes if nobody deletes it: see :meth:`Collection.setattr`. It is born so.
         :param controls: What is promised about it, as text, mapping or keywords; the workspace's defaults for the rest.
         :raises Exists: The name is taken. :raises Refused: A promise that cannot be given here; ``e.offer`` is nearest.
         """
         out = self._new_collection(name)
-        run(Op.create(out, group, name, metadata, controls_text("create", controls, keywords)))
+        create = Op.create(out, group, name, metadata, controls_text("create", controls, keywords))
+        if lifetime is None:
+            run(create)
+        else:
+            _together(self._session, create, Op.setattr(out, None, None, None, None, lifetime_text(lifetime)))
         return out
 
     def open(

@@ -171,6 +171,7 @@ impl Exec<'_> {
     pub(crate) fn learn(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts) {
         let settled = !facts.deleted
             && facts.abandoned_ns == 0
+            && facts.lifetime.is_none()
             && (facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in));
         if self.mode == Mode::Read && settled {
             self.learned.push(HotFacts::new(ws, uuid, facts));

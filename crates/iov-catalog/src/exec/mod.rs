@@ -34,6 +34,7 @@ use crate::{
     core::Core,
     record::{Staging, Usage},
     state::{Entry, HotFacts, Shared},
+    temporary::Bound,
     view::Pending,
 };
 use ahead::Ahead;
@@ -65,8 +66,12 @@ pub(crate) struct After {
     pub(crate) persist: Vec<usize>,
     /// Collections that the session has open no more.
     pub(crate) closed: Vec<Uuid>,
+    /// The same, without its having closed them.
+    pub(crate) left: Vec<Uuid>,
     /// The session has ended.
     pub(crate) ended: bool,
+    /// Collections whose life is bound to something from now on, or no more.
+    pub(crate) bound: Vec<(Uuid, Option<Bound>)>,
 }
 
 enum Undo {
@@ -195,8 +200,9 @@ impl<'a> Exec<'a> {
     /// The same for any work.
     pub(crate) fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let marks = (self.pending.mark(), self.undo.len(), self.moved.len());
+        let after = &self.after;
         let after =
-            (self.after.remove.len(), self.after.seal.len(), self.after.mtime_set.len(), self.after.closed.len());
+            (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
         self.keep = false;
         let reply = work(self);
         if reply.is_err() && !self.keep {
@@ -208,6 +214,7 @@ impl<'a> Exec<'a> {
             self.after.seal_of.truncate(after.1);
             self.after.mtime_set.truncate(after.2);
             self.after.closed.truncate(after.3);
+            self.after.bound.truncate(after.4);
         }
         reply
     }

@@ -133,6 +133,7 @@ impl Exec<'_> {
             self.reindex(at, uuid, Some(&metadata), None);
         }
         self.use_more(at, -1, 0);
+        self.unbind(uuid, &record);
         let open = self.shared().opens.get(uuid).is_some_and(|e| !e.is_unused());
         if open {
             record.deleted = true;

@@ -221,14 +221,21 @@ impl Map {
 
     /// Whether a collection at this place has such an object on a target.
     pub(crate) fn has(&self, place: Place, object: ObjectId, target: u32) -> bool {
+        self.object_on(place, object.collection, target) == Some(object)
+    }
+
+    /// The object that a collection at this place has on a target.
+    pub(crate) fn object_on(&self, place: Place, collection: Uuid, target: u32) -> Option<ObjectId> {
         if place.is_first() {
-            return target == 0 && object.slot == 0;
+            return (target == 0).then_some(ObjectId { collection, slot: 0 });
         }
-        let Some(targets) = self.patterns.get(&place.pattern()) else { return false };
-        targets
-            .iter()
-            .enumerate()
-            .any(|(index, number)| *number == target && Place::part(object.collection, index) == object)
+        let index = self.patterns.get(&place.pattern())?.iter().position(|number| *number == target)?;
+        Some(Place::part(collection, index))
+    }
+
+    /// The way to a target, where there are several.
+    pub(crate) fn backend(&self, number: u32) -> Option<Arc<dyn Backend>> {
+        self.spread.as_ref()?.target(number)
     }
 
     /// The same layout at a place that was chosen before.

@@ -19,6 +19,7 @@ fn target(number: u32, storage: &str, capability: Capability, (capacity, free): 
         free,
         reach: Reach::Online,
         health: Health::Good,
+        local: String::new(),
     }
 }
 

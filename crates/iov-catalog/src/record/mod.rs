@@ -11,7 +11,9 @@ pub(crate) use batch::{BatchRecord, Staging};
 pub(crate) use store::{FORMAT, RemovedRecord, StoreRecord};
 pub(crate) use workspace::{Usage, WorkspaceRecord};
 
-use iov_types::{Controls, Effective, EntryKind, Error, Layout, Metadata, Name, ObjectId, Result, State, Uuid};
+use iov_types::{
+    Controls, Effective, EntryKind, Error, Layout, Lifetime, Metadata, Name, ObjectId, Result, State, Uuid,
+};
 use iov_wire::{
     Wire,
     codec::{Field, Implicit, kind},
@@ -83,6 +85,10 @@ pub(crate) struct Record {
     pub(crate) abandoned_ns: i64,
     /// Its bytes are beside the record and not at a target.
     pub(crate) inline: bool,
+    /// It goes by itself.
+    pub(crate) lifetime: Option<Lifetime>,
+    /// The holder whose processes keep it, if those do.
+    pub(crate) bound_to: Uuid,
 }
 
 message! {
@@ -111,6 +117,8 @@ message! {
         22 => mtime_base_ns: sint,
         23 => abandoned_ns: sint,
         24 => inline: boolean,
+        25 => lifetime: optional message,
+        26 => bound_to: uuid,
     }
 }
 
@@ -134,6 +142,7 @@ pub(crate) struct Facts {
     pub(crate) opened_in: u64,
     pub(crate) abandoned_ns: i64,
     pub(crate) inline: bool,
+    pub(crate) lifetime: Option<Lifetime>,
 }
 
 message! {
@@ -155,6 +164,7 @@ message! {
         22 => mtime_base_ns: sint,
         23 => abandoned_ns: sint,
         24 => inline: boolean,
+        25 => lifetime: optional message,
     }
 }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use iov_types::{Capability, Value};
+use iov_types::{Capability, Lifetime, Value};
 use proptest::{prelude::*, strategy::ValueTree};
 
 use super::*;
@@ -48,6 +48,8 @@ prop_compose! {
             opened_in: numbers[1],
             abandoned_ns: times[3],
             inline: flags.0 != flags.1,
+            lifetime: flags.1.then_some(Lifetime::lease(numbers[2])),
+            bound_to: Uuid([numbers[3] as u8; 16]),
         }
     }
 }
@@ -76,6 +78,7 @@ proptest! {
             opened_in: record.opened_in,
             abandoned_ns: record.abandoned_ns,
             inline: record.inline,
+            lifetime: record.lifetime,
         };
         prop_assert_eq!(facts, expected);
         let lineage = Lineage::decode(&bytes).unwrap();
@@ -202,6 +205,8 @@ fn the_bytes_of_a_record_are_for_ever() {
         opened_in: 8,
         abandoned_ns: 9,
         inline: false,
+        lifetime: Some(Lifetime::lease(60)),
+        bound_to: Uuid([3; 16]),
     };
     let hex: String = record.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, GOLDEN);
@@ -210,5 +215,5 @@ fn the_bytes_of_a_record_are_for_ever() {
 const GOLDEN: &str = concat!(
     "080410011a150a100101010101010101010101010101010112016120012a0e0a0c0a0a0a047374657012021005321308",
     "0118012001280138014001480158018001014202300148a00350e80758646002680170ac027880208001058801069001",
-    "079a011002020202020202020202020202020202a00101a80108b00104b80112",
+    "079a011002020202020202020202020202020202a00101a80108b00104b80112ca01040803103cd2011003030303030303030303030303030303",
 );

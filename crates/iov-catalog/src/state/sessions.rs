@@ -62,6 +62,16 @@ impl Sessions {
         self.holders.get(&holder).is_some_and(|h| h.renewed_ns.saturating_add(self.lease_ns) > now_ns)
     }
 
+    /// Whether a session acts for a holder, or may come back to.
+    pub(crate) fn is_there(&self, holder: Uuid) -> bool {
+        self.holders.contains_key(&holder)
+    }
+
+    /// How long what a session has is kept for it.
+    pub(crate) fn lease_ns(&self) -> i64 {
+        self.lease_ns
+    }
+
     /// A token with which others join a holder.
     pub(crate) fn export(&mut self, holder: Uuid, now_ns: i64) -> Vec<u8> {
         let secret = self.renew(holder, now_ns).secret.get_or_insert_with(|| {

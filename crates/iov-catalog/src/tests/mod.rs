@@ -21,4 +21,5 @@ mod seals;
 mod search;
 mod sizes;
 mod submissions;
+mod temporary;
 mod workspaces;

@@ -74,7 +74,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     let elsewhere = x.core.map().is_elsewhere(layout.place);
     let inline = !elsewhere && super::bytes::begins_inline(x, uuid, kind, &effective);
     let caller = &x.cx.caller;
-    let record = Record {
+    let mut record = Record {
         kind,
         state,
         links: u32::from(name.is_some()),
@@ -99,7 +99,12 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         opened_in: x.core.incarnation_to_record(),
         abandoned_ns: 0,
         inline,
+        lifetime: None,
+        bound_to: Uuid::NIL,
     };
+    if let Some(lifetime) = attr.lifetime {
+        x.bind(ws, uuid, &mut record, lifetime)?;
+    }
     if !record.layout.place.is_first() && !inline && x.mode != Mode::Dry {
         // All of them together: one that is missing later has been lost (P1). If the record comes to nothing, so do they.
         x.make_objects(ws, record.whole(uuid))?;

@@ -1,4 +1,4 @@
-//! SetAttr: owner, mode and mtime, by the owner (O4).
+//! SetAttr: owner, mode, mtime and lifetime, by the owner (O4).
 
 use iov_types::{Attr, Clause, EntryKind, Error, Right, State, Uuid, catalog::CatalogReply};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn not_owner() -> Error {
-    Error::denied("only its owner, or an administrator of the workspace, may set owner, mode and mtime")
+    Error::denied("only its owner, or an administrator of the workspace, may set owner, mode, mtime and lifetime")
         .with_clause(Clause::A1)
 }
 
@@ -43,6 +43,9 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
             x.after.mtime_set.push(uuid);
         }
     }
+    if let Some(lifetime) = attr.lifetime {
+        x.bind(ws, uuid, &mut record, lifetime)?;
+    }
     x.put_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }
@@ -50,6 +53,9 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
 fn set_root(x: &mut Exec<'_>, at: usize, attr: &Attr) -> Reply {
     if !x.has_right(at, Right::Admin) {
         return Err(not_owner());
+    }
+    if attr.lifetime.is_some() {
+        return Err(crate::temporary::only_collections());
     }
     let ws = x.workspaces[at].uuid;
     x.may_change(ws, ws, &[])?;

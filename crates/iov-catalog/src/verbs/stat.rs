@@ -26,6 +26,7 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     stat.links = facts.links;
     stat.uid = facts.uid;
     stat.gid = facts.gid;
+    stat.lifetime = facts.lifetime;
     if facts.kind == EntryKind::Group {
         stat.mtime_ns = facts.mtime_ns;
         stat.entries = x.members(ws, uuid)?;

@@ -48,6 +48,7 @@ pub(super) fn collect(ops: &[Op]) -> (HashMap<usize, Birth>, HashMap<usize, usiz
                     birth.mode = attr.mode.or(birth.mode);
                     birth.uid = attr.uid.or(birth.uid);
                     birth.gid = attr.gid.or(birth.gid);
+                    birth.lifetime = attr.lifetime.or(birth.lifetime);
                     birth.mtime_ns = attr.mtime_ns.or(birth.mtime_ns);
                     born_with.insert(i, *create);
                 }

@@ -25,9 +25,11 @@
 
 mod format;
 mod lex;
+mod lifetime;
 mod parse;
 
 pub use format::format;
+pub use lifetime::{format_lifetime, parse_lifetime};
 pub use parse::parse;
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted, Window};
 use crate::{
     Server,
     connection::{Client, Connection},
-    leave::may_change,
 };
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
@@ -36,16 +35,14 @@ fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) ->
         let why = "this store's bytes go through its daemon: use the socket";
         return Err(Error::unsupported(why).with_clause(Clause::G6));
     }
-    let catalog = server.facts.need_catalog()?;
-    catalog.check_object(request.object, served.number)?;
-    catalog.at_target(cx, request.object.collection)?;
-    if request.access == Access::Write {
-        may_change(catalog, served, cx, request.object, None)?;
-        if let Some(domain) = catalog.domain(request.object.collection) {
-            served.grants.place(request.object, domain);
-        }
+    let write = request.access == Access::Write;
+    let leave = server.leave(client, &request.tickets)?;
+    let (domain, epoch) = leave.to_grant(served, cx, request.object, write)?;
+    if let Some(domain) = domain {
+        served.grants.place(request.object, domain);
     }
-    let granted = served.grants.grant(cx, request.object, request.access, request.range, request.epoch)?;
+    let epoch = request.epoch.max(epoch);
+    let granted = served.grants.grant(cx, request.object, request.access, request.range, epoch)?;
     let (mut range, mut window, mut descriptors) = (granted.range, None, Vec::new());
     match granted.lent {
         Ok(descriptor) => descriptors.push(descriptor),

@@ -33,6 +33,8 @@ pub struct GrantRequest {
     pub memory: bool,
     /// Segments that were passed before are not here any more: all that are named are to be passed again.
     pub anew: bool,
+    /// Leave to do it, from the catalog; none are needed at its own daemon (A1).
+    pub tickets: Vec<Vec<u8>>,
 }
 
 message! {
@@ -44,6 +46,7 @@ message! {
         5 => epoch: uint,
         6 => memory: boolean,
         7 => anew: boolean,
+        8 => tickets: repeated bytes,
     }
 }
 

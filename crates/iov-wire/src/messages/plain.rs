@@ -1,7 +1,7 @@
 //! Plain data that several messages and the records of the catalog hold.
 
 use iov_types::{
-    AccessEntry, AccessList, Attr, Controls, Effective, Extent, Layout, Limits, Range, Stat, Subject, Which,
+    AccessEntry, AccessList, Attr, Controls, Effective, Extent, Layout, Lifetime, Limits, Range, Stat, Subject, Which,
     WorkspaceAttr,
 };
 
@@ -79,7 +79,12 @@ message! {
         2 => uid: optional uint,
         3 => gid: optional uint,
         4 => mtime_ns: optional sint,
+        5 => lifetime: optional message,
     }
+}
+
+message! {
+    strict Lifetime { 1 => scope: required number, 2 => lease_ns: uint }
 }
 
 message! {
@@ -117,5 +122,6 @@ message! {
         17 => quota_bytes: uint,
         18 => quota_collections: uint,
         19 => expires_ns: sint,
+        20 => lifetime: optional message,
     }
 }

@@ -2,12 +2,13 @@
 
 use iov_types::{
     Atomicity, Concurrency, Consistency, EntryKind, ExtentKind, Mutability, OnError, Persistence, Point, Redundancy,
-    Right, Spatiality, State, Temporality,
+    Right, Scope, Spatiality, State, Temporality,
 };
 
 use crate::numbers;
 
 numbers! { EntryKind { Workspace = 2, Group = 3, Collection = 4 } }
+numbers! { Scope { Workspace = 1, Process = 2, Lease = 3 } }
 numbers! { State { Staging = 1, Open = 2, Sealed = 3 } }
 numbers! { Right { Read = 1, Write = 2, Admin = 3 } }
 numbers! { ExtentKind { Data = 1, Hole = 2, Allocated = 3, Abandoned = 4 } }

@@ -57,6 +57,7 @@ message! {
         9 => free: uint,
         10 => reach: required number,
         11 => health: required number,
+        12 => local: string,
     }
 }
 

@@ -20,10 +20,11 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-5",
-        Catalog | GrantAnswer | Welcome => "-4",
-        Hello => "-3",
-        Grant | Object | Resume | ResumeAnswer => "-2",
+        CatalogAnswer => "-6",
+        Catalog => "-5",
+        GrantAnswer | Welcome => "-4",
+        Grant | Hello => "-3",
+        Join | Object | Resume | ResumeAnswer => "-2",
         _ => "",
     };
     named(verb, newest)
@@ -85,9 +86,33 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// Before collections had a lifetime, and daemons told of their directories.
+fn request_without_lifetimes() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    for op in request.ops.iter_mut().flatten() {
+        if let CatalogOp::Create { attr, .. } | CatalogOp::SetAttr { attr, .. } = op {
+            attr.lifetime = None;
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_without_lifetimes() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    for reply in answer.replies.iter_mut().flatten() {
+        match reply {
+            CatalogReply::Stat(stat) => stat.lifetime = None,
+            CatalogReply::Map(map) => map.targets.iter_mut().for_each(|target| target.local.clear()),
+            _ => {}
+        }
+    }
+    answer
+}
+
 /// As many operations as there were, on collections that had no place but the first.
 fn request_at_first(ops: usize) -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_lifetimes();
     request.ops.truncate(ops);
     if let Submission::All { staged, .. } = &mut request.how {
         staged.iter_mut().for_each(|s| s.place = Place::FIRST);
@@ -108,7 +133,7 @@ fn request_at_first(ops: usize) -> CatalogRequest {
 
 /// Likewise.
 fn answer_at_first() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_lifetimes();
     answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Map(_) | CatalogReply::Ticket(_))));
     for reply in answer.replies.iter_mut().flatten() {
         match reply {
@@ -141,11 +166,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, answer_at_first());
     // Before there were targets of other daemons.
     let bytes = std::fs::read(named(Verb::Catalog, "-3")).expect("the bytes of a later one");
-    let mut request = examples::catalog_request();
+    let mut request = request_without_lifetimes();
     request.ops.truncate(37);
     reads(&bytes, request);
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-4")).expect("the bytes of a later one");
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_lifetimes();
     answer.replies.retain(|r| !matches!(r, Ok(CatalogReply::Ticket(_))));
     reads(&bytes, answer);
     let bytes = std::fs::read(named(Verb::Object, "")).expect("the bytes of the first release");
@@ -153,6 +178,17 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     request.tickets.clear();
     request.calls.truncate(18);
     reads(&bytes, request);
+    // Before collections went by themselves, and programs reached daemons of targets by their directories.
+    let bytes = std::fs::read(named(Verb::Catalog, "-4")).expect("the bytes of a later one");
+    reads(&bytes, request_without_lifetimes());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-5")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_lifetimes());
+    let bytes = std::fs::read(named(Verb::Grant, "-2")).expect("the bytes of a later one");
+    reads(&bytes, GrantRequest { tickets: Vec::new(), ..examples::grant_request() });
+    let bytes = std::fs::read(named(Verb::Join, "")).expect("the bytes of the first release with it");
+    let mut join = examples::join();
+    join.targets.iter_mut().for_each(|target| target.local.clear());
+    reads(&bytes, join);
     // Before bytes could live in records.
     let bytes = std::fs::read(named(Verb::Catalog, "")).expect("the bytes of the first release");
     reads(&bytes, request_at_first(33));
@@ -177,7 +213,7 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::GrantAnswer, "-3")).expect("the bytes of a later one");
     reads(&bytes, GrantAnswer::Granted(Granted { version: 0, ..granted }));
     let bytes = std::fs::read(named(Verb::Grant, "")).expect("the bytes of the first release");
-    reads(&bytes, GrantRequest { memory: false, anew: false, ..examples::grant_request() });
+    reads(&bytes, GrantRequest { memory: false, anew: false, tickets: Vec::new(), ..examples::grant_request() });
     // Before a sealed collection's length was told, and a workspace's indexes.
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-2")).expect("the bytes of a later one");
     let mut answer = answer_at_first();

@@ -39,17 +39,19 @@ pub(crate) fn has_ended(pid: u32) -> bool {
 /// A store of one test.
 pub(crate) struct Store {
     dir: PathBuf,
+    /// Sessions are granted nothing.
+    pub(crate) nodirect: bool,
     _owned: tempfile::TempDir,
 }
 
 impl Store {
     pub(crate) fn new() -> Store {
         let owned = tempfile::tempdir().unwrap();
-        Store { dir: owned.path().join("store"), _owned: owned }
+        Store { dir: owned.path().join("store"), nodirect: false, _owned: owned }
     }
 
     pub(crate) fn at(dir: PathBuf) -> Store {
-        Store { dir, _owned: tempfile::tempdir().unwrap() }
+        Store { dir, nodirect: false, _owned: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -61,7 +63,7 @@ impl Store {
     }
 
     pub(crate) fn open(&self) -> Result<Session> {
-        open(Some(&self.url()), SessionAttr::default())
+        open(Some(&self.url()), SessionAttr { nodirect: self.nodirect, ..SessionAttr::default() })
     }
 
     pub(crate) fn session(&self) -> Session {

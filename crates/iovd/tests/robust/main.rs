@@ -14,6 +14,7 @@ mod limits;
 mod many;
 mod media;
 mod members;
+mod near;
 mod network;
 mod peers;
 mod raw;

@@ -185,8 +185,8 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
         bail!("a network worker takes a URL, a workspace, a bare server and the daemon's process")
     };
     // A daemon of this machine would lend its memory, and no byte would go over the socket.
-    let (flags, transport) = if url.starts_with("iov:") { (0, "tcp") } else { (NODIRECT, "unix") };
-    let session = Session::open_with(url, flags)?;
+    let transport = if url.starts_with("iov:") { "tcp" } else { "unix" };
+    let session = Session::open_with(url, NODIRECT)?;
     let workspace = session.workspace(ws)?;
     let connect = || Bare::connect(address).with_context(|| format!("no bare server at {address}"));
     let (cores, daemon) = (cores::allowed()?, daemon.parse()?);

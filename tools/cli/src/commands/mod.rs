@@ -12,6 +12,7 @@ pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod help;
 pub(crate) mod import;
+pub(crate) mod keep;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod mv;

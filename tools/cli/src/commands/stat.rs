@@ -1,6 +1,6 @@
 //! `iov stat`: the facts, controls and metadata of an object.
 
-use ioverbs::{Concurrency, EntryKind, Kind, Op, Output, Stat, Uuid, Workspace};
+use ioverbs::{Concurrency, EntryKind, Kind, Lifetime, Op, Output, Stat, Uuid, Workspace, text};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
@@ -85,6 +85,7 @@ fn stat_json(stat: &Stat) -> Map<String, Json> {
         add("size", json!(stat.bytes));
         add("allocated", json!(stat.allocated));
         add("version", json!(stat.version));
+        add("lifetime", json!(text::format_lifetime(stat.lifetime.unwrap_or(Lifetime::KEPT))));
     }
     add("links", json!(stat.links));
     add("revision", json!(stat.revision));
@@ -123,6 +124,9 @@ fn describe(table: &mut Columns, facts: &Facts, live: Option<&Stat>, exact: bool
     }
     if let Some(stat) = live {
         table.add("names", stat.links.to_string());
+        if let Some(lifetime) = stat.lifetime {
+            table.add("lifetime", text::format_lifetime(lifetime));
+        }
     }
     table.add("layout", facts.layout.clone().unwrap_or_default());
     for (i, control) in facts.controls.as_deref().unwrap_or("").split(',').enumerate() {

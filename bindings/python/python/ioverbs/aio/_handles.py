@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from uuid import UUID
@@ -14,7 +14,7 @@ from .._handles import EXTENTS, LEASE, lock_op
 from .._ioverbs import Handle, Op
 from .._place import name_text
 from .._results import Extent, Stat
-from .._values import Metadata, Value, time_ns
+from .._values import Metadata, Value, lifetime_text, time_ns
 from ._run import run
 
 if TYPE_CHECKING:
@@ -102,9 +102,10 @@ class Object(Handle):
         uid: int | None = None,
         gid: int | None = None,
         mtime: datetime | None = None,
+        lifetime: str | timedelta | None = None,
     ) -> None:
         """See :meth:`ioverbs.Collection.setattr`."""
-        await self._run(Op.setattr(self, mode, uid, gid, None if mtime is None else time_ns(mtime)))
+        await self._run(Op.setattr(self, mode, uid, gid, None if mtime is None else time_ns(mtime), lifetime_text(lifetime)))
 
     async def link(self, name: str | bytes, *, group: Group | None = None) -> None:
         """See :meth:`ioverbs.Collection.link`."""

@@ -19,10 +19,11 @@ _STOP = 1.0
 """What a cancelled operation gets to stop in, in seconds."""
 
 
-async def run(session: Session, op: Op) -> Any:
-    """Runs one operation and returns its result."""
-    batch = _ioverbs.Batch(session.blocking._native, None, "auto", None, 0, None)
-    batch.push(op)
+async def run(session: Session, *ops: Op) -> Any:
+    """Runs operations, of which a failing one stops those behind it, and returns the result of the first."""
+    batch = _ioverbs.Batch(session.blocking._native, "stop" if len(ops) > 1 else None, "auto", None, 0, None)
+    for op in ops:
+        batch.push(op)
     request = batch.start()
     if not request.done:
         reactor = session.blocking._reactor
@@ -34,10 +35,11 @@ async def run(session: Session, op: Op) -> Any:
                 await asyncio.wait_for(reactor.wait(request), _STOP)
             request.abandon()
             raise
-    _, _, error, _, result = request.status(0)
-    if error is not None:
-        raise error
-    return result
+    for i in range(len(ops)):
+        error = request.status(i)[2]
+        if error is not None:
+            raise error
+    return request.status(0)[4]
 
 
 async def in_executor(f: Callable[..., T], *arguments: Any, **keywords: Any) -> T:

@@ -15,7 +15,7 @@ from .._ioverbs import Cursor, Handle, Op
 from .._place import Place
 from .._results import Stat
 from .._search import Search as _Search, key_list, most
-from .._values import Metadata, Value
+from .._values import Metadata, Value, lifetime_text
 from ._handles import Collection, MetadataView, Object
 from ._run import run
 from ._search import Search
@@ -49,12 +49,18 @@ class _Names(Place[Collection, "Group"]):
         name: str | bytes | None = None,
         metadata: Metadata | None = None,
         *,
+        lifetime: str | timedelta | None = None,
         controls: str | Mapping[str, Any] | None = None,
         **keywords: Unpack[ControlKeywords],
     ) -> Collection:
         """See :meth:`ioverbs.Workspace.create`."""
         out = self._new_collection(name)
-        await self._do(Op.create(out, self._parent(), name, metadata, controls_text("create", controls, keywords)))
+        create = Op.create(out, self._parent(), name, metadata, controls_text("create", controls, keywords))
+        if lifetime is None:
+            await self._do(create)
+        else:
+            born = Op.setattr(out, None, None, None, None, lifetime_text(lifetime))
+            await run(self._home().session, create, born)
         return out
 
     async def open(

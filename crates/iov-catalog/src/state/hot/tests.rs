@@ -25,6 +25,7 @@ fn facts(n: u64) -> HotFacts {
         opened_in: 0,
         abandoned_ns: 0,
         inline: false,
+        lifetime: None,
     };
     HotFacts::new(Uuid([9; 16]), uuid(n), &facts)
 }

@@ -13,7 +13,13 @@ fn name(text: &str) -> Name {
 }
 
 fn attr() -> Attr {
-    Attr { mode: Some(0o640), uid: Some(1001), gid: Some(2000), mtime_ns: Some(-1) }
+    Attr {
+        mode: Some(0o640),
+        uid: Some(1001),
+        gid: Some(2000),
+        mtime_ns: Some(-1),
+        lifetime: Some(Lifetime::lease(60_000_000_000)),
+    }
 }
 
 fn workspace_attr() -> WorkspaceAttr {
@@ -144,6 +150,7 @@ fn stat() -> Stat {
         quota_bytes: 14,
         quota_collections: 15,
         expires_ns: 16,
+        lifetime: Some(Lifetime::PROCESS),
     }
 }
 
@@ -174,6 +181,7 @@ pub(super) fn target() -> Target {
         free: 1 << 39,
         reach: Reach::ProbablyOffline,
         health: Health::NeedsResync,
+        local: "host:/dir".into(),
     }
 }
 

@@ -246,7 +246,16 @@ pub(crate) fn object_answer() -> ObjectAnswer {
 
 pub(crate) fn grant_request() -> GrantRequest {
     let range = Range { offset: 0, len: 1 << 20 };
-    GrantRequest { context: CONTEXT, object: OBJECT, range, access: Access::Write, epoch: 2, memory: true, anew: true }
+    GrantRequest {
+        context: CONTEXT,
+        object: OBJECT,
+        range,
+        access: Access::Write,
+        epoch: 2,
+        memory: true,
+        anew: true,
+        tickets: vec![vec![7, 8]],
+    }
 }
 
 pub(crate) fn grant_answer() -> GrantAnswer {

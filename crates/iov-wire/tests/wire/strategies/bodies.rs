@@ -92,8 +92,9 @@ fn access() -> BoxedStrategy<Access> {
 }
 
 pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
-    (context(), object_id(), range(), access(), number(), any::<[bool; 2]>())
-        .prop_map(|(context, object, range, access, epoch, [memory, anew])| GrantRequest {
+    let tickets = list(proptest::collection::vec(any::<u8>(), 0..8));
+    (context(), object_id(), range(), access(), number(), any::<[bool; 2]>(), tickets)
+        .prop_map(|(context, object, range, access, epoch, [memory, anew], tickets)| GrantRequest {
             context,
             object,
             range,
@@ -101,6 +102,7 @@ pub(crate) fn grant_request() -> BoxedStrategy<GrantRequest> {
             epoch,
             memory,
             anew,
+            tickets,
         })
         .boxed()
 }

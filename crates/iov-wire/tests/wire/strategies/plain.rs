@@ -138,9 +138,14 @@ pub(crate) fn layout() -> BoxedStrategy<Layout> {
 }
 
 pub(crate) fn attr() -> BoxedStrategy<Attr> {
-    (maybe(any::<u32>()), maybe(any::<u32>()), maybe(any::<u32>()), maybe(time()))
-        .prop_map(|(mode, uid, gid, mtime_ns)| Attr { mode, uid, gid, mtime_ns })
+    (maybe(any::<u32>()), maybe(any::<u32>()), maybe(any::<u32>()), maybe(time()), maybe(lifetime()))
+        .prop_map(|(mode, uid, gid, mtime_ns, lifetime)| Attr { mode, uid, gid, mtime_ns, lifetime })
         .boxed()
+}
+
+fn lifetime() -> impl Strategy<Value = Lifetime> {
+    (one_of(&[Scope::Workspace, Scope::Process, Scope::Lease]), number())
+        .prop_map(|(scope, lease_ns)| Lifetime { scope, lease_ns })
 }
 
 fn access() -> BoxedStrategy<AccessList> {
@@ -173,27 +178,30 @@ pub(crate) fn workspace_attr() -> BoxedStrategy<WorkspaceAttr> {
 pub(crate) fn stat() -> BoxedStrategy<Stat> {
     let what = (entry_kind(), maybe(state()), uuid());
     let sizes = [number(), number(), number(), number(), number(), number(), number(), number(), number()];
-    (what, sizes, [time(), time(), time()], any::<[u32; 4]>())
-        .prop_map(|((kind, state, uuid), n, [ctime_ns, mtime_ns, expires_ns], [mode, links, uid, gid])| Stat {
-            kind,
-            state,
-            uuid,
-            bytes: n[0],
-            allocated: n[1],
-            entries: n[2],
-            abandoned: n[3],
-            ctime_ns,
-            mtime_ns,
-            staleness_ns: n[4],
-            revision: n[5],
-            version: n[6],
-            mode,
-            links,
-            uid,
-            gid,
-            quota_bytes: n[7],
-            quota_collections: n[8],
-            expires_ns,
+    (what, sizes, [time(), time(), time()], any::<[u32; 4]>(), maybe(lifetime()))
+        .prop_map(|((kind, state, uuid), n, [ctime_ns, mtime_ns, expires_ns], [mode, links, uid, gid], lifetime)| {
+            Stat {
+                lifetime,
+                kind,
+                state,
+                uuid,
+                bytes: n[0],
+                allocated: n[1],
+                entries: n[2],
+                abandoned: n[3],
+                ctime_ns,
+                mtime_ns,
+                staleness_ns: n[4],
+                revision: n[5],
+                version: n[6],
+                mode,
+                links,
+                uid,
+                gid,
+                quota_bytes: n[7],
+                quota_collections: n[8],
+                expires_ns,
+            }
         })
         .boxed()
 }

@@ -1,0 +1,209 @@
+//! Collections that go by themselves: with the process that they are bound to, or when nobody has used them for the time
+//! of a lease.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use iov_store::OpCx;
+use iov_types::{EntryKind, Error, Lifetime, Result, Scope, Uuid};
+use iov_wire::Wire;
+
+use crate::{
+    Service,
+    exec::{Exec, Mode},
+    hash::Seeded,
+    keys,
+    record::{Record, RemovedRecord},
+    recovery,
+    service::Writer,
+};
+
+/// How often it is looked for what is over.
+const LOOK_NS: i64 = 1_000_000_000;
+
+/// Removed at a time, so that nobody waits long.
+const PORTION: usize = 1024;
+
+/// One collection that goes by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bound {
+    ws: Uuid,
+    lifetime: Lifetime,
+    /// The holder whose processes keep it.
+    to: Uuid,
+    /// It stays until then, on the monotonic clock, whatever else is the case.
+    stays_until_ns: i64,
+}
+
+/// All of them, as far as this catalog was told: what is over is compared with its record before it goes.
+#[derive(Default, Debug)]
+pub(crate) struct Temporary {
+    all: HashMap<Uuid, Bound, Seeded>,
+    looked_ns: i64,
+}
+
+impl Temporary {
+    /// What a submission has committed.
+    pub(crate) fn apply(&mut self, changes: Vec<(Uuid, Option<Bound>)>) {
+        for (uuid, bound) in changes {
+            match bound {
+                Some(bound) => self.all.insert(uuid, bound),
+                None => self.all.remove(&uuid),
+            };
+        }
+    }
+
+    /// Somebody has just closed these.
+    pub(crate) fn used(&mut self, uuids: &[Uuid], now_ns: i64) {
+        if self.all.is_empty() {
+            return;
+        }
+        for uuid in uuids {
+            if let Some(bound) = self.all.get_mut(uuid) {
+                bound.renew(now_ns);
+            }
+        }
+    }
+
+    fn is_due(&self, now_ns: i64) -> bool {
+        !self.all.is_empty() && now_ns.saturating_sub(self.looked_ns) >= LOOK_NS
+    }
+}
+
+impl Bound {
+    fn new(ws: Uuid, record: &Record, lifetime: Lifetime, now_ns: i64) -> Bound {
+        let mut bound = Bound { ws, lifetime, to: record.bound_to, stays_until_ns: i64::MIN };
+        bound.renew(now_ns);
+        bound
+    }
+
+    fn renew(&mut self, now_ns: i64) {
+        if self.lifetime.scope == Scope::Lease {
+            self.stays_until_ns = now_ns.saturating_add(i64::try_from(self.lifetime.lease_ns).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// The refusal for groups and roots.
+pub(crate) fn only_collections() -> Error {
+    Error::unsupported("a lifetime is a collection's: set it on the members, or delete the group when it is empty")
+}
+
+impl Exec<'_> {
+    /// Binds the life of a collection, whose record the caller writes.
+    pub(crate) fn bind(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record, lifetime: Lifetime) -> Result<()> {
+        if record.kind != EntryKind::Collection {
+            return Err(only_collections());
+        }
+        if !lifetime.is_valid() {
+            return Err(Error::invalid("lifetime: a lease needs a time, and nothing else has one"));
+        }
+        if !lifetime.is_temporary() && record.lifetime.is_none() {
+            return Ok(());
+        }
+        record.lifetime = lifetime.is_temporary().then_some(lifetime);
+        record.bound_to = if lifetime.scope == Scope::Process { self.holder } else { Uuid::NIL };
+        if lifetime.is_temporary() && !record.deleted {
+            let entry = RemovedRecord { ws, place: record.layout.place };
+            self.put(keys::temporary(uuid), Bytes::from(entry.to_bytes()));
+        }
+        let bound = record.lifetime.map(|lifetime| Bound::new(ws, record, lifetime, self.monotonic_ns));
+        if bound.is_none() {
+            self.delete(keys::temporary(uuid));
+        }
+        self.after.bound.push((uuid, bound));
+        Ok(())
+    }
+
+    /// A collection goes: so does what is noted of its life.
+    pub(crate) fn unbind(&mut self, uuid: Uuid, record: &Record) {
+        if record.lifetime.is_some() {
+            self.delete(keys::temporary(uuid));
+            self.after.bound.push((uuid, None));
+        }
+    }
+}
+
+impl Service {
+    /// Reads which collections go by themselves. Their processes have the time of a lease to come back, and leases begin
+    /// anew: nobody knows what was used while there was no catalog.
+    pub(crate) fn load_temporary(&self, writer: &mut Writer) -> Result<()> {
+        let now_ns = self.core.monotonic_ns();
+        let mut found = Vec::new();
+        recovery::for_each(self, keys::TEMPORARY, |key, value| {
+            found.push((keys::uuid_at(key, 1)?, RemovedRecord::decode(value)?.ws));
+            Ok(())
+        })?;
+        for (uuid, ws) in found {
+            let Some(stored) = self.core.store().get(&[&keys::record(ws, uuid)])?.pop().flatten() else { continue };
+            let record = Record::parse(&stored.value)?;
+            let Some(lifetime) = record.lifetime else { continue };
+            let mut bound = Bound::new(ws, &record, lifetime, now_ns);
+            bound.stays_until_ns = bound.stays_until_ns.max(now_ns.saturating_add(self.core.sessions().lease_ns()));
+            writer.temporary.all.insert(uuid, bound);
+        }
+        Ok(())
+    }
+
+    /// Removes those whose time is over, if it is time to look; `now`: at once.
+    pub(crate) fn end_temporary(&self, writer: &mut Writer, cx: &OpCx, now: bool) {
+        let now_ns = self.core.monotonic_ns();
+        if writer.closed || writer.temporary.all.is_empty() || !(now || writer.temporary.is_due(now_ns)) {
+            return;
+        }
+        writer.temporary.looked_ns = now_ns;
+        if self.core.in_grace() {
+            // Those who use them may come back.
+            return;
+        }
+        let mut over = Vec::new();
+        {
+            let (shared, sessions) = (self.core.shared(), self.core.sessions());
+            for (uuid, bound) in &mut writer.temporary.all {
+                let is_used = match bound.lifetime.scope {
+                    Scope::Process => sessions.is_there(bound.to),
+                    _ => shared.opens.get(*uuid).is_some_and(|e| !e.is_unused()),
+                };
+                if is_used {
+                    bound.renew(now_ns);
+                } else if bound.stays_until_ns <= now_ns && over.len() < PORTION {
+                    over.push((*uuid, *bound));
+                }
+            }
+        }
+        if !over.is_empty() {
+            // What fails is tried again when it is next looked.
+            let _ = self.remove_over(writer, cx, over);
+        }
+    }
+
+    fn remove_over(&self, writer: &mut Writer, cx: &OpCx, over: Vec<(Uuid, Bound)>) -> Result<()> {
+        let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
+        for (uuid, bound) in over {
+            let _ = x.attempt(|x| x.end_life(uuid, &bound));
+        }
+        let committed = self.commit(writer, &mut x, false);
+        let after = std::mem::take(&mut x.after);
+        self.recycle(writer, x);
+        committed?;
+        self.follow_up(writer, cx, after, &mut []);
+        Ok(())
+    }
+}
+
+impl Exec<'_> {
+    fn end_life(&mut self, uuid: Uuid, bound: &Bound) -> Result<()> {
+        let found = self.get(&keys::record(bound.ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
+        match (found, self.workspace_of_handle(bound.ws)) {
+            (Some(record), Ok(at)) if record.lifetime == Some(bound.lifetime) && !record.deleted => {
+                self.unname(at, uuid, record, None)
+            }
+            (Some(record), Ok(_)) if record.lifetime.is_some() && !record.deleted => Ok(()),
+            _ => {
+                self.delete(keys::temporary(uuid));
+                self.after.bound.push((uuid, None));
+                Ok(())
+            }
+        }
+    }
+}
