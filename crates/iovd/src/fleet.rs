@@ -69,5 +69,6 @@ fn about(number: u32, storage: &str, target: &dyn Backend, room: &Room) -> iov_t
         free,
         reach: Reach::Online,
         health: Health::Good,
+        local: String::new(),
     }
 }

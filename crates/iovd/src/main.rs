@@ -6,6 +6,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod begin;
 mod certificate;
+mod check;
 mod detach;
 mod fleet;
 mod hold;
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// How long exclusive holds and locks outlive a holder that does not renew them, in milliseconds.
     #[arg(long, env = "IOVD_LEASE_MS", default_value_t = 30_000)]
     lease_ms: u64,
+    /// How long after a start that follows a crash the targets are compared with the catalog, in milliseconds
+    #[arg(long, env = "IOVD_CHECK_AFTER_MS", default_value_t = 30_000)]
+    check_after_ms: u64,
     /// Collections up to this many bytes live in their record; 0 = none do
     #[arg(long, env = "IOVD_INLINE_BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(..=65536))]
     inline_bytes: u64,

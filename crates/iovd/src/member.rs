@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use iov_net::{Address, Link, Place, Trust, secret::Nonce, tcp::Host};
+use iov_net::{Address, Link, Place, Trust, near, secret::Nonce, tcp::Host};
 use iov_server::{Afar, Bound, Doors, Facts, Server, Toward};
 use iov_store::{OpCx, seam};
 use iov_types::{Error, Kind, Outcome, Result, Target, Uuid};
@@ -294,10 +294,13 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     };
     member.targets.resize_with(member.targets.len().max(targets.len()), seam::new_uuid);
     let domain = member.domain.clone();
+    // The library names the directory by its descriptor.
+    let local = fs::canonicalize(&args.dir).map(|dir| near::tell(&dir)).unwrap_or_default();
     let about = |(target, uuid): (Target, &Uuid)| Target {
         uuid: *uuid,
         addresses: addresses.clone(),
         domain: domain.clone().unwrap_or(target.domain.clone()),
+        local: local.clone(),
         ..target
     };
     let told = fleet.targets.into_iter().zip(&member.targets).map(about).collect();

@@ -14,6 +14,7 @@ use iov_types::{Error, Result, Uuid};
 use crate::{
     Args,
     begin::{self, Begun, inside, open_dir},
+    check::Check,
     fleet::{self, Open},
     hold::{Hold, Taken},
     listen::{self, Listening},
@@ -80,7 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     }
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
     begin::tell_doors(&server, !doors.network.is_empty(), &bound);
+    let check = Check::begin(&catalog, (args.check_after_ms as i64).saturating_mul(1_000_000));
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
+    check.end();
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.
     drop(doors);
     listen::end(&dir);
