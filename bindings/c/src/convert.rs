@@ -1,7 +1,7 @@
 //! Plain values between C and the facade.
 
 use ioverbs::{
-    Atomicity, Concurrency, Consistency, Controls, Effective, EntryKind, Error, Lifetime, Limits, Mutability, OnError,
+    Atomicity, Concurrency, Consistency, Controls, Effective, Error, Lifetime, Limits, Mutability, OnError,
     Persistence, Point, Range, Redundancy, Result, Scope, Spatiality, Stat, Temporality, Uuid, Value,
     catalog::LockSpec,
 };
@@ -167,10 +167,7 @@ pub(crate) fn stat_out(s: &Stat) -> abi::Stat {
         quota_bytes: s.quota_bytes,
         quota_collections: s.quota_collections,
         expires_ns: s.expires_ns,
-        lifetime: match s.kind {
-            EntryKind::Collection => s.lifetime.unwrap_or(Lifetime::KEPT).scope as u32,
-            _ => 0,
-        },
+        lifetime: s.lifetime.map_or(0, |lifetime| lifetime.scope as u32),
         lease_ns: s.lifetime.map_or(0, |lifetime| i64::try_from(lifetime.lease_ns).unwrap_or(i64::MAX)),
         ..abi::Stat::init()
     }

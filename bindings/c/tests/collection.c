@@ -107,6 +107,45 @@ static void test_setattr(void) {
     OK(iov_collection_close(NULL, c));
 }
 
+static void test_lifetime(void) {
+    iov_batch *b = new_batch(s, 0);
+    iov_collection *c = NULL;
+    iov_attr attr = IOV_ATTR_INIT;
+    iov_stat stat = IOV_STAT_INIT;
+    attr.mask = IOV_ATTR_LIFETIME;
+    attr.lifetime = IOV_LIFETIME_LEASE;
+    attr.lease_ns = 90 * INT64_C(1000000000);
+    OK(iov_collection_create(b, w, NULL, "passing", NULL, NULL, &c));
+    OK(iov_setattr(b, c, &attr));
+    OK(finish(b));
+    OK(iov_batch_free(b));
+    OK(iov_collection_stat(NULL, c, &stat));
+    CHECK(stat.lifetime == IOV_LIFETIME_LEASE && stat.lease_ns == attr.lease_ns);
+    attr.lease_ns = 0;
+    FAILS(INVALID, iov_setattr(NULL, c, &attr)); /* a lease has a time */
+    attr.lifetime = IOV_LIFETIME_PROCESS;
+    OK(iov_setattr(NULL, c, &attr));
+    attr.lease_ns = 1;
+    FAILS(INVALID, iov_setattr(NULL, c, &attr)); /* and nothing else has */
+    attr.lease_ns = 0;
+    attr.lifetime = 4;
+    FAILS(INVALID, iov_setattr(NULL, c, &attr));
+    attr.lifetime = IOV_LIFETIME_WORKSPACE;
+    attr.reserved1 = 1;
+    FAILS(INVALID, iov_setattr(NULL, c, &attr));
+    attr.reserved1 = 0;
+    attr.size = 32; /* of a program that was built before there were lifetimes */
+    FAILS(INVALID, iov_setattr(NULL, c, &attr));
+    attr.size = sizeof attr;
+    OK(iov_setattr(NULL, c, &attr));
+    OK(iov_collection_stat(NULL, c, &stat));
+    CHECK(stat.lifetime == 0 && stat.lease_ns == 0);
+    stat.size = 136;
+    OK(iov_collection_stat(NULL, c, &stat));
+    CHECK(stat.size == 136);
+    OK(iov_collection_close(NULL, c));
+}
+
 static void test_set_and_layout(void) {
     iov_collection *c = new_collection(w, "exclusive", "concurrency=exclusive"), *shared;
     iov_layout layout = IOV_LAYOUT_INIT;
@@ -269,6 +308,7 @@ int main(void) {
     RUN(test_o3_names_and_links);
     RUN(test_rename);
     RUN(test_setattr);
+    RUN(test_lifetime);
     RUN(test_set_and_layout);
     RUN(test_born_as_the_batch_says);
     RUN(test_groups);

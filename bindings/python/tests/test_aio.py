@@ -40,7 +40,8 @@ def test_the_same_with_await(url: str) -> None:
                 await c.punch(0, 10)
                 await c.allocate(0, 200)
                 assert sum(e.length for e in await c.extents()) == 200
-                await c.setattr(mode=0o600)
+                await c.setattr(mode=0o600, lifetime="process")
+                assert (await c.stat()).lifetime == "process"
                 await c.commit()
                 await c.persist()
                 assert (await c.stat()).mode == 0o600 and c.controls["consistency"] == "session"

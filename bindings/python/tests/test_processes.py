@@ -7,6 +7,11 @@ import copy
 import multiprocessing
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -301,3 +306,53 @@ def test_a_daemon_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("IOVERBS_IOVD", str(tmp_path / "absent"))
     with pytest.raises(FileNotFoundError, match="IOVERBS_IOVD names .*absent, which is no file"):
         ioverbs.open(f"file:{tmp_path}/store")
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None])
+def test_what_is_bound_to_a_process_goes_with_it(file_url: str, end: signal.Signals | None) -> None:
+    text = """
+import sys, ioverbs
+session = ioverbs.open(sys.argv[1])
+ws = session.workspace("w")
+for name, lifetime in [("bound", "process"), ("kept", None), ("late", None), ("let", "process")]:
+    with ws.create(name, {"n": 1}, lifetime=lifetime) as c:
+        c.write(0, bytes(100_000))
+with ws["late"] as late, ws["let"] as let:
+    late.setattr(lifetime="process")
+    let.setattr(lifetime="workspace")
+print("made", flush=True)
+sys.stdin.read()
+"""
+    with ioverbs.open(file_url) as session:
+        ws = session.workspace("w")
+        command = [sys.executable, "-c", text, file_url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == "made\n"
+            assert [ws[name].stat().size for name in ("bound", "kept", "late", "let")] == [100_000] * 4
+            if end is not None:
+                process.send_signal(end)
+            process.stdin.close()
+            process.wait()
+        until = time.monotonic() + 20
+        while ws.count("n = 1") > 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert sorted(str(found.name) for found in ws.find("n = 1")) == ["kept", "let"]
+
+
+def test_a_lease_is_of_collections_that_nobody_uses(url: str) -> None:
+    with ioverbs.open(url) as session:
+        ws = session.workspace("w")
+        with ws.create("leased", lifetime=timedelta(minutes=10)) as c:
+            assert c.stat().lifetime == "lease(10min)"
+            c.setattr(lifetime="lease(1h)")
+            assert c.stat().lifetime == "lease(1h)"
+            c.setattr(lifetime="workspace")
+            assert c.stat().lifetime is None
+            for wrong in ("lease", "lease(0s)", "soon", timedelta(0)):
+                with pytest.raises(ioverbs.Invalid, match="lifetime"):
+                    c.setattr(lifetime=wrong)
+        with pytest.raises(ioverbs.Exists):
+            ws.create("leased", lifetime="process")
+        with pytest.raises(ioverbs.Unsupported), ws.group("g") as g:
+            g.setattr(lifetime="process")

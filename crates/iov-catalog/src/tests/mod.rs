@@ -3,6 +3,7 @@
 
 mod access;
 mod batches;
+mod check;
 mod crashes;
 mod fragile;
 mod groups;

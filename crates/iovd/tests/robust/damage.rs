@@ -240,3 +240,27 @@ fn p2_a_file_that_is_gone_is_never_an_empty_collection() {
         }
     }
 }
+
+#[test]
+fn after_a_kill_all_targets_are_compared_with_the_catalog() {
+    let store = Store::new();
+    let soon = [("IOVD_CHECK_AFTER_MS", "100")];
+    let daemon = store.daemon(&[], &soon);
+    let ws = store.in_workspace();
+    for name in ["a", "b", "c"] {
+        let c = create(&ws, name, "");
+        ioverbs::write_at(&c, 0, &[7; 1 << 20]).unwrap();
+        ioverbs::close(&c).unwrap();
+    }
+    let uuid = lookup(&ws, "b").uuid().unwrap().to_string();
+    drop(ws);
+    daemon.kill();
+    let hex: String = uuid.trim_start_matches("uuid:").chars().filter(|c| *c != '-').collect();
+    let of_b = store.files("data").into_iter().find(|file| file.contains(&hex)).unwrap();
+    fs::remove_file(of_b).unwrap();
+    let _daemon = store.daemon(&[], &soon);
+    crate::kit::wait_until("the check", || store.status("checked_objects") == Some(2));
+    assert_eq!((store.status("missing_objects"), store.status("objects_of_no_collection")), (Some(1), Some(0)));
+    let log = fs::read_to_string(store.dir().join("iovd.log")).unwrap();
+    assert!(log.contains(&format!("lacks the bytes of collection {uuid}")), "{log}");
+}

@@ -43,3 +43,25 @@ fn stat_tells_facts_controls_and_metadata() {
     assert!(text.contains("4.88 KiB (5000 B)") && text.contains("consistency=sequential"), "{text}");
     world.iov(&["stat", "w/a", "w/x"]).fails(66, &["no \"x\""]);
 }
+
+#[test]
+fn collections_stay_or_go_as_keep_says() {
+    let world = World::with_workspace();
+    world.with_stdin(b"x", &["put", "-", "w/g/a", "-p"]).ok();
+    let lifetime = |world: &World| world.iov(&["stat", "w/g/a", "--json"]).ok().json()[0]["lifetime"].clone();
+    assert_eq!(lifetime(&world), "workspace");
+    world.iov(&["keep", "w/g/a", "--lease", "90min"]).ok();
+    assert_eq!(lifetime(&world), "lease(90min)");
+    assert!(world.iov(&["stat", "w/g/a"]).ok().text().contains("lifetime  lease(90min)"));
+    world.iov(&["keep", "w/g/a"]).ok();
+    assert_eq!(lifetime(&world), "workspace");
+    world.iov(&["keep", "w/g/a", "--lease", "soon"]).fails(64, &["--lease"]);
+    world.iov(&["keep", "w/g"]).fails(64, &["is a group"]);
+    world.iov(&["keep", "w"]).fails(64, &["is a workspace"]);
+    world.iov(&["keep", "w/none"]).fails(66, &["there is no \"none\""]);
+    // One that is over goes when the catalog next looks.
+    world.iov(&["keep", "w/g/a", "--lease", "1ms"]).ok();
+    ioverbs::seam::sleep(1_100_000_000);
+    world.iov(&["tag", "w/g", "k=1"]).ok();
+    assert!(world.iov(&["ls", "w/g"]).ok().lines().is_empty());
+}

@@ -159,3 +159,15 @@ fn a_setting_that_the_daemon_does_not_take_is_told_in_one_line() {
     assert!(said.contains("IOVD_") && said.contains("100000 is not in 0..=65536"), "{said}");
     assert!(!said.contains("--help"), "{said}");
 }
+
+#[test]
+fn a_directory_for_bytes_is_meant_as_seen_from_here() {
+    let store = Store::new();
+    store.iov(&["up", "--dir", "store", "--storage", "files:bytes,io=direct"]).ok();
+    store.iov(&["ws", "create", "w"]).ok();
+    let file = store.file("f", &pattern(1 << 20));
+    store.iov(&["put", &file, "w/f"]).ok();
+    assert!(store.path("bytes").is_dir(), "beside the store");
+    assert!(store.cat("w/f") == pattern(1 << 20));
+    store.iov(&["down"]).ok();
+}

@@ -1,0 +1,110 @@
+//! Targets compared with the catalog.
+
+use iov_store::{Bytes, run_all, seam};
+use iov_types::{ObjectId, ObjectVerb, Uuid};
+
+use super::rig::{Client, Rig};
+use crate::{Checked, targets::op};
+
+const ROOT: Uuid = Uuid::NIL;
+
+fn object(collection: Uuid) -> ObjectId {
+    ObjectId { collection, slot: 0 }
+}
+
+fn at_target(client: &Client, uuid: Uuid, verb: ObjectVerb, bytes: &'static [u8]) {
+    let bytes = if bytes.is_empty() { Bytes::None } else { Bytes::From(bytes) };
+    run_all(&*client.heap, &client.cx(), vec![(op(object(uuid), verb, 0), bytes)]).remove(0).0.unwrap();
+}
+
+fn check(rig: &Rig) -> Checked {
+    rig.service.check(&|| false, &|| false).unwrap()
+}
+
+/// Collections with a byte in each, published and closed.
+fn written(client: &Client, n: usize) -> Vec<Uuid> {
+    let write = |i| {
+        let uuid = client.create(&format!("c{i}"));
+        client.bytes(uuid).write(0, b"x").unwrap();
+        client.close_written(uuid).unwrap();
+        uuid
+    };
+    (0..n).map(write).collect()
+}
+
+#[test]
+fn what_belongs_together_is_found_so() {
+    let rig = Rig::new();
+    let (one, two) = (rig.in_workspace(), rig.in_workspace());
+    written(&one, 3);
+    written(&two, 2);
+    // Without bytes there need be no object, and what is open may have one without its record saying so.
+    one.create("empty");
+    let open = two.create("open");
+    two.bytes(open).write(0, b"x").unwrap();
+    assert_eq!(check(&rig), Checked { objects: 6, ..Checked::default() });
+}
+
+#[test]
+fn an_empty_object_of_no_collection_is_removed_and_one_with_bytes_is_told() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    written(&client, 3);
+    let (empty, full) = (seam::new_uuid(), seam::new_uuid());
+    at_target(&client, empty, ObjectVerb::Create, b"");
+    at_target(&client, full, ObjectVerb::Write { offset: 0 }, b"bytes");
+    let found = check(&rig);
+    assert_eq!(found, Checked { objects: 5, removed: 1, unknown: vec![(0, object(full), 5)], ..Checked::default() });
+    assert!(client.bytes(full).exists());
+    assert_eq!(rig.service.stats().checked, [5, 1, 0]);
+    assert_eq!(check(&rig).objects, 4, "the empty one is gone");
+}
+
+#[test]
+fn a_collection_whose_bytes_are_gone_is_told() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    // More than a page of both.
+    let all = written(&client, 2500);
+    let gone = [all[0], all[1023], all[1024], all[2499]];
+    gone.iter().for_each(|uuid| at_target(&client, *uuid, ObjectVerb::Remove, b""));
+    let found = check(&rig);
+    assert_eq!((found.objects, found.removed, found.unknown.len()), (2496, 0, 0));
+    assert_eq!(found.missing, gone.map(|uuid| (0, client.ws, uuid)));
+}
+
+#[test]
+fn what_is_under_way_is_no_finding() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let all = written(&client, 3);
+    // An object without a record, which gets one before it is looked at again; and one that is deleted meanwhile.
+    let (uuid, create) = client.create_op(ROOT, "late");
+    at_target(&client, uuid, ObjectVerb::Write { offset: 0 }, b"x");
+    at_target(&client, all[1], ObjectVerb::Remove, b"");
+    let pauses = std::cell::Cell::new(0);
+    let pause = || {
+        pauses.set(pauses.get() + 1);
+        if pauses.get() == 2 {
+            client.ask(create.clone()).unwrap();
+            client.delete(ROOT, "c1").unwrap();
+        }
+        false
+    };
+    let found = rig.service.check(&pause, &|| false).unwrap();
+    assert_eq!(found, Checked { objects: 3, ..Checked::default() });
+    assert_eq!(pauses.get(), 2);
+    assert!(rig.service.check(&|| true, &|| false).is_none());
+    assert!(rig.service.check(&|| false, &|| true).is_none());
+}
+
+#[test]
+fn it_is_needed_after_an_end_without_order_only() {
+    let rig = Rig::new();
+    assert!(!rig.service.needs_check(), "a new store");
+    let rig = rig.crash();
+    assert!(rig.service.needs_check());
+    rig.service.close().unwrap();
+    let rig = rig.crash();
+    assert!(!rig.service.needs_check());
+}
