@@ -110,6 +110,7 @@ impl Service {
         }
         self.settle(&mut writer, &cx);
         self.forget(&mut writer, &cx)?;
+        self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);
         let record = StoreRecord {
             format: FORMAT,

@@ -13,7 +13,7 @@ use crate::{
     exec::{Exec, Mode},
     hash::Seeded,
     keys,
-    record::{Record, RemovedRecord},
+    record::{Record, TemporaryRecord},
     recovery,
     service::Writer,
 };
@@ -104,7 +104,7 @@ impl Exec<'_> {
         record.lifetime = lifetime.is_temporary().then_some(lifetime);
         record.bound_to = if lifetime.scope == Scope::Process { self.holder } else { Uuid::NIL };
         if lifetime.is_temporary() && !record.deleted {
-            let entry = RemovedRecord { ws, place: record.layout.place };
+            let entry = TemporaryRecord { ws, until_ns: 0 };
             self.put(keys::temporary(uuid), Bytes::from(entry.to_bytes()));
         }
         let bound = record.lifetime.map(|lifetime| Bound::new(ws, record, lifetime, self.monotonic_ns));
@@ -125,24 +125,46 @@ impl Exec<'_> {
 }
 
 impl Service {
-    /// Reads which collections go by themselves. Their processes have the time of a lease to come back, and leases begin
-    /// anew: nobody knows what was used while there was no catalog.
+    /// Reads which collections go by themselves. Their processes have the time of a lease to come back. Leases go on where
+    /// the last catalog noted them, and begin anew if it did not: nobody knows what was used at its end.
     pub(crate) fn load_temporary(&self, writer: &mut Writer) -> Result<()> {
         let now_ns = self.core.monotonic_ns();
         let mut found = Vec::new();
         recovery::for_each(self, keys::TEMPORARY, |key, value| {
-            found.push((keys::uuid_at(key, 1)?, RemovedRecord::decode(value)?.ws));
+            found.push((keys::uuid_at(key, 1)?, TemporaryRecord::decode(value)?));
             Ok(())
         })?;
-        for (uuid, ws) in found {
+        let noted = !self.needs_check();
+        for (uuid, TemporaryRecord { ws, until_ns }) in found {
             let Some(stored) = self.core.store().get(&[&keys::record(ws, uuid)])?.pop().flatten() else { continue };
             let record = Record::parse(&stored.value)?;
             let Some(lifetime) = record.lifetime else { continue };
             let mut bound = Bound::new(ws, &record, lifetime, now_ns);
-            bound.stays_until_ns = bound.stays_until_ns.max(now_ns.saturating_add(self.core.sessions().lease_ns()));
+            if noted && until_ns != 0 && lifetime.scope == Scope::Lease {
+                let left_ns = until_ns.saturating_sub(self.core.now_ns()).max(0);
+                bound.stays_until_ns = bound.stays_until_ns.min(now_ns.saturating_add(left_ns));
+            }
+            let to_come_back = now_ns.saturating_add(self.core.sessions().lease_ns());
+            if lifetime.scope == Scope::Process {
+                bound.stays_until_ns = to_come_back;
+            }
             writer.temporary.all.insert(uuid, bound);
         }
         Ok(())
+    }
+
+    /// Notes how long those stay that nobody uses: the catalog ends in order.
+    pub(crate) fn note_temporary(&self, writer: &mut Writer, cx: &OpCx) -> Result<()> {
+        let (now_ns, wall_ns) = (self.core.monotonic_ns(), self.core.now_ns());
+        let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
+        let entries = std::mem::take(&mut writer.temporary.all);
+        for (uuid, bound) in entries.into_iter().filter(|(_, bound)| bound.lifetime.scope == Scope::Lease) {
+            let until_ns = wall_ns.saturating_add(bound.stays_until_ns.saturating_sub(now_ns));
+            x.put(keys::temporary(uuid), Bytes::from(TemporaryRecord { ws: bound.ws, until_ns }.to_bytes()));
+        }
+        let committed = self.commit(writer, &mut x, false);
+        self.recycle(writer, x);
+        committed
     }
 
     /// Removes those whose time is over, if it is time to look; `now`: at once.

@@ -39,3 +39,13 @@ pub(crate) struct RemovedRecord {
 }
 
 message! { strict RemovedRecord { 1 => ws: uuid, 2 => place: uint } }
+
+/// A collection that goes by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TemporaryRecord {
+    pub(crate) ws: Uuid,
+    /// Until when it stays if nobody uses it, as of the last end of the catalog that was in order; 0 = not noted.
+    pub(crate) until_ns: i64,
+}
+
+message! { strict TemporaryRecord { 1 => ws: uuid, 2 => until_ns: sint } }

@@ -1,12 +1,15 @@
 //! Collections that go by themselves.
 
+use iov_store::{MetadataStore, Txn, seam};
 use iov_types::{
     Attr, EntryKind, Kind, Lifetime, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
+use iov_wire::Wire;
+
 use super::rig::{Client, Rig, SECOND, kind, options};
-use crate::Service;
+use crate::{Service, keys, record::TemporaryRecord};
 
 const ROOT: Uuid = Uuid::NIL;
 const HOUR: i64 = 3600 * SECOND;
@@ -216,4 +219,41 @@ fn an_orderly_end_of_the_catalog_takes_nothing_that_processes_may_come_back_to()
     let service = Service::open(rig.store.clone(), rig.heap.clone(), options()).unwrap();
     let process = Client { service: service.into(), ..process };
     process.stat(bound).unwrap();
+}
+
+#[test]
+fn a_lease_goes_on_where_the_catalog_before_has_left_it() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (unused, open) = (born(&client, "a", lease(60 * SECOND)), born(&client, "b", lease(60 * SECOND)));
+    client.close(unused).unwrap();
+    later(&rig, 50 * SECOND);
+    rig.service.close().unwrap();
+    let left = |uuid| {
+        let stored = rig.store.get(&[&keys::temporary(uuid)]).unwrap().pop().unwrap().unwrap();
+        TemporaryRecord::decode(&stored.value).unwrap().until_ns - rig.service.core.now_ns()
+    };
+    assert!((9 * SECOND..=10 * SECOND).contains(&left(unused)), "{}", left(unused));
+    assert!((59 * SECOND..=60 * SECOND).contains(&left(open)), "it was open to the end: {}", left(open));
+    // The clock of the next catalog has not been put forward.
+    let Rig { store, heap, service } = rig;
+    drop(service);
+    for uuid in [unused, open] {
+        let record = TemporaryRecord { ws: client.ws, until_ns: seam::now_ns() + 10 * SECOND };
+        let writes = vec![(keys::temporary(uuid), Some(record.to_bytes().into()))];
+        store.commit(vec![Txn { guards: Vec::new(), writes }]).unwrap().pop().unwrap().unwrap();
+    }
+    let rig = Rig::over(store, heap, options()).unwrap();
+    let client = Client { service: rig.service.clone(), ..client };
+    later(&rig, 8 * SECOND);
+    client.open(open).unwrap();
+    later(&rig, 3 * SECOND);
+    assert!(is_gone(&client, unused));
+    // What was noted then is of no use after a crash.
+    let rig = rig.crash();
+    let client = Client { service: rig.service.clone(), ..client };
+    later(&rig, 59 * SECOND);
+    client.stat(open).unwrap();
+    later(&rig, 2 * SECOND);
+    assert!(is_gone(&client, open));
 }
