@@ -105,7 +105,8 @@ impl Bench {
         if self.wants(&net::KINDS.map(|kind| kind.name)) {
             self.in_shared_memory((Some("127.0.0.1:0"), 1), Bench::remote)?;
         }
-        if self.wants(&net::MEMBER_KINDS.map(|kind| kind.name)) {
+        let near = self.wants(&data::NEAR_CASES.map(|(name, _, _)| name));
+        if near || self.wants(&net::MEMBER_KINDS.map(|kind| kind.name)) {
             self.at_member()?;
         }
         let names = self.options.only.clone();
@@ -197,7 +198,14 @@ impl Bench {
             let pid = pid(&served).context("the daemon has no number")?;
             let ways = net::Ways { network, local: urls[0].clone(), pid };
             let kinds: Vec<net::Kind> = net::MEMBER_KINDS.into_iter().filter(|kind| self.wants(&[kind.name])).collect();
-            net::cases(&kinds, &ways, &self.plain, self.options.runs)
+            let mut cases = match kinds.is_empty() {
+                true => Vec::new(),
+                false => net::cases(&kinds, &ways, &self.plain, self.options.runs)?,
+            };
+            if self.wants(&data::NEAR_CASES.map(|(name, _, _)| name)) {
+                cases.extend(data::cases(&data::NEAR_CASES, &store, &self.plain, self.options.runs)?);
+            }
+            Ok::<_, anyhow::Error>(cases)
         })();
         for url in &urls {
             let _ = ioverbs::daemon_shutdown(url);

@@ -41,6 +41,14 @@ pub(crate) const STRIPED_CASES: [(&str, &str, &str); 4] = [
     ("shm.striped.write.4KiB", "over-4KiB", "memcpy to shared memory"),
 ];
 
+/// The same in the shared memory of a daemon of this machine that has joined the store.
+pub(crate) const NEAR_CASES: [(&str, &str, &str); 4] = [
+    ("shm.near.write.first.1MiB", "first", "memcpy to shared memory"),
+    ("shm.near.write.1MiB", "over", "memcpy to shared memory"),
+    ("shm.near.read.1MiB", "read", "memcpy from shared memory"),
+    ("shm.near.write.4KiB", "over-4KiB", "memcpy to shared memory"),
+];
+
 /// Views of 4 KiB at distinct offsets, one after the other; what is told is how long one takes.
 const VIEW: &str = "view";
 

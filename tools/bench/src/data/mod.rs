@@ -9,7 +9,7 @@ mod cases;
 mod turns;
 mod worker;
 
-pub(crate) use cases::{CASES, DURABLE_CASES, SHARED_CASES, STRIPED_CASES, cases};
+pub(crate) use cases::{CASES, DURABLE_CASES, NEAR_CASES, SHARED_CASES, STRIPED_CASES, cases};
 use turns::Schedule;
 pub(crate) use worker::worker;
 
