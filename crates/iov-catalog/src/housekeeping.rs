@@ -82,12 +82,7 @@ impl Service {
                 None => x.delete(key),
             }
         }
-        let committed = self.commit(writer, &mut x, false);
-        let after = std::mem::take(&mut x.after);
-        self.recycle(writer, x);
-        committed?;
-        self.follow_up(writer, cx, after, &mut []);
-        Ok(())
+        self.commit_own(writer, cx, x)
     }
 
     /// Ends the catalog in order: sessions (what is bound to their processes stays: they may live, and come back to the

@@ -115,9 +115,7 @@ fn note_abandoned(service: &Service, writer: &mut Writer) -> Result<()> {
             _ => x.delete(keys::in_staging(uuid)),
         }
     }
-    let committed = service.commit(writer, &mut x, false);
-    service.recycle(writer, x);
-    committed
+    service.commit_own(writer, &cx, x)
 }
 
 /// Removes what was deleted and nobody has open.
@@ -141,12 +139,7 @@ pub(crate) fn remove_deleted(service: &Service, writer: &mut Writer) -> Result<(
             _ => x.after.remove.push(place.whole(uuid)),
         }
     }
-    let committed = service.commit(writer, &mut x, false);
-    let after = std::mem::take(&mut x.after);
-    service.recycle(writer, x);
-    committed?;
-    service.follow_up(writer, &cx, after, &mut []);
-    Ok(())
+    service.commit_own(writer, &cx, x)
 }
 
 /// Reads all pairs whose key begins with a tag.

@@ -315,6 +315,16 @@ impl Service {
         Ok(())
     }
 
+    /// Commits what the catalog does by itself, with all that follows.
+    pub(crate) fn commit_own(&self, writer: &mut Writer, cx: &OpCx, mut x: Exec<'_>) -> Result<()> {
+        let committed = self.commit(writer, &mut x, false);
+        let after = std::mem::take(&mut x.after);
+        self.recycle(writer, x);
+        committed?;
+        self.follow_up(writer, cx, after, &mut []);
+        Ok(())
+    }
+
     /// One transaction: the catalog is the only writer, so that nothing needs a guard.
     pub(crate) fn commit_writes(&self, writes: Vec<(Vec<u8>, Option<Bytes>)>, room: Room) -> Result<()> {
         let unknown = |e: Error| match (e.kind(), e.outcome()) {

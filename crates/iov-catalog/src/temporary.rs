@@ -162,9 +162,7 @@ impl Service {
             let until_ns = wall_ns.saturating_add(bound.stays_until_ns.saturating_sub(now_ns));
             x.put(keys::temporary(uuid), Bytes::from(TemporaryRecord { ws: bound.ws, until_ns }.to_bytes()));
         }
-        let committed = self.commit(writer, &mut x, false);
-        self.recycle(writer, x);
-        committed
+        self.commit_own(writer, cx, x)
     }
 
     /// Removes those whose time is over, if it is time to look; `now`: at once.
@@ -204,12 +202,7 @@ impl Service {
         for (uuid, bound) in over {
             let _ = x.attempt(|x| x.end_life(uuid, &bound));
         }
-        let committed = self.commit(writer, &mut x, false);
-        let after = std::mem::take(&mut x.after);
-        self.recycle(writer, x);
-        committed?;
-        self.follow_up(writer, cx, after, &mut []);
-        Ok(())
+        self.commit_own(writer, cx, x)
     }
 }
 

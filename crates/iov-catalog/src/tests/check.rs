@@ -66,7 +66,8 @@ fn a_collection_whose_bytes_are_gone_is_told() {
     let client = rig.in_workspace();
     // More than a page of both.
     let all = written(&client, 2500);
-    let gone = [all[0], all[1023], all[1024], all[2499]];
+    let mut gone = [all[0], all[1023], all[1024], all[2499]];
+    gone.sort_unstable();
     gone.iter().for_each(|uuid| at_target(&client, *uuid, ObjectVerb::Remove, b""));
     let found = check(&rig);
     assert_eq!((found.objects, found.removed, found.unknown.len()), (2496, 0, 0));

@@ -1,6 +1,6 @@
 //! Collections that go by themselves.
 
-use iov_store::{MetadataStore, Txn, seam};
+use iov_store::{Txn, seam};
 use iov_types::{
     Attr, EntryKind, Kind, Lifetime, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
