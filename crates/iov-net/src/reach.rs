@@ -1,6 +1,7 @@
 //! How a store's daemon is reached: by the socket in its directory, where it is started if there is none, or over a network.
 
 use std::{
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::PathBuf,
@@ -22,6 +23,7 @@ use crate::{
     conn::Connection,
     handshake::{self, Trust},
     link::{Up, lock},
+    networks::Networks,
     secret::{self, Secret},
     socket,
     start::Starter,
@@ -98,6 +100,8 @@ pub struct Address {
     learned: Mutex<Vec<Host>>,
     /// Somebody else starts the daemon: it is waited for.
     waits: bool,
+    /// Which of several addresses are tried first.
+    networks: Networks,
 }
 
 impl Address {
@@ -112,7 +116,13 @@ impl Address {
             last: AtomicUsize::new(0),
             learned: Mutex::default(),
             waits: false,
+            networks: Networks::default(),
         }
+    }
+
+    /// The same, with networks whose addresses are tried first.
+    pub fn preferring(self, networks: Networks) -> Address {
+        Address { networks, ..self }
     }
 
     /// The same for one target of the daemon, for whom `of` is the session for the store.
@@ -129,11 +139,11 @@ impl Address {
         near: Option<OwnedFd>,
         session: Uuid,
     ) -> Result<Address> {
-        let waits = near.is_some();
+        let (waits, networks) = (near.is_some(), self.networks.clone());
         if let Some(dir) = near {
             let place = Place::Directory { dir, starter: None };
             let address = Address::new(place, session, self.program.clone()).of_target(target, self.session);
-            return Ok(Address { waits, ..address });
+            return Ok(Address { waits, networks, ..address });
         }
         let elsewhere: Vec<Host> = addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
         let place = match &self.place {
@@ -148,7 +158,17 @@ impl Address {
         };
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
         let last = AtomicUsize::new(0);
-        Ok(Address { place, session, program: self.program.clone(), target, of: self.session, last, learned, waits })
+        Ok(Address {
+            place,
+            session,
+            program: self.program.clone(),
+            target,
+            of: self.session,
+            last,
+            learned,
+            waits,
+            networks,
+        })
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -270,7 +290,7 @@ fn by_directory(
     }
 }
 
-/// One host after the other, beginning with the one that answered last.
+/// One host after the other, those of preferred networks first, else beginning with the one that answered last.
 fn over_network(
     address: &Address,
     channel: u32,
@@ -280,44 +300,55 @@ fn over_network(
     until: i64,
 ) -> Result<Tried> {
     let mut why: Option<Error> = None;
-    let first = address.last.load(Ordering::Relaxed);
     let all: Vec<Host> = hosts.iter().cloned().chain(lock(&address.learned).iter().cloned()).collect();
-    for i in 0..all.len() {
-        let at = (first + i) % all.len();
-        let host = &all[at];
-        let found = match host.resolve() {
-            Ok(found) => found,
+    let several = all.len() > 1;
+    // Of several, none takes all of the time.
+    let patience = |now: i64| if several { until.min(now.saturating_add(TRY_NS)) } else { until };
+    let first = address.last.load(Ordering::Relaxed);
+    let (mut order, mut ways) = ((0..all.len()).map(|i| (first + i) % all.len()), VecDeque::new());
+    // Those of preferred networks come first, for which all names are to be known.
+    if !address.networks.is_none() {
+        for at in order.by_ref() {
+            find(&all[at], at, patience(seam::monotonic_ns()), &mut ways, &mut why);
+        }
+        ways.make_contiguous().sort_by_key(|(_, one)| address.networks.rank(one.ip()));
+    }
+    loop {
+        let Some((at, one)) = ways.pop_front() else {
+            let Some(at) = order.next() else { break };
+            find(&all[at], at, patience(seam::monotonic_ns()), &mut ways, &mut why);
+            continue;
+        };
+        let (host, patience) = (&all[at], patience(seam::monotonic_ns()));
+        let e = match tcp::connect(one, patience)? {
+            Ok(fd) => match greet(address, channel, over(fd, tls, host, one)?, trust, patience) {
+                Ok(Tried::Not(e)) => e,
+                Ok(tried) => {
+                    address.last.store(at, Ordering::Relaxed);
+                    return Ok(tried);
+                }
+                // It listens and says nothing; another may be well.
+                Err(e) if e.kind() == Kind::Timeout && several => e,
+                Err(e) => return Err(e),
+            },
             Err(e) => {
-                why.get_or_insert(e);
-                continue;
+                let e = std::io::Error::from(e);
+                Error::unavailable(format!(
+                    "no store's daemon answers at {host}: {e}; it listens where it is started with --listen (iov up)"
+                ))
             }
         };
-        for one in found {
-            let now = seam::monotonic_ns();
-            // Of several, none takes all of the time.
-            let patience = if all.len() > 1 { until.min(now.saturating_add(TRY_NS)) } else { until };
-            let e = match tcp::connect(one, patience)? {
-                Ok(fd) => match greet(address, channel, over(fd, tls, host, one)?, trust, patience) {
-                    Ok(Tried::Not(e)) => e,
-                    Ok(tried) => {
-                        address.last.store(at, Ordering::Relaxed);
-                        return Ok(tried);
-                    }
-                    // It listens and says nothing; another may be well.
-                    Err(e) if e.kind() == Kind::Timeout && all.len() > 1 => e,
-                    Err(e) => return Err(e),
-                },
-                Err(e) => {
-                    let e = std::io::Error::from(e);
-                    Error::unavailable(format!(
-                        "no store's daemon answers at {host}: {e}; it listens where it is started with --listen (iov up)"
-                    ))
-                }
-            };
-            why.get_or_insert(e);
-        }
+        why.get_or_insert(e);
     }
     Ok(Tried::Not(why.unwrap_or_else(|| Error::invalid("a store over a network has a host"))))
+}
+
+/// Adds the addresses of a host to the ways to try, or the reason why there are none.
+fn find(host: &Host, at: usize, until: i64, ways: &mut VecDeque<(usize, SocketAddr)>, why: &mut Option<Error>) {
+    match host.resolve_until(until) {
+        Ok(found) => ways.extend(found.into_iter().map(|one| (at, one))),
+        Err(e) => drop(why.get_or_insert(e)),
+    }
 }
 
 /// The stream over a socket that is connected to a host at one of its addresses.

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     os::fd::{AsFd, OwnedFd},
+    sync::mpsc,
     time::Duration,
 };
 
@@ -71,7 +72,26 @@ impl Host {
         Ok(Host { name: name.to_owned(), port })
     }
 
-    /// Its addresses. Waits for the resolver, which has times of its own.
+    /// Its addresses, if they are known before a time of the monotonic clock: resolvers have times of their own. A name is looked
+    /// up in a thread that ends when it is known, however long that takes.
+    pub fn resolve_until(&self, until_ns: i64) -> Result<Vec<SocketAddr>> {
+        if self.name.parse::<IpAddr>().is_ok() {
+            return self.resolve();
+        }
+        let (told, answer) = mpsc::channel();
+        let host = self.clone();
+        let looked_up = seam::spawn("iov-resolve", move || {
+            // Nobody may wait for it any more.
+            let _ = told.send(host.resolve());
+        });
+        looked_up.map_err(|e| Error::from(e).context("a thread to look a name up"))?;
+        let left_ns = until_ns.saturating_sub(seam::monotonic_ns()).max(0);
+        answer.recv_timeout(Duration::from_nanos(left_ns as u64)).unwrap_or_else(|_| {
+            Err(Error::unavailable(format!("the name {} could not be looked up in time: use its address", self.name)))
+        })
+    }
+
+    /// Its addresses. Waits for the resolver.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.name.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);

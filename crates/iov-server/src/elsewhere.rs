@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use iov_net::{Address, Link, Place, RemoteBackend, RemoteCatalog, Trust, tcp::Host, tls::ClientTls};
+use iov_net::{Address, Link, Networks, Place, RemoteBackend, RemoteCatalog, Trust, tcp::Host, tls::ClientTls};
 use iov_store::{Backend, Catalog, CatalogCapability, OpCx, Sink, Submitted, seam};
 use iov_types::{Capability, Error, Evidence, ObjectVerb, Outcome, Reach, Result, Target, Uuid};
 
@@ -38,6 +38,8 @@ pub struct Toward {
     pub trust: Trust,
     /// By TLS only, with whom this believes; `None` = in the clear.
     pub tls: Option<ClientTls>,
+    /// Which of their addresses are tried first.
+    pub networks: Networks,
 }
 
 /// A daemon of targets.
@@ -101,7 +103,10 @@ impl Members {
         let place =
             || Place::Network { hosts: Vec::clone(&hosts), trust: toward.trust.clone(), tls: toward.tls.clone() };
         // Each of a daemon's targets has sessions of its own, which belong to the catalog's.
-        let address = || Address::new(place(), seam::new_uuid(), "iovd".into()).of_target(number, self.session);
+        let address = || {
+            let address = Address::new(place(), seam::new_uuid(), "iovd".into()).of_target(number, self.session);
+            address.preferring(toward.networks.clone())
+        };
         let links = [link(address())?, link(address())?];
         let way = Elsewhere::start(links, target.capability.clone(), target.addresses.clone());
         way.map(|way| (way, true))

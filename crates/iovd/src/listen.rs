@@ -171,7 +171,7 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Res
         let hosts: Vec<Host> = member.map_or(&asked.hosts[..], Member::catalog).to_vec();
         ClientTls::new(Some(&certificate.chain(dir)), &hosts)
     });
-    let toward = Some(Toward { trust, tls: believed.transpose()? });
+    let toward = Some(Toward { trust, tls: believed.transpose()?, networks: args.networks.clone() });
     let mut listening = Listening { entrance, tls, toward, ..Listening::default() };
     let mut taken = Asked { hosts: Vec::new(), ..asked };
     for host in &asked.hosts {

@@ -20,6 +20,7 @@ mod storage;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
+use iov_net::Networks;
 use iov_types::{Error, Kind};
 
 /// Serves the store in a directory to every process of its owner.
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// How long exclusive holds and locks outlive a holder that does not renew them, in milliseconds.
     #[arg(long, env = "IOVD_LEASE_MS", default_value_t = 30_000)]
     lease_ms: u64,
+    /// Networks by which other daemons are preferably reached, as in 10.1.0.0/16,10.0.0.0/8
+    #[arg(long, env = "IOVERBS_NETWORKS", default_value = "", value_parser = networks, hide_default_value = true)]
+    networks: Networks,
     /// How long after a start that follows a crash the targets are compared with the catalog, in milliseconds
     #[arg(long, env = "IOVD_CHECK_AFTER_MS", default_value_t = 30_000)]
     check_after_ms: u64,
@@ -117,6 +121,10 @@ impl Hosts {
 }
 
 /// A daemon in the background is not where it was started.
+fn networks(text: &str) -> Result<Networks, String> {
+    Networks::parse(text).map_err(|e| e.detail().to_owned())
+}
+
 fn absolute(path: &str) -> Result<PathBuf, std::io::Error> {
     std::path::absolute(path)
 }

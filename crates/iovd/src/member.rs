@@ -280,7 +280,7 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     let fleet::Open { fleet, mut targets, .. } = fleet::open(&dir, &storages, incarnation, args.trace.as_deref())?;
     let listening = listen::listen(&dir, args, Some(&member))?;
     let Listening { network, entrance, tls, bound, addresses, toward } = listening;
-    let Some(Toward { trust, tls: believed }) = toward.clone() else {
+    let Some(Toward { trust, tls: believed, networks }) = toward.clone() else {
         return Err(Error::invalid("a daemon that joins a store listens on a network: --listen"));
     };
     let addresses = match addresses.is_empty() {
@@ -306,7 +306,10 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     let told = fleet.targets.into_iter().zip(&member.targets).map(about).collect();
     let join = Join { daemon: member.daemon, incarnation, targets: told, store: member.store, ..Join::default() };
     let place = || Place::Network { hosts: member.catalog.clone(), trust: trust.clone(), tls: believed.clone() };
-    let link = || Link::open(Address::new(place(), seam::new_uuid(), "iovd".into()), Arc::default(), BEAT_NS);
+    let link = || {
+        let address = Address::new(place(), seam::new_uuid(), "iovd".into());
+        Link::open(address.preferring(networks.clone()), Arc::default(), BEAT_NS)
+    };
     let first = Telling::first(link, &trust, &join);
     // One that has never been there need not come back to where it listened.
     let (telling, answer) = first.inspect_err(|_| listen::end(&dir))?;

@@ -58,6 +58,7 @@ fn link(dir: &str, attr: &SessionAttr, session: iov_types::Uuid, counters: Arc<C
         starter: if attr.nostart { None } else { Some(Starter::find(library::dir())?) },
     };
     let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
+    let address = address.preferring(network::preferred()?);
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
     Link::open(address, counters, timeout)
 }

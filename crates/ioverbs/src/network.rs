@@ -4,7 +4,9 @@
 use std::{path::Path, sync::Arc};
 
 use iov_engine::{Session, SessionAttr, Sides};
-use iov_net::{Address, Link, Mapped, Place, RemoteBackend, Trust, secret::Secret, tcp::Host, tls::ClientTls};
+use iov_net::{
+    Address, Link, Mapped, Networks, Place, RemoteBackend, Trust, secret::Secret, tcp::Host, tls::ClientTls,
+};
 use iov_types::{Counters, Error, Result, Uuid, limits};
 
 use crate::{file, identity};
@@ -93,12 +95,19 @@ fn tls(url: &Url<'_>) -> Result<Option<ClientTls>> {
     }
 }
 
+/// The networks that daemons are preferably reached by, as the environment says.
+pub(crate) fn preferred() -> Result<Networks> {
+    let text = std::env::var("IOVERBS_NETWORKS").unwrap_or_default();
+    Networks::parse(&text).map_err(|e| e.context("IOVERBS_NETWORKS"))
+}
+
 pub(crate) fn link(url: &str, attr: &SessionAttr, session: Uuid, counters: Arc<Counters>) -> Result<Arc<Link>> {
     let parsed = parse(url)?;
     let trust = trust(&parsed)?;
     let tls = tls(&parsed)?;
     let place = Place::Network { hosts: parsed.hosts, trust, tls };
     let address = Address::new(place, session, attr.program.clone().unwrap_or_else(identity::program));
+    let address = address.preferring(preferred()?);
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
     Link::open(address, counters, timeout)
 }

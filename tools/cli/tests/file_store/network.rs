@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::store::{Store, pattern};
+use crate::store::{Ran, Store, pattern};
 
 /// The address in what `iov up` says.
 fn address(said: &str) -> String {
@@ -40,4 +40,26 @@ fn a2_up_says_by_which_secret_and_certificate_a_store_is_reached() {
     assert!(said.contains(&format!("with a copy of {}, named", store.path("c.pem").display())), "{said}");
     let url = format!("iov://{}?tls=c.pem&secret=store/secret", address(&said));
     assert!(store.iov(&["-S", &url, "cat", "w/f"]).ok().out == bytes);
+}
+
+#[test]
+fn preferred_networks_say_by_which_address_a_store_is_reached() {
+    let store = Store::with_workspace();
+    store.iov(&["down"]).ok();
+    let said = store.iov(&["up", "--listen", "127.0.0.1:0,127.0.0.2:0"]).ok().text();
+    let url = format!("iov://{}?secret=store/secret", address(&said));
+    let at = |networks: &str, url: &str| {
+        let mut command = store.command(&["-S", url, "net", "--json"]);
+        let ran = Ran::new(command.env("IOVERBS_NETWORKS", networks).output().unwrap());
+        ran.ok().json()["routes"][0]["at"].as_str().unwrap().split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(at("", &url), "127.0.0.1");
+    assert_eq!(at("127.0.0.2/32", &url), "127.0.0.2");
+    assert_eq!(at("10.0.0.0/8,127.0.0.1,127.0.0.0/8", &url), "127.0.0.1");
+    // One that nobody answers at is passed over, whatever is preferred.
+    let gone = url.replacen("iov://", "iov://127.0.0.3:1,", 1);
+    assert_eq!(at("127.0.0.3/32,127.0.0.2", &gone), "127.0.0.2");
+    let mut wrong = store.command(&["-S", &url, "ls"]);
+    let ran = Ran::new(wrong.env("IOVERBS_NETWORKS", "ib0").output().unwrap());
+    ran.fails(64, &["IOVERBS_NETWORKS", "is no network, as in"]);
 }
