@@ -78,6 +78,11 @@ impl Host {
         if self.name.parse::<IpAddr>().is_ok() {
             return self.resolve();
         }
+        let late =
+            || Error::unavailable(format!("the name {} could not be looked up in time: use its address", self.name));
+        if until_ns <= seam::monotonic_ns() {
+            return Err(late());
+        }
         let (told, answer) = mpsc::channel();
         let host = self.clone();
         let looked_up = seam::spawn("iov-resolve", move || {
@@ -86,9 +91,7 @@ impl Host {
         });
         looked_up.map_err(|e| Error::from(e).context("a thread to look a name up"))?;
         let left_ns = until_ns.saturating_sub(seam::monotonic_ns()).max(0);
-        answer.recv_timeout(Duration::from_nanos(left_ns as u64)).unwrap_or_else(|_| {
-            Err(Error::unavailable(format!("the name {} could not be looked up in time: use its address", self.name)))
-        })
+        answer.recv_timeout(Duration::from_nanos(left_ns as u64)).unwrap_or_else(|_| Err(late()))
     }
 
     /// Its addresses. Waits for the resolver.

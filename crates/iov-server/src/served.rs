@@ -1,6 +1,6 @@
 //! The targets that a daemon serves, each with its grants and its stages.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use iov_store::{Backend, Bytes, OpCx, run_all};
 use iov_types::{Demand, Error, ObjectOp, ObjectVerb, Result, Uuid};
@@ -31,6 +31,9 @@ pub(crate) struct Served {
     pub(crate) grants: Arc<dyn GrantBook>,
     pub(crate) direct: bool,
     pub(crate) stages: Stages,
+    /// Operations on its objects that came over sockets, and the bytes that they moved.
+    pub(crate) operations: AtomicU64,
+    pub(crate) bytes: AtomicU64,
     room: Room,
 }
 
@@ -41,7 +44,7 @@ impl Served {
         let Target { number, target, grants, direct, room } = target;
         let earlier = grants.stages().into_iter().filter(|stage| !unfinished.contains(stage));
         let stages = Stages::with_earlier(earlier, unfinished);
-        Served { number, target, grants, direct, stages, room }
+        Served { number, target, grants, direct, stages, operations: AtomicU64::new(0), bytes: AtomicU64::new(0), room }
     }
 
     /// How many bytes it has room for, and how many are free.

@@ -41,3 +41,14 @@ fn what_cannot_be_listened_on_is_told() {
     let e = listen(&Host::parse("192.0.2.1:0").unwrap()).unwrap_err();
     assert!(e.kind() == Kind::Invalid && e.detail().contains("no address of this machine"), "{e}");
 }
+
+#[test]
+fn a_name_is_not_waited_for_beyond_the_time_there_is() {
+    let host = Host::parse("localhost:7").unwrap();
+    let far = seam::monotonic_ns() + 30_000_000_000;
+    assert!(host.resolve_until(far).unwrap().iter().all(|found| found.ip().is_loopback() && found.port() == 7));
+    let e = host.resolve_until(seam::monotonic_ns() - 1).unwrap_err();
+    assert!(e.detail().contains("could not be looked up in time"), "{e}");
+    // An address needs nobody's time.
+    assert_eq!(Host::parse("10.0.0.1").unwrap().resolve_until(0).unwrap(), ["10.0.0.1:4867".parse().unwrap()]);
+}

@@ -125,6 +125,8 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     }
     let moved = frame.payload.len() + payload.iter().map(|piece: &Buffer| piece.len()).sum::<usize>();
     server.object_bytes.fetch_add(moved as u64, Ordering::Relaxed);
+    served.bytes.fetch_add(moved as u64, Ordering::Relaxed);
+    served.operations.fetch_add(completions.len() as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };
     connection.answer(client.version, frame.header.request, &answer, payload, Vec::new());
     Ok(())

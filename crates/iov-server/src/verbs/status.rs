@@ -23,6 +23,11 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     counters.extend(server.facts.silent_ns().map(|ns| ("catalog_silent_ns".to_owned(), ns)));
     let stats = server.facts.catalog().into_iter().flat_map(|catalog| catalog.stats());
     counters.extend(stats.map(|(name, value)| (name.to_owned(), value)));
+    for served in server.targets.iter().filter(|_| server.targets.iter().count() > 1) {
+        let number = served.number;
+        counters.push((format!("target_{number}_operations"), served.operations.load(Ordering::Relaxed)));
+        counters.push((format!("target_{number}_bytes"), served.bytes.load(Ordering::Relaxed)));
+    }
     let first = server.targets.at(0);
     if let Some(space) = first.grants.space() {
         let of = match first.target.capability().medium {

@@ -117,6 +117,11 @@ fn what_lies_at_another_daemon_is_written_and_read_from_everywhere() {
         }
         let routes: Vec<_> =
             two.store.session().routes().into_iter().map(|r| (r.target, r.by, r.round_trip_ns.is_ok())).collect();
+        // Each counts what came over sockets.
+        if two.store.nodirect {
+            let counted = [64, 65].map(|n| two.member.status(&format!("target_{n}_bytes")).unwrap());
+            assert!(counted.iter().all(|bytes| *bytes >= 3 * MIB as u64), "{counted:?}");
+        }
         let by = if two.store.nodirect { "tcp" } else { "unix" };
         assert_eq!(routes, [(0, "unix", true), (64, by, true), (65, by, true)]);
         let far: Vec<_> = two.by_network().routes().into_iter().map(|route| (route.target, route.by)).collect();
