@@ -78,6 +78,16 @@ impl Two {
     }
 }
 
+impl Drop for Two {
+    fn drop(&mut self) {
+        // What lies in shared memory would outlive the daemon and its directory.
+        if self.storage.iter().any(|storage| storage.starts_with("shmem")) {
+            drop(self.other.take());
+            let _ = ioverbs::store_release(&self.member.url());
+        }
+    }
+}
+
 pub(crate) fn workspace(session: &Session) -> Workspace {
     session.load_workspace(Which::parse("w").unwrap()).unwrap()
 }
