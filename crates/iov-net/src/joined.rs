@@ -7,8 +7,8 @@ use iov_types::{Error, Evidence, Outcome, Result};
 
 use crate::part::after;
 
-/// Stands for the version of what was read in several.
-const MIXED: u64 = iov_store::MIXED_VERSION;
+/// Reads the whole once more, or says that there is no time for that.
+pub(crate) type Again = Box<dyn FnOnce(Arc<dyn Sink>, usize) + Send>;
 
 /// How they end.
 struct Pieces {
@@ -17,7 +17,11 @@ struct Pieces {
     moved: Vec<u64>,
     last: Evidence,
     any_done: bool,
+    /// Pieces were read in different versions: the object was published meanwhile (M1).
+    mixed: bool,
     failed: Option<Error>,
+    /// Of a read.
+    again: Option<Again>,
 }
 
 /// Pieces by their numbers; the answer goes to one place of a sink.
@@ -31,9 +35,11 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    pub(crate) fn new(index: usize, sink: Arc<dyn Sink>, lens: Vec<u64>, reads: bool) -> Joined {
-        let moved = vec![0; lens.len()];
-        let state = Pieces { left: lens.len(), moved, last: Evidence::default(), any_done: false, failed: None };
+    /// With `again` it is a read, else a write.
+    pub(crate) fn new(index: usize, sink: Arc<dyn Sink>, lens: Vec<u64>, again: Option<Again>) -> Joined {
+        let (moved, reads) = (vec![0; lens.len()], again.is_some());
+        let last = Evidence::default();
+        let state = Pieces { left: lens.len(), moved, last, any_done: false, mixed: false, failed: None, again };
         Joined { index, sink, lens, reads, state: Mutex::new(state) }
     }
 
@@ -53,12 +59,8 @@ impl Sink for Joined {
         match evidence {
             Ok(e) => {
                 state.moved[piece] = e.bytes;
-                let mixed = self.reads && state.any_done && state.last.version != e.version;
+                state.mixed |= self.reads && state.any_done && state.last.version != e.version;
                 state.last = e;
-                if mixed {
-                    // Who puts several objects together has to know that this one was published meanwhile.
-                    state.last.version = MIXED;
-                }
                 state.any_done = true;
             }
             // One of which nobody knows whether it took effect says more than one that did not.
@@ -68,6 +70,11 @@ impl Sink for Joined {
             Err(_) => {}
         }
         if state.left == 0 {
+            let again = state.again.take().filter(|_| state.mixed && state.failed.is_none());
+            if let Some(again) = again {
+                drop(state);
+                return again(self.sink.clone(), self.index);
+            }
             let partly = state.any_done;
             let result = match state.failed.take() {
                 Some(e) => Err(after(partly, e)),
@@ -94,7 +101,8 @@ mod tests {
 
     fn joined(reads: bool, moved: [u64; 3]) -> u64 {
         let told = Arc::<Told>::default();
-        let joined = Joined::new(7, told.clone(), vec![100, 100, 50], reads);
+        let again: Again = Box::new(|_, _| panic!("all is of one version"));
+        let joined = Joined::new(7, told.clone(), vec![100, 100, 50], reads.then_some(again));
         for piece in [2, 0, 1] {
             joined.complete(piece, Ok(Evidence { bytes: moved[piece], ..Evidence::default() }));
         }
@@ -110,5 +118,19 @@ mod tests {
         assert_eq!(joined(true, [90, 60, 0]), 90, "the object has grown between the pieces");
         assert_eq!(joined(true, [0, 0, 10]), 0);
         assert_eq!(joined(false, [100, 100, 50]), 250);
+    }
+
+    #[test]
+    fn m1_what_is_of_two_versions_is_read_again() {
+        for versions in [[1, 1, 2], [2, 1, 1], [1, 2, 1]] {
+            let told = Arc::<Told>::default();
+            let again: Again =
+                Box::new(|sink, index| sink.complete(index, Ok(Evidence { bytes: 42, ..Evidence::default() })));
+            let joined = Joined::new(7, told.clone(), vec![100; 3], Some(again));
+            for (piece, version) in versions.into_iter().enumerate() {
+                joined.complete(piece, Ok(Evidence { bytes: 100, version, ..Evidence::default() }));
+            }
+            assert_eq!(*told.0.lock().unwrap(), [(7, 42)], "{versions:?}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use iov_wire::{
 use crate::{
     book::Entry,
     conn::Reply,
-    joined::Joined,
+    joined::{Again, Joined},
     link::{ATTEMPTS, Link, Up},
     part::{Part, after},
     tickets::{Need, Shown, Tickets},
@@ -273,6 +273,8 @@ pub struct RemoteBackend(pub Arc<Link>);
 /// Most operations in one frame, and most bytes of each way, so that one request does not keep others waiting.
 const CALLS: usize = 4096;
 const BYTES: usize = 1 << 20;
+/// How often a read begins that publications come across.
+const READS: u32 = 64;
 /// From so many bytes on a request is a piece of a large transfer.
 const BULK: usize = 256 << 10;
 
@@ -309,7 +311,7 @@ impl RemoteBackend {
             if memory.len() > 2 * BYTES {
                 self.flush(cx, lane, std::mem::take(part), tickets, &sink);
                 *bytes = 0;
-                self.split((cx, lane, tickets), index, (op, memory), &sink);
+                self.split((cx, lane, tickets), index, (op, memory), &sink, 1);
                 continue;
             }
             if part.len() >= CALLS || (*bytes > 0 && *bytes + memory.len() > BYTES) {
@@ -324,13 +326,14 @@ impl RemoteBackend {
         }
     }
 
-    /// A large read or write as several; an append must stay one record.
+    /// A large read or write as several; an append must stay one record. A read that a publication has come across begins anew.
     fn split(
         &self,
         (cx, lane, tickets): (&OpCx, u32, &Shown),
         index: usize,
         (op, memory): Submitted,
         sink: &Arc<dyn Sink>,
+        attempt: u32,
     ) {
         let offset = match op.verb {
             ObjectVerb::Write { offset } | ObjectVerb::Read { offset } => offset,
@@ -343,9 +346,22 @@ impl RemoteBackend {
             }
         };
         let pieces = memory.len().div_ceil(BYTES);
-        let reads = matches!(op.verb, ObjectVerb::Read { .. });
         let lens = (0..pieces).map(|n| BYTES.min(memory.len() - n * BYTES) as u64).collect();
-        let joined = Arc::new(Joined::new(index, sink.clone(), lens, reads));
+        let again = matches!(op.verb, ObjectVerb::Read { .. }).then(|| -> Again {
+            let (link, cx, tickets) = (self.0.clone(), cx.clone(), tickets.clone());
+            let whole = (op.clone(), memory.part(0, memory.len()));
+            Box::new(move |sink, index| {
+                if attempt >= READS || cx.left_ns() == 0 {
+                    let e = "the collection is published again and again while it is read: read less at a time";
+                    return sink.complete(index, Err(Error::timeout(e)));
+                }
+                let to = sink.clone();
+                let once_more =
+                    move || RemoteBackend(link).split((&cx, lane, &tickets), index, whole, &to, attempt + 1);
+                sink.go_on(Box::new(once_more));
+            })
+        });
+        let joined = Arc::new(Joined::new(index, sink.clone(), lens, again));
         for n in 0..pieces {
             let from = n * BYTES;
             let len = BYTES.min(memory.len() - from);

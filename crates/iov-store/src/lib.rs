@@ -41,7 +41,7 @@ pub use metadata_memory::MemoryStore;
 pub use null::Null;
 pub use owned::{Bytes, run_all, run_all_in};
 pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
-pub use spread::{MIXED_VERSION, OnPublished, Publisher, Spread};
+pub use spread::{OnPublished, Publisher, Spread};
 pub use trace_file::{TraceEntry, TraceReader, TraceWriter};
 
 #[cfg(test)]

@@ -50,9 +50,6 @@ pub(crate) struct Inner {
     seen: Versions,
 }
 
-/// In evidence: what was read is of several versions of one object.
-pub const MIXED_VERSION: u64 = u64::MAX;
-
 /// Most pieces that are moved at once before other requests have a turn.
 const PIECES_AT_ONCE: usize = 64;
 

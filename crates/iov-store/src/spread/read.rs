@@ -10,7 +10,6 @@ use iov_layout::Piece;
 use iov_types::{Error, Evidence, ObjectOp, ObjectVerb, Outcome, Place, Range, Result};
 
 use super::{
-    MIXED_VERSION,
     gather::{Asked, Part, worst},
     run,
 };
@@ -70,7 +69,7 @@ fn known_of(asked: &Asked, parts: &[Part]) -> Option<Vec<Known>> {
     for part in parts {
         let (Ok(e), Some(piece)) = (&part.result, part.piece) else { continue };
         let known = &mut known[part.index];
-        if e.version == MIXED_VERSION || known.version.is_some_and(|version| version != e.version) {
+        if known.version.is_some_and(|version| version != e.version) {
             return None;
         }
         known.version = Some(e.version);

@@ -22,3 +22,4 @@ mod restart;
 mod shared;
 mod stages;
 mod users;
+mod whole;
