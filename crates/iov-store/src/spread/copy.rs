@@ -1,4 +1,5 @@
-//! Copies between targets, through the memory of whoever asks, and around holes.
+//! Copies between targets, through the memory of whoever asks, and around holes. What is copied in several pieces is of one
+//! publication of the source (M1): if one has come across, the copy begins anew.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,8 @@ use crate::Memory;
 const PIECE: u64 = 4 << 20;
 /// Holes from this size on stay holes.
 const HOLE: u64 = 1 << 20;
+/// How often a copy begins that publications come across.
+const ATTEMPTS: u32 = 64;
 /// Data and holes asked for at a time.
 const EXTENTS: usize = 256;
 
@@ -28,6 +31,8 @@ struct Copy {
     source: ObjectId,
     from: u64,
     to: u64,
+    /// Bytes to copy, if the source has as many.
+    asked: u64,
     chain: Chain,
     state: Mutex<State>,
 }
@@ -37,6 +42,10 @@ struct State {
     /// Bytes to copy, once the length of the source is known.
     len: u64,
     copied: u64,
+    /// The version of the source at the beginning, and how many pieces of it were read since.
+    version: u64,
+    reads: u32,
+    attempt: u32,
     last: Evidence,
     /// What is known of what comes next in the source, in order.
     extents: Vec<Extent>,
@@ -50,6 +59,8 @@ struct State {
 enum Next {
     #[default]
     Look,
+    /// Whether the source is as it was.
+    Check,
     Shape,
     Read,
     Write(u64),
@@ -70,8 +81,18 @@ pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
         Ok(_) => {}
     }
     let state = Mutex::new(State { len, done: Some(done), ..State::default() });
-    let copy = Copy { step, op, source, from: source_offset, to: offset, chain: Chain::default(), state };
+    let copy = Copy { step, op, source, from: source_offset, to: offset, asked: len, chain: Chain::default(), state };
     Arc::new(copy).go_on();
+}
+
+impl State {
+    /// A piece was written: what follows, if anything does.
+    fn goes_on(&mut self) -> bool {
+        let all = self.copied >= self.len;
+        self.next = if all { Next::Check } else { Next::Shape };
+        // What was read at once is of one publication.
+        !all || self.reads > 1
+    }
 }
 
 impl Copy {
@@ -109,6 +130,39 @@ impl Copy {
         self.step.ask(op, memory, move |found| copy.arrived(found, arrived));
     }
 
+    /// All was copied; it must be of one publication.
+    fn checked(self: &Arc<Copy>, found: Result<Evidence>) {
+        let found = match found {
+            Ok(found) => found,
+            Err(e) => return self.end(Err(e)),
+        };
+        let same = {
+            let mut state = self.lock();
+            let left = found.size.saturating_sub(self.from).min(self.asked);
+            if found.version == state.version {
+                true
+            } else if state.attempt < ATTEMPTS && left >= state.copied {
+                // Over what was copied: nothing else is left of it.
+                let (attempt, done) = (state.attempt + 1, state.done.take());
+                *state = State { len: self.asked, attempt, done, ..State::default() };
+                false
+            } else {
+                drop(state);
+                let e = "the source was published anew while it was copied: copy it once more";
+                return self.end(Err(Error::conflict(e).with_clause(Clause::M1)));
+            }
+        };
+        if same { self.copied() } else { self.go_on() }
+    }
+
+    fn copied(&self) {
+        let (bytes, last) = {
+            let mut state = self.lock();
+            (state.copied, std::mem::take(&mut state.last))
+        };
+        self.end(Ok(Evidence { bytes, offset: self.to, ..last }));
+    }
+
     fn arrived(self: &Arc<Copy>, found: Result<Evidence>, arrived: fn(&Copy, &mut State, Evidence) -> bool) {
         let found = match found {
             Ok(found) => found,
@@ -118,11 +172,7 @@ impl Copy {
         if goes_on {
             return self.go_on();
         }
-        let (bytes, last) = {
-            let mut state = self.lock();
-            (state.copied, std::mem::take(&mut state.last))
-        };
-        self.end(Ok(Evidence { bytes, offset: self.to, ..last }));
+        self.copied();
     }
 
     fn next(self: &Arc<Copy>) {
@@ -139,10 +189,17 @@ impl Copy {
                 drop(state);
                 let arrived = |copy: &Copy, state: &mut State, found: Evidence| {
                     state.len = state.len.min(found.size.saturating_sub(copy.from));
+                    (state.version, state.reads) = (found.version, 0);
                     state.next = Next::Shape;
                     state.len > 0
                 };
                 self.ask(self.source, ObjectVerb::Stat, reader, Memory::default(), arrived);
+            }
+            Next::Check => {
+                drop(state);
+                let copy = self.clone();
+                let op = ObjectOp { object: self.source, verb: ObjectVerb::Stat, demand: reader };
+                self.step.ask(op, Memory::default(), move |found| copy.checked(found));
             }
             Next::Shape if self.op.demand.stage.is_some() || !state.extents.is_empty() || len - copied < HOLE => {
                 state.next = self.by_shape(&mut state);
@@ -183,8 +240,9 @@ impl Copy {
                         // The source was cut meanwhile.
                         state.len = state.copied + found.bytes;
                     }
-                    state.next = Next::Write(found.bytes);
-                    found.bytes > 0
+                    state.reads += 1;
+                    state.next = if found.bytes > 0 { Next::Write(found.bytes) } else { Next::Check };
+                    found.bytes > 0 || state.reads > 1
                 };
                 let verb = ObjectVerb::Read { offset: self.from + copied };
                 self.ask(self.source, verb, reader, memory, arrived);
@@ -196,8 +254,7 @@ impl Copy {
                 self.write(ObjectVerb::Write { offset: self.to + copied }, memory, |_, state, found| {
                     state.copied += found.bytes;
                     state.last = found;
-                    state.next = Next::Shape;
-                    state.copied < state.len
+                    state.goes_on()
                 });
             }
             Next::Punch(bytes) => {
@@ -218,8 +275,7 @@ impl Copy {
                         state.copied += bytes;
                     }
                     state.last = found;
-                    state.next = Next::Shape;
-                    state.copied < state.len
+                    state.goes_on()
                 });
             }
         }

@@ -238,6 +238,66 @@ fn a_copy_goes_between_targets_and_places() {
     }
 }
 
+/// A target at which an object is published anew, so long, at the second read.
+struct Republished {
+    inner: Arc<dyn Backend>,
+    len: usize,
+    reads: Mutex<u32>,
+}
+
+impl Backend for Republished {
+    fn capability(&self) -> &Capability {
+        self.inner.capability()
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
+        let reads = |verb: &ObjectVerb| matches!(verb, ObjectVerb::Read { .. });
+        if let Some((read, _)) = ops.iter().find(|(op, _)| reads(&op.verb)) {
+            let mut seen = self.reads.lock().unwrap();
+            *seen += 1;
+            if *seen == 2 {
+                let stage = Uuid([9; 16]);
+                let staged = |verb| ObjectOp {
+                    object: read.object,
+                    verb,
+                    demand: Demand { stage: Some(stage), ..Demand::default() },
+                };
+                let new = vec![0xaa; self.len];
+                let write = (staged(ObjectVerb::Write { offset: 0 }), Bytes::From(&new));
+                let cut = (staged(ObjectVerb::Truncate { size: self.len as u64 }), Bytes::None);
+                let publish = [ObjectVerb::Freeze { stage }, ObjectVerb::Publish { stage }];
+                let publish = publish.map(|verb| (op(read.object, verb), Bytes::None));
+                for op in [cut, write].into_iter().chain(publish) {
+                    run_all(&*self.inner, cx, vec![op]).remove(0).0.unwrap();
+                }
+            }
+        }
+        self.inner.submit(cx, ops, sink);
+    }
+}
+
+#[test]
+fn m1_a_copy_between_targets_is_of_one_publication() {
+    for (len, whole) in [(9_500_000, true), (5_000_000, true), (3_000_000, false)] {
+        let spread = spread(2);
+        let capability = Capability { stage_bytes: 64 << 20, ..heap().capability().clone() };
+        let inner: Arc<dyn Backend> = Arc::new(Heap::new(capability.clone()));
+        spread.add_target(2, Arc::new(Republished { inner, len, reads: Mutex::default() }), capability);
+        spread.add_pattern(2, vec![2]);
+        let (from, to) = (Place::new(2, 4096).unwrap().whole(ONE), Place::FIRST.whole(Uuid([2; 16])));
+        write(&spread, from, 0, &bytes(9_000_000)).unwrap();
+        let verb = ObjectVerb::Copy { source: from, source_offset: 0, offset: 0, len: u64::MAX >> 2 };
+        let copied = run_one(&spread, &cx(), op(to, verb), Memory::default());
+        if whole {
+            assert_eq!(copied.unwrap().bytes, len as u64);
+            assert!(read(&spread, to, 0, 10_000_000) == vec![0xaa; len], "all of the new one");
+        } else {
+            let e = copied.unwrap_err();
+            assert_eq!((e.kind(), e.outcome()), (Kind::Conflict, Outcome::Unknown), "{e}");
+        }
+    }
+}
+
 #[test]
 fn holes_stay_holes_in_copies() {
     let spread = spread(2);
