@@ -73,6 +73,9 @@ pub(crate) fn run(
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(refused) => {
+            if refused.is_away() {
+                x.keep_staged_objects();
+            }
             x.undo_all();
             service.recycle(&mut writer, x);
             if refused.is_away() {
@@ -256,7 +259,7 @@ fn discard(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid, stage
 }
 
 /// Whether a target of another daemon could not be asked: it may be back soon.
-fn is_away(e: &Error) -> bool {
+pub(crate) fn is_away(e: &Error) -> bool {
     matches!(e.kind(), Kind::Unavailable | Kind::Timeout)
 }
 

@@ -127,7 +127,11 @@ impl Service {
                     found.push(Suspect { target, object, ws });
                 }
             })?;
-            for object in page.into_iter().filter(|object| !known.contains(&object.collection)) {
+            // What was made since this catalog began may have its record still to come, and be staged until then.
+            let old =
+                |object: &ObjectId| object.collection.unix_ms() < self.began_ms || object.collection.version() != 7;
+            let unknown_there = page.into_iter().filter(|object| !known.contains(&object.collection));
+            for object in unknown_there.filter(old) {
                 if unknown < SUSPECTS {
                     unknown += 1;
                     found.push(Suspect { target, object, ws: Uuid::NIL });

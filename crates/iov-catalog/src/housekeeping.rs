@@ -23,6 +23,20 @@ const ABANDONED_NS: i64 = 24 * 3600 * 1_000_000_000;
 /// How often the store is looked through for what is to be forgotten.
 const SWEEP_NS: i64 = 60_000_000_000;
 
+/// How often it is tried again to end a session.
+const END_AGAIN_NS: i64 = 1_000_000_000;
+
+impl Writer {
+    /// Sessions whose end is to be tried again now.
+    pub(crate) fn take_unended(&mut self, now_ns: i64) -> Vec<Uuid> {
+        if self.unended.is_empty() || self.closed || now_ns < self.end_again_ns {
+            return Vec::new();
+        }
+        self.end_again_ns = now_ns.saturating_add(END_AGAIN_NS);
+        std::mem::take(&mut self.unended)
+    }
+}
+
 impl Service {
     /// To be called from time to time with the monotonic clock, at least as often as locks shall time out on the point.
     pub fn tick(&self, now_monotonic_ns: i64) {
@@ -35,9 +49,11 @@ impl Service {
             let _ = self.end_grace();
         }
         let cx = self.own_cx(Uuid::NIL);
-        if let Some(mut writer) = self.core.writer_if_idle() {
+        let unended = self.core.writer_if_idle().map_or_else(Vec::new, |mut writer| {
             self.end_temporary(&mut writer, &cx, false);
-        }
+            writer.take_unended(now_monotonic_ns)
+        });
+        unended.into_iter().for_each(|session| self.leave(session));
         if !self.sweep_is_due(now_monotonic_ns) {
             return;
         }

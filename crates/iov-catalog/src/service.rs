@@ -47,6 +47,9 @@ pub(crate) struct Writer {
     pub(crate) again_ns: i64,
     /// Collections that go by themselves.
     pub(crate) temporary: Temporary,
+    /// Sessions that are gone, and whose end could not be written down, as a target was away.
+    pub(crate) unended: Vec<Uuid>,
+    pub(crate) end_again_ns: i64,
     /// The catalog was closed.
     pub(crate) closed: bool,
 }
@@ -56,6 +59,8 @@ pub struct Service {
     pub(crate) core: Arc<Core>,
     /// When [`Service::tick`] last looked through the store.
     pub(crate) swept_ns: AtomicI64,
+    /// When the catalog was opened, in milliseconds since 1970.
+    pub(crate) began_ms: u64,
 }
 
 impl Service {
@@ -100,7 +105,8 @@ impl Service {
             core.grace_ns.store(until_ns, Relaxed);
             core.locks().begin_grace(until_ns);
         }
-        let service = Service { core, swept_ns };
+        let began_ms = u64::try_from(core.now_ns() / 1_000_000).unwrap_or(0);
+        let service = Service { core, swept_ns, began_ms };
         recovery::recover(&service)?;
         Ok(service)
     }
@@ -129,12 +135,15 @@ impl Service {
         self.deliver();
     }
 
-    /// The same, but for what is bound to its process.
-    pub(crate) fn leave(&self, session: Uuid) {
+    /// The same, but for what is bound to its process: that may live.
+    pub fn leave(&self, session: Uuid) {
         let cx = self.own_cx(session);
         self.core.locks().report_dead(session, self.core.monotonic_ns());
-        // An error means that lengths could not be recorded; targets still have them, and the next open asks.
-        let _ = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
+        // An error means that lengths could not be recorded: targets still have them.
+        let ended = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
+        if !ended.is_ok_and(|replies| replies.iter().all(Result::is_ok)) {
+            self.core.writer().unended.push(session);
+        }
         self.deliver();
     }
 

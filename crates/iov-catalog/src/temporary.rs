@@ -1,7 +1,7 @@
 //! Collections that go by themselves: with the process that they are bound to, or when nobody has used them for the time
 //! of a lease.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use iov_store::OpCx;
@@ -39,6 +39,9 @@ pub(crate) struct Bound {
 #[derive(Default, Debug)]
 pub(crate) struct Temporary {
     all: HashMap<Uuid, Bound, Seeded>,
+    /// Leases, by when they are over if nobody uses the collection.
+    due: BTreeSet<(i64, Uuid)>,
+    by_holder: HashMap<Uuid, HashSet<Uuid, Seeded>, Seeded>,
     looked_ns: i64,
 }
 
@@ -46,27 +49,58 @@ impl Temporary {
     /// What a submission has committed.
     pub(crate) fn apply(&mut self, changes: Vec<(Uuid, Option<Bound>)>) {
         for (uuid, bound) in changes {
-            match bound {
-                Some(bound) => self.all.insert(uuid, bound),
-                None => self.all.remove(&uuid),
-            };
+            self.remove(uuid);
+            if let Some(bound) = bound {
+                self.insert(uuid, bound);
+            }
         }
     }
 
-    /// Somebody has just closed these.
+    fn insert(&mut self, uuid: Uuid, bound: Bound) {
+        match bound.lifetime.scope {
+            Scope::Process => drop(self.by_holder.entry(bound.to).or_default().insert(uuid)),
+            _ => drop(self.due.insert((bound.stays_until_ns, uuid))),
+        }
+        self.all.insert(uuid, bound);
+    }
+
+    fn remove(&mut self, uuid: Uuid) {
+        let Some(bound) = self.all.remove(&uuid) else { return };
+        self.due.remove(&(bound.stays_until_ns, uuid));
+        if let Some(of_holder) = self.by_holder.get_mut(&bound.to) {
+            of_holder.remove(&uuid);
+            if of_holder.is_empty() {
+                self.by_holder.remove(&bound.to);
+            }
+        }
+    }
+
+    /// Somebody has just closed these, or has them open still.
     pub(crate) fn used(&mut self, uuids: &[Uuid], now_ns: i64) {
         if self.all.is_empty() {
             return;
         }
         for uuid in uuids {
-            if let Some(bound) = self.all.get_mut(uuid) {
-                bound.renew(now_ns);
-            }
+            let Some(mut bound) = self.all.get(uuid).copied().filter(|b| b.lifetime.scope == Scope::Lease) else {
+                continue;
+            };
+            self.due.remove(&(bound.stays_until_ns, *uuid));
+            bound.renew(now_ns);
+            self.insert(*uuid, bound);
         }
     }
 
     fn is_due(&self, now_ns: i64) -> bool {
         !self.all.is_empty() && now_ns.saturating_sub(self.looked_ns) >= LOOK_NS
+    }
+
+    /// Those whose time is over, at most so many, unless they are in use.
+    fn over(&self, now_ns: i64, is_there: impl Fn(Uuid) -> bool) -> Vec<Uuid> {
+        let leases = self.due.range(..=(now_ns, Uuid([0xff; 16]))).map(|(_, uuid)| *uuid);
+        let gone =
+            self.by_holder.iter().filter(|(holder, _)| !is_there(**holder)).flat_map(|(_, of)| of.iter().copied());
+        let stays = |uuid: &Uuid| self.all.get(uuid).is_none_or(|bound| bound.stays_until_ns > now_ns);
+        leases.chain(gone).filter(|uuid| !stays(uuid)).take(PORTION).collect()
     }
 }
 
@@ -75,6 +109,11 @@ impl Bound {
         let mut bound = Bound { ws, lifetime, to: record.bound_to, stays_until_ns: i64::MIN };
         bound.renew(now_ns);
         bound
+    }
+
+    /// Whether a record says the same.
+    fn is_of(&self, record: &Record) -> bool {
+        record.lifetime == Some(self.lifetime) && record.bound_to == self.to
     }
 
     fn renew(&mut self, now_ns: i64) {
@@ -137,7 +176,8 @@ impl Service {
         let noted = !self.needs_check();
         for (uuid, TemporaryRecord { ws, until_ns }) in found {
             let Some(stored) = self.core.store().get(&[&keys::record(ws, uuid)])?.pop().flatten() else { continue };
-            let record = Record::parse(&stored.value)?;
+            // What cannot be read stays: whoever uses it hears why.
+            let Ok(record) = Record::parse(&stored.value) else { continue };
             let Some(lifetime) = record.lifetime else { continue };
             let mut bound = Bound::new(ws, &record, lifetime, now_ns);
             if noted && until_ns != 0 && lifetime.scope == Scope::Lease {
@@ -148,7 +188,7 @@ impl Service {
             if lifetime.scope == Scope::Process {
                 bound.stays_until_ns = to_come_back;
             }
-            writer.temporary.all.insert(uuid, bound);
+            writer.temporary.insert(uuid, bound);
         }
         Ok(())
     }
@@ -157,7 +197,7 @@ impl Service {
     pub(crate) fn note_temporary(&self, writer: &mut Writer, cx: &OpCx) -> Result<()> {
         let (now_ns, wall_ns) = (self.core.monotonic_ns(), self.core.now_ns());
         let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
-        let entries = std::mem::take(&mut writer.temporary.all);
+        let entries = std::mem::take(&mut writer.temporary).all;
         for (uuid, bound) in entries.into_iter().filter(|(_, bound)| bound.lifetime.scope == Scope::Lease) {
             let until_ns = wall_ns.saturating_add(bound.stays_until_ns.saturating_sub(now_ns));
             x.put(keys::temporary(uuid), Bytes::from(TemporaryRecord { ws: bound.ws, until_ns }.to_bytes()));
@@ -176,21 +216,22 @@ impl Service {
             // Those who use them may come back.
             return;
         }
-        let mut over = Vec::new();
-        {
-            let (shared, sessions) = (self.core.shared(), self.core.sessions());
-            for (uuid, bound) in &mut writer.temporary.all {
-                let is_used = match bound.lifetime.scope {
-                    Scope::Process => sessions.is_there(bound.to),
-                    _ => shared.opens.get(*uuid).is_some_and(|e| !e.is_unused()),
-                };
-                if is_used {
-                    bound.renew(now_ns);
-                } else if bound.stays_until_ns <= now_ns && over.len() < PORTION {
-                    over.push((*uuid, *bound));
-                }
-            }
+        let sessions = self.core.sessions();
+        let due = writer.temporary.over(now_ns, |holder| sessions.is_there(holder));
+        drop(sessions);
+        if due.len() == PORTION {
+            // The rest with the next look, at once.
+            writer.temporary.looked_ns = i64::MIN;
         }
+        let shared = self.core.shared();
+        let is_open = |uuid: &Uuid| shared.opens.get(*uuid).is_some_and(|e| !e.is_unused());
+        let scope = |uuid: &Uuid| writer.temporary.all.get(uuid).map(|bound| bound.lifetime.scope);
+        let (open, over): (Vec<Uuid>, Vec<Uuid>) =
+            due.into_iter().partition(|uuid| scope(uuid) == Some(Scope::Lease) && is_open(uuid));
+        drop(shared);
+        writer.temporary.used(&open, now_ns);
+        let of = |uuid: Uuid| Some((uuid, *writer.temporary.all.get(&uuid)?));
+        let over: Vec<(Uuid, Bound)> = over.into_iter().filter_map(of).collect();
         if !over.is_empty() {
             // What fails is tried again when it is next looked.
             let _ = self.remove_over(writer, cx, over);
@@ -210,9 +251,7 @@ impl Exec<'_> {
     fn end_life(&mut self, uuid: Uuid, bound: &Bound) -> Result<()> {
         let found = self.get(&keys::record(bound.ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
         match (found, self.workspace_of_handle(bound.ws)) {
-            (Some(record), Ok(at)) if record.lifetime == Some(bound.lifetime) && !record.deleted => {
-                self.unname(at, uuid, record, None)
-            }
+            (Some(record), Ok(at)) if bound.is_of(&record) && !record.deleted => self.unname(at, uuid, record, None),
             (Some(record), Ok(_)) if record.lifetime.is_some() && !record.deleted => Ok(()),
             _ => {
                 self.delete(keys::temporary(uuid));

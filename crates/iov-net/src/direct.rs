@@ -420,6 +420,10 @@ impl Backend for DirectBackend {
         }
         let Ok(range) = Range::new(offset, len as u64) else { return AtOnce::No };
         let Some(grant) = self.0.held(object, epoch, range, write) else { return AtOnce::No };
+        // A handle or lock that is gone: its target may not know.
+        if self.0.link.check(object.collection, None).is_err() {
+            return AtOnce::No;
+        }
         let moved = match bytes {
             Now::Write(from) => grant.write_now(from, offset),
             Now::Read(into) => grant.read_now(into, offset),

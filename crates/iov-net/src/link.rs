@@ -307,7 +307,8 @@ impl Link {
     fn resume(&self, cx: &OpCx, up: &Up) -> Result<()> {
         let (opens, stages) = self.book.to_present();
         // Over a network the daemon may still have the session, with what was opened and never answered.
-        if opens.is_empty() && stages.is_empty() && !up.connection.is_network() {
+        let joined = cx.caller.holder != cx.caller.session;
+        if opens.is_empty() && stages.is_empty() && !up.connection.is_network() && !joined {
             return Ok(());
         }
         let mut stages = Some(stages);

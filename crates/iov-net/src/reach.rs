@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -45,6 +45,8 @@ pub const LISTEN: &str = "listen";
 const MOST_ADDRESSES: usize = 16;
 /// Longest that one address of several is waited for.
 const TRY_NS: i64 = 5_000_000_000;
+/// How long an address that has answered comes before all others.
+const GOOD_NS: i64 = 60_000_000_000;
 
 /// How other daemons of a store are reached, as the catalog's daemon has written down in the store's directory how it is: all have
 /// one secret, and speak TLS or none of them does.
@@ -98,10 +100,14 @@ pub struct Address {
     last: AtomicUsize,
     /// Where else the daemon has said that it can be reached.
     learned: Mutex<Vec<Host>>,
-    /// Somebody else starts the daemon: it is waited for.
-    waits: bool,
+    /// Where the daemon is for others, if this is its directory on this host: somebody else starts it, so that it is waited for.
+    far: Option<Place>,
+    /// It is to be reached there.
+    is_far: AtomicBool,
     /// Which of several addresses are tried first.
     networks: Networks,
+    /// The address that answered last, and when: while that is fresh it comes before all that are preferred.
+    good: Mutex<Option<(SocketAddr, i64)>>,
 }
 
 impl Address {
@@ -115,8 +121,10 @@ impl Address {
             of: Uuid::NIL,
             last: AtomicUsize::new(0),
             learned: Mutex::default(),
-            waits: false,
+            far: None,
+            is_far: AtomicBool::new(false),
             networks: Networks::default(),
+            good: Mutex::default(),
         }
     }
 
@@ -139,14 +147,22 @@ impl Address {
         near: Option<OwnedFd>,
         session: Uuid,
     ) -> Result<Address> {
-        let (waits, networks) = (near.is_some(), self.networks.clone());
-        if let Some(dir) = near {
-            let place = Place::Directory { dir, starter: None };
+        let new = |place| {
             let address = Address::new(place, session, self.program.clone()).of_target(target, self.session);
-            return Ok(Address { waits, networks, ..address });
+            address.preferring(self.networks.clone())
+        };
+        let far = self.place_of(addresses);
+        if let Some(dir) = near {
+            return Ok(Address { far: far.ok(), ..new(Place::Directory { dir, starter: None }) });
         }
+        let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
+        Ok(Address { learned, ..new(far?) })
+    }
+
+    /// Where a daemon is that has told these addresses; none: it is the same.
+    fn place_of(&self, addresses: &[String]) -> Result<Place> {
         let elsewhere: Vec<Host> = addresses.iter().map(|text| Host::parse(text)).collect::<Result<_>>()?;
-        let place = match &self.place {
+        Ok(match &self.place {
             Place::Directory { dir, starter } if elsewhere.is_empty() => {
                 Place::Directory { dir: dir.try_clone().map_err(Error::from)?, starter: starter.clone() }
             }
@@ -155,20 +171,21 @@ impl Address {
                 Place::Network { hosts, trust: trust.clone(), tls: tls.clone() }
             }
             Place::Directory { dir, .. } => told_in(dir, elsewhere)?,
-        };
-        let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
-        let last = AtomicUsize::new(0);
-        Ok(Address {
-            place,
-            session,
-            program: self.program.clone(),
-            target,
-            of: self.session,
-            last,
-            learned,
-            waits,
-            networks,
         })
+    }
+
+    /// Where the daemon is, as far as that is known by now.
+    fn place(&self) -> &Place {
+        match &self.far {
+            Some(far) if self.is_far.load(Ordering::Relaxed) => far,
+            _ => &self.place,
+        }
+    }
+
+    /// In the directory is another daemon than the one that is meant, or one that does not serve who comes from here.
+    fn is_not_near(&self, e: &Error) -> bool {
+        let passes = matches!(e.kind(), Kind::Unavailable | Kind::Exists | Kind::Timeout | Kind::Stale);
+        self.far.is_some() && !passes && !self.is_far.swap(true, Ordering::Relaxed)
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -193,7 +210,7 @@ impl Address {
     }
 
     fn hello(&self, channel: u32) -> Hello {
-        let challenge = match &self.place {
+        let challenge = match self.place() {
             Place::Directory { .. } => Vec::new(),
             Place::Network { .. } => secret::nonce().to_vec(),
         };
@@ -234,12 +251,16 @@ pub(crate) fn connect(address: &Address, channel: u32, until: i64) -> Result<Rea
     let mut started = false;
     let mut pause = 1_000_000;
     loop {
-        let tried = match &address.place {
+        let tried = match address.place() {
             Place::Directory { dir, starter } => {
                 by_directory(address, channel, dir, starter.as_ref(), &mut started, until)
             }
             Place::Network { hosts, trust, tls } => over_network(address, channel, hosts, trust, tls.as_ref(), until),
-        }?;
+        };
+        let tried = match tried {
+            Err(e) if address.is_not_near(&e) => Tried::Again,
+            tried => tried?,
+        };
         let why = match tried {
             Tried::Up(up) => return Ok(*up),
             Tried::Again => None,
@@ -266,7 +287,7 @@ fn by_directory(
     match socket::connect(dir.as_fd(), SOCKET)? {
         Ok(fd) => greet(address, channel, fd.into(), &Trust::Directory, until),
         Err(Errno::NOENT | Errno::CONNREFUSED) => match starter {
-            None if address.waits => Ok(Tried::Not(Error::unavailable(
+            None if address.far.is_some() => Ok(Tried::Not(Error::unavailable(
                 "the daemon of this target does not run: start it again where it was (iov up --dir DIR)",
             ))),
             None => Err(Error::unavailable(
@@ -301,30 +322,35 @@ fn over_network(
 ) -> Result<Tried> {
     let mut why: Option<Error> = None;
     let all: Vec<Host> = hosts.iter().cloned().chain(lock(&address.learned).iter().cloned()).collect();
-    let several = all.len() > 1;
-    // Of several, none takes all of the time.
-    let patience = |now: i64| if several { until.min(now.saturating_add(TRY_NS)) } else { until };
+    // Of several, none takes all of the time; nor do names that cannot be looked up.
+    let patience = |several: bool| if several { until.min(seam::monotonic_ns().saturating_add(TRY_NS)) } else { until };
+    let begun = seam::monotonic_ns();
+    let look_up_until = begun.saturating_add(TRY_NS.min(until.saturating_sub(begun) / 2));
     let first = address.last.load(Ordering::Relaxed);
     let (mut order, mut ways) = ((0..all.len()).map(|i| (first + i) % all.len()), VecDeque::new());
     // Those of preferred networks come first, for which all names are to be known.
     if !address.networks.is_none() {
         for at in order.by_ref() {
-            find(&all[at], at, patience(seam::monotonic_ns()), &mut ways, &mut why);
+            find(&all[at], at, look_up_until, &mut ways, &mut why);
         }
-        ways.make_contiguous().sort_by_key(|(_, one)| address.networks.rank(one.ip()));
+        let good = lock(&address.good).filter(|(_, when)| begun.saturating_sub(*when) < GOOD_NS).map(|(one, _)| one);
+        ways.make_contiguous().sort_by_key(|(_, one)| (Some(*one) != good, address.networks.rank(one.ip())));
     }
+    let mut several = all.len() > 1 || ways.len() > 1;
     loop {
         let Some((at, one)) = ways.pop_front() else {
             let Some(at) = order.next() else { break };
-            find(&all[at], at, patience(seam::monotonic_ns()), &mut ways, &mut why);
+            find(&all[at], at, patience(all.len() > 1), &mut ways, &mut why);
+            several |= ways.len() > 1;
             continue;
         };
-        let (host, patience) = (&all[at], patience(seam::monotonic_ns()));
+        let (host, patience) = (&all[at], patience(several));
         let e = match tcp::connect(one, patience)? {
             Ok(fd) => match greet(address, channel, over(fd, tls, host, one)?, trust, patience) {
                 Ok(Tried::Not(e)) => e,
                 Ok(tried) => {
                     address.last.store(at, Ordering::Relaxed);
+                    *lock(&address.good) = Some((one, seam::monotonic_ns()));
                     return Ok(tried);
                 }
                 // It listens and says nothing; another may be well.
@@ -386,7 +412,7 @@ fn greet(address: &Address, channel: u32, stream: Stream, trust: &Trust, until: 
             ns => ns.min(i64::MAX as u64) as i64,
         },
     };
-    let network = matches!(address.place, Place::Network { .. });
+    let network = matches!(address.place(), Place::Network { .. });
     let connection = Connection::new(shaken.stream, shaken.frames, welcome.version, network);
     let up = Up::new(connection, shaken.page);
     let Welcome { addresses, store, .. } = shaken.welcome;

@@ -240,6 +240,10 @@ impl Run {
             Ok(range) => range,
             Err(e) => return Next::Done(Err(e)),
         };
+        // A handle or lock that is gone, of which the target may not know: what goes by the socket hears of it.
+        if self.direct.link.check(op.object.collection, op.demand.stage).is_err() {
+            return Next::Socket;
+        }
         if access == Access::Write && op.demand.max_size != 0 && len > 0 && range.end() > op.demand.max_size {
             // The target checks it again where it counts: this saves a grant.
             return Next::Socket;

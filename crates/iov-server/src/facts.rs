@@ -54,8 +54,10 @@ impl Facts {
         self.catalog().is_some_and(|catalog| catalog.has_open(session))
     }
 
-    pub(crate) fn end_session(&self, session: Uuid) {
-        self.catalog().into_iter().for_each(|catalog| catalog.end_session(session));
+    /// `over`: with what is bound to its process.
+    pub(crate) fn end_session(&self, session: Uuid, over: bool) {
+        let end = if over { Service::end_session } else { Service::leave };
+        self.catalog().into_iter().for_each(|catalog| end(catalog, session));
     }
 
     pub(crate) fn in_grace(&self) -> bool {

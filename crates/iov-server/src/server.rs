@@ -167,7 +167,9 @@ impl Server {
             self.wait_at(doors);
             self.facts.tick(seam::monotonic_ns());
             self.look_at_members();
-            if awaits && !self.awaits_clients() {
+            // At most for a lease: one that lives and has no use for this daemon does not come back.
+            let late = seam::monotonic_ns().saturating_sub(self.started_ns) > self.lease_ns() as i64;
+            if awaits && (late || !self.awaits_clients()) {
                 awaits = false;
                 self.end_grace();
             }
@@ -388,7 +390,8 @@ impl Server {
         }
         self.lot.forget(session);
         self.targets.end_session(session);
-        self.facts.end_session(session);
+        // Where the daemon ends the process may live, and keep what is bound to it.
+        self.facts.end_session(session, !self.is_stopping());
         self.afar.ends(session);
     }
 

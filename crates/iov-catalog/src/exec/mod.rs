@@ -31,6 +31,7 @@ use iov_types::{
 };
 
 use crate::{
+    batch::is_away,
     core::Core,
     record::{Staging, Usage},
     state::{Entry, HotFacts, Shared},
@@ -256,9 +257,14 @@ impl<'a> Exec<'a> {
 
     /// Makes the objects of a collection, of which nothing is to stay if its record comes to nothing.
     pub(crate) fn make_objects(&mut self, ws: Uuid, object: ObjectId) -> Result<()> {
-        self.undo.push(Undo::Made(object));
+        let made = self.core.targets().make(self.cx, ws, object);
+        let is_staged = self.staged.binary_search(&object.collection).is_ok();
+        // See below: what is staged at those that are there would go with them.
+        if !(is_staged && made.as_ref().is_err_and(is_away)) {
+            self.undo.push(Undo::Made(object));
+        }
         // Without its record it is nothing.
-        self.core.targets().make(self.cx, ws, object).map_err(|e| e.with_outcome(Outcome::NotApplied))
+        made.map_err(|e| e.with_outcome(Outcome::NotApplied))
     }
 
     /// Takes back everything that the submission did to memory and wrote.
@@ -270,6 +276,13 @@ impl<'a> Exec<'a> {
         self.moved.clear();
         self.resolved = None;
         self.after = After::default();
+    }
+
+    /// Objects for which the batch has staged something stay: that would go with them, and the batch may be repeated.
+    pub(crate) fn keep_staged_objects(&mut self) {
+        let staged = &self.staged;
+        let is_staged = |object: &ObjectId| staged.binary_search(&object.collection).is_ok();
+        self.undo.retain(|undo| !matches!(undo, Undo::Made(object) if is_staged(object)));
     }
 
     /// Objects that were made stay, whatever comes of the submission.

@@ -1,7 +1,7 @@
 //! Targets compared with the catalog.
 
 use iov_store::{Bytes, run_all, seam};
-use iov_types::{ObjectId, ObjectVerb, Uuid};
+use iov_types::{ObjectId, ObjectVerb, Uuid, catalog::CatalogOp};
 
 use super::rig::{Client, Rig};
 use crate::{Checked, targets::op};
@@ -50,14 +50,16 @@ fn an_empty_object_of_no_collection_is_removed_and_one_with_bytes_is_told() {
     let rig = Rig::new();
     let client = rig.in_workspace();
     written(&client, 3);
-    let (empty, full) = (seam::new_uuid(), seam::new_uuid());
+    // Of before this catalog; what was made since may be under way.
+    let (empty, full) = (Uuid::v7(7, [1; 10]), Uuid::v7(7, [2; 10]));
+    at_target(&client, seam::new_uuid(), ObjectVerb::Create, b"");
     at_target(&client, empty, ObjectVerb::Create, b"");
     at_target(&client, full, ObjectVerb::Write { offset: 0 }, b"bytes");
     let found = check(&rig);
-    assert_eq!(found, Checked { objects: 5, removed: 1, unknown: vec![(0, object(full), 5)], ..Checked::default() });
+    assert_eq!(found, Checked { objects: 6, removed: 1, unknown: vec![(0, object(full), 5)], ..Checked::default() });
     assert!(client.bytes(full).exists());
-    assert_eq!(rig.service.stats().checked, [5, 1, 0]);
-    assert_eq!(check(&rig).objects, 4, "the empty one is gone");
+    assert_eq!(rig.service.stats().checked, [6, 1, 0]);
+    assert_eq!(check(&rig).objects, 5, "the empty one is gone");
 }
 
 #[test]
@@ -80,7 +82,10 @@ fn what_is_under_way_is_no_finding() {
     let client = rig.in_workspace();
     let all = written(&client, 3);
     // An object without a record, which gets one before it is looked at again; and one that is deleted meanwhile.
-    let (uuid, create) = client.create_op(ROOT, "late");
+    let (_, mut create) = client.create_op(ROOT, "late");
+    let uuid = Uuid::v7(7, [1; 10]);
+    let CatalogOp::Create { uuid: named, .. } = &mut create else { unreachable!() };
+    *named = uuid;
     at_target(&client, uuid, ObjectVerb::Write { offset: 0 }, b"x");
     at_target(&client, all[1], ObjectVerb::Remove, b"");
     let pauses = std::cell::Cell::new(0);

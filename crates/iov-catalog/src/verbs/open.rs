@@ -123,7 +123,8 @@ pub(crate) fn open(
         epoch: grant.epoch,
         writable,
         inline: record.inline && !beyond,
-        size: (record.state == State::Sealed).then_some(record.size),
+        // Who knows it opens a sealed one without asking, which what goes by itself must hear of.
+        size: (record.state == State::Sealed && record.lifetime.is_none()).then_some(record.size),
     })))
 }
 

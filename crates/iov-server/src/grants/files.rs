@@ -12,8 +12,8 @@ use super::{GrantBook, Granted};
 impl GrantBook for Files {
     fn open_session(&self, session: Uuid, pid: u32, uid: u32) -> Result<Option<OwnedFd>> {
         match Files::open_session(self, session, Peer { pid, uid }) {
-            // Who cannot get in cannot make room either.
-            Err(e) if e.kind() == Kind::Exhausted => Ok(None),
+            // Who cannot get in cannot make room either; who is of another namespace cannot be watched (G6).
+            Err(e) if matches!(e.kind(), Kind::Exhausted | Kind::Unsupported) => Ok(None),
             opened => opened.map(Some),
         }
     }

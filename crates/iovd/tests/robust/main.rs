@@ -10,6 +10,7 @@ mod full;
 mod full_start;
 mod hostile;
 mod kit;
+mod lifetimes;
 mod limits;
 mod many;
 mod media;

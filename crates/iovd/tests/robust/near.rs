@@ -1,12 +1,16 @@
 //! Direct access to what a daemon on the same host holds that has joined the store (SEMANTICS §2.6): its clients move the bytes
 //! themselves, and everything holds as over a network.
 
-use std::{io::Write, os::unix::net::UnixStream, sync::atomic::Ordering};
+use std::{
+    io::Write,
+    os::unix::net::{UnixListener, UnixStream},
+    sync::atomic::Ordering,
+};
 
 use iov_types::{Place, Range};
 use iov_wire::{
     Verb, Wire,
-    messages::{Access, GrantAnswer, GrantRequest, Hello},
+    messages::{Access, Fault, GrantAnswer, GrantRequest, Hello},
 };
 use ioverbs::{BatchAttr, Clause, Concurrency, Counters, Kind, Op, Session, seam, write_at};
 
@@ -164,4 +168,32 @@ fn a1_without_leave_of_the_catalog_nothing_is_granted() {
         let GrantAnswer::Failed(e) = GrantAnswer::decode(&body).unwrap() else { panic!("it was granted") };
         assert_eq!((e.kind(), e.clause()), (Kind::Denied, Some(Clause::A1)), "{e}");
     }
+}
+
+#[test]
+fn g6_where_another_answers_in_the_directory_it_goes_by_the_network() {
+    let two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let data = bytes(1, MIB);
+    let c = on(&ws, "c", "", &[64]).unwrap();
+    write_at(&c, 0, &data).unwrap();
+    let (socket, away) = (two.member.dir().join("socket"), two.member.dir().join("away"));
+    std::fs::rename(&socket, &away).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Those who only look whether somebody is there say nothing.
+            if raw::receive(&mut stream).is_some() {
+                let error = ioverbs::Error::not_found("this daemon has no target 64");
+                let _ = stream.write_all(&raw::framed(&Fault { error }));
+            }
+        }
+    });
+    let other = two.store.session();
+    assert!(read(&lookup(&workspace(&other), "c")) == data);
+    let [direct, _, tcp] = moved(&other);
+    assert_eq!((direct, tcp), (0, MIB as u64));
+    let routes: Vec<_> = other.routes().into_iter().map(|r| (r.target, r.by)).collect();
+    assert_eq!(routes, [(0, "unix"), (64, "tcp")]);
+    std::fs::rename(&away, &socket).unwrap();
 }

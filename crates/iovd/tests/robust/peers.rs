@@ -27,6 +27,7 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
     ("begins checksums on a full disk", crate::full_start::begins_checksums),
     ("changes both in batches", crate::members::changes_both),
     ("writes round after round", crate::near::writes_rounds),
+    ("binds what it opens", crate::lifetimes::binds),
     ("holds over the network", crate::network::holds_over_the_network),
     ("has few descriptors", crate::limits::with_few_descriptors),
     ("limits itself and starts the daemon", crate::limits::starts_a_daemon),

@@ -27,6 +27,9 @@ use crate::{
     quantity::Span,
 };
 
+/// Collections of more bytes never live beside their records.
+pub(super) const IN_RECORDS: u64 = 64 << 10;
+
 /// An open collection and the part of it that is wanted.
 struct Source {
     c: Collection,
@@ -40,7 +43,11 @@ fn open(spot: &Spot, span: Span) -> Done<Source> {
     let c = spot.open(EntryKind::Collection)?;
     let stat = stat(&c)?;
     let (from, to) = span.within(stat.bytes)?;
-    let data = of_collection(&c, from, to)?;
+    // Of what may live beside its record nobody asks where its holes are: for that it would have to move to a target.
+    let data = match stat.bytes <= IN_RECORDS {
+        true => vec![Range { offset: from, len: to - from }],
+        false => of_collection(&c, from, to)?,
+    };
     Ok(Source { c, stat, from, to, data })
 }
 

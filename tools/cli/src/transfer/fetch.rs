@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     BATCH, BATCH_BYTES, SMALL,
-    download::{self, Part},
+    download::{self, IN_RECORDS, Part},
 };
 use crate::{
     address::Address,
@@ -123,7 +123,11 @@ impl Fetcher {
         for ((wanted, c), buf) in waiting.iter().zip(&handles).zip(&mut rooms) {
             let range = Range { offset: 0, len: wanted.size + 1 };
             ops.push(wanted.spot.op(c).into());
-            ops.push(Op::Extents { c: c.clone(), range, max: 4096 }.into());
+            ops.push(match wanted.size > IN_RECORDS {
+                true => Op::Extents { c: c.clone(), range, max: 4096 }.into(),
+                // Nobody asks where its holes are: for that it would have to move from its record to a target.
+                false => Op::Stat { c: c.clone() }.into(),
+            });
             ops.push(Lent::Read { c: c.clone(), offset: 0, buf });
             ops.push(Op::Close { c: c.clone() }.into());
         }

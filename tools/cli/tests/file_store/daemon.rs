@@ -171,3 +171,17 @@ fn a_directory_for_bytes_is_meant_as_seen_from_here() {
     assert!(store.cat("w/f") == pattern(1 << 20));
     store.iov(&["down"]).ok();
 }
+
+#[test]
+fn small_collections_stay_beside_their_records_when_they_are_read() {
+    let store = Store::with_workspace();
+    for (name, len) in [("a", 0), ("b", 1), ("c", 8000)] {
+        let file = store.file(name, &pattern(len));
+        store.iov(&["put", &file, "w"]).ok();
+        assert!(store.cat(&format!("w/{name}")) == pattern(len));
+        store.iov(&["get", &format!("w/{name}"), &format!("back-{name}")]).ok();
+        assert!(std::fs::read(store.path(&format!("back-{name}"))).unwrap() == pattern(len));
+    }
+    store.iov(&["export", "w", "plain"]).ok();
+    assert!(store.files("data").is_empty(), "{:?}", store.files("data"));
+}
