@@ -32,6 +32,8 @@ fn an_orderly_end_of_the_daemon_takes_nothing_from_a_process_that_lives() {
     // The session has nothing open, and is connected.
     ioverbs::close(&bound).unwrap();
     store.shut_down();
+    // So long it has to come back to the next one.
+    let _daemon = store.daemon(&["--lease-ms", "3000"], &[]);
     assert!(is_there(&store.again(), "bound"));
     // It goes on, and ends then.
     assert!(is_there(&ws, "bound"));
