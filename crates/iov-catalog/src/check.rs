@@ -7,7 +7,7 @@
 use std::{collections::HashSet, sync::atomic::Ordering::Relaxed};
 
 use iov_store::{Backend, Bytes, KeyRange, run_all};
-use iov_types::{Kind, ObjectId, ObjectVerb, Result, Uuid};
+use iov_types::{Capability, Kind, ObjectId, ObjectVerb, Result, Uuid};
 
 use crate::{Service, core::CheckCounts, keys, record::Facts, targets::op};
 
@@ -85,14 +85,23 @@ impl Service {
         if map.is_one() { vec![0] } else { map.tell(0).targets.iter().map(|target| target.number).collect() }
     }
 
-    fn ask_target(&self, target: u32, object: ObjectId, verb: ObjectVerb) -> Result<iov_types::Evidence> {
+    fn with_target<T>(&self, target: u32, work: impl FnOnce(&dyn Backend) -> T) -> T {
         let backend = self.core.map().backend(target);
-        let backend: &dyn Backend = match &backend {
-            Some(backend) => &**backend,
-            None => self.core.targets().backend(),
-        };
+        match &backend {
+            Some(backend) => work(&**backend),
+            None => work(self.core.targets().backend()),
+        }
+    }
+
+    fn ask_target(&self, target: u32, object: ObjectId, verb: ObjectVerb) -> Result<iov_types::Evidence> {
         let ask = (op(object, verb, 0), Bytes::None);
-        run_all(backend, &self.own_cx(Uuid::NIL), vec![ask]).swap_remove(0).0
+        self.with_target(target, |backend| run_all(backend, &self.own_cx(Uuid::NIL), vec![ask])).swap_remove(0).0
+    }
+
+    /// Whether a target's list tells only what is there, and not what batches have staged for what is to be.
+    fn lists_exactly(&self, target: u32) -> bool {
+        let medium = self.with_target(target, |backend| backend.capability().medium);
+        [Capability::FILES, Capability::SHARED_MEMORY].contains(&medium)
     }
 
     /// Compares one target; `false`: it was stopped.
@@ -192,6 +201,9 @@ impl Service {
             return Ok(());
         }
         if found.size == 0 {
+            if !self.lists_exactly(target) {
+                return Ok(());
+            }
             self.ask_target(target, object, ObjectVerb::Remove)?;
             checked.removed += 1;
         } else {

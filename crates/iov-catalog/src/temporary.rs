@@ -252,7 +252,13 @@ impl Exec<'_> {
         let found = self.get(&keys::record(bound.ws, uuid))?.map(|bytes| Record::parse(&bytes)).transpose()?;
         match (found, self.workspace_of_handle(bound.ws)) {
             (Some(record), Ok(at)) if bound.is_of(&record) && !record.deleted => self.unname(at, uuid, record, None),
-            (Some(record), Ok(_)) if record.lifetime.is_some() && !record.deleted => Ok(()),
+            (Some(Record { lifetime: Some(lifetime), deleted: false, bound_to, .. }), Ok(_)) => {
+                // The list is behind.
+                let mut bound = Bound { ws: bound.ws, lifetime, to: bound_to, stays_until_ns: i64::MIN };
+                bound.renew(self.monotonic_ns);
+                self.after.bound.push((uuid, Some(bound)));
+                Ok(())
+            }
             _ => {
                 self.delete(keys::temporary(uuid));
                 self.after.bound.push((uuid, None));

@@ -100,7 +100,9 @@ pub struct Address {
     last: AtomicUsize,
     /// Where else the daemon has said that it can be reached.
     learned: Mutex<Vec<Host>>,
-    /// Where the daemon is for others, if this is its directory on this host: somebody else starts it, so that it is waited for.
+    /// Somebody else starts the daemon: it is waited for.
+    waits: bool,
+    /// Where the daemon is for others, if this is its directory on this host, and that is known.
     far: Option<Place>,
     /// It is to be reached there.
     is_far: AtomicBool,
@@ -121,6 +123,7 @@ impl Address {
             of: Uuid::NIL,
             last: AtomicUsize::new(0),
             learned: Mutex::default(),
+            waits: false,
             far: None,
             is_far: AtomicBool::new(false),
             networks: Networks::default(),
@@ -153,7 +156,7 @@ impl Address {
         };
         let far = self.place_of(addresses);
         if let Some(dir) = near {
-            return Ok(Address { far: far.ok(), ..new(Place::Directory { dir, starter: None }) });
+            return Ok(Address { waits: true, far: far.ok(), ..new(Place::Directory { dir, starter: None }) });
         }
         let learned = Mutex::new(if addresses.is_empty() { lock(&self.learned).clone() } else { Vec::new() });
         Ok(Address { learned, ..new(far?) })
@@ -183,9 +186,11 @@ impl Address {
     }
 
     /// In the directory is another daemon than the one that is meant, or one that does not serve who comes from here.
-    fn is_not_near(&self, e: &Error) -> bool {
+    fn is_not_near(&self, tried: &Place, e: &Error) -> bool {
         let passes = matches!(e.kind(), Kind::Unavailable | Kind::Exists | Kind::Timeout | Kind::Stale);
-        self.far.is_some() && !passes && !self.is_far.swap(true, Ordering::Relaxed)
+        let turns = self.far.is_some() && !passes && matches!(tried, Place::Directory { .. });
+        self.is_far.fetch_or(turns, Ordering::Relaxed);
+        turns
     }
 
     /// Takes note of where else the daemon can be reached: after the addresses that were given, if those fail.
@@ -251,14 +256,15 @@ pub(crate) fn connect(address: &Address, channel: u32, until: i64) -> Result<Rea
     let mut started = false;
     let mut pause = 1_000_000;
     loop {
-        let tried = match address.place() {
+        let place = address.place();
+        let tried = match place {
             Place::Directory { dir, starter } => {
                 by_directory(address, channel, dir, starter.as_ref(), &mut started, until)
             }
             Place::Network { hosts, trust, tls } => over_network(address, channel, hosts, trust, tls.as_ref(), until),
         };
         let tried = match tried {
-            Err(e) if address.is_not_near(&e) => Tried::Again,
+            Err(e) if address.is_not_near(place, &e) => Tried::Again,
             tried => tried?,
         };
         let why = match tried {
@@ -287,7 +293,7 @@ fn by_directory(
     match socket::connect(dir.as_fd(), SOCKET)? {
         Ok(fd) => greet(address, channel, fd.into(), &Trust::Directory, until),
         Err(Errno::NOENT | Errno::CONNREFUSED) => match starter {
-            None if address.far.is_some() => Ok(Tried::Not(Error::unavailable(
+            None if address.waits => Ok(Tried::Not(Error::unavailable(
                 "the daemon of this target does not run: start it again where it was (iov up --dir DIR)",
             ))),
             None => Err(Error::unavailable(

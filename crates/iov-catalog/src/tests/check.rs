@@ -1,9 +1,11 @@
 //! Targets compared with the catalog.
 
-use iov_store::{Bytes, run_all, seam};
-use iov_types::{ObjectId, ObjectVerb, Uuid, catalog::CatalogOp};
+use std::sync::Arc;
 
-use super::rig::{Client, Rig};
+use iov_store::{Backend, Bytes, Heap, MemoryStore, run_all, seam};
+use iov_types::{Capability, ObjectId, ObjectVerb, Uuid, catalog::CatalogOp};
+
+use super::rig::{Client, Rig, durable_heap, options};
 use crate::{Checked, targets::op};
 
 const ROOT: Uuid = Uuid::NIL;
@@ -47,7 +49,9 @@ fn what_belongs_together_is_found_so() {
 
 #[test]
 fn an_empty_object_of_no_collection_is_removed_and_one_with_bytes_is_told() {
-    let rig = Rig::new();
+    // As a directory of files, which tells nothing but what is there.
+    let capability = Capability { medium: Capability::FILES, ..durable_heap().capability().clone() };
+    let rig = Rig::over(Arc::new(MemoryStore::new()), Arc::new(Heap::new(capability)), options()).unwrap();
     let client = rig.in_workspace();
     written(&client, 3);
     // Of before this catalog; what was made since may be under way.

@@ -22,5 +22,6 @@ mod seals;
 mod search;
 mod sizes;
 mod submissions;
+mod targets;
 mod temporary;
 mod workspaces;

@@ -154,9 +154,7 @@ impl<M: Medium> Objects<M> {
         }
         let from = after.map_or(Unbounded, Excluded);
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        // What is only staged is no object yet.
-        let all = table.known.range((from, Unbounded)).filter(|(_, object)| !object.is_only_staged());
-        Ok(all.map(|(id, _)| *id).take(max).collect())
+        Ok(table.known.range((from, Unbounded)).map(|(id, _)| *id).take(max).collect())
     }
 
     fn check(&self, op: &ObjectOp) -> Result<()> {

@@ -36,12 +36,6 @@ impl<B: Body> Object<B> {
         state.stages.is_empty() && state.frozen.is_none() && state.appended.is_empty() && !state.sync_failed
     }
 
-    /// Whether there is nothing of it but what batches have not published yet.
-    pub(super) fn is_only_staged(&self) -> bool {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        !state.stages.is_empty() && state.version == 0 && state.mtime_ns == 0
-    }
-
     pub(super) fn has_stage(&self, stage: Uuid) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.stages.contains_key(&stage) || state.frozen == Some(stage)

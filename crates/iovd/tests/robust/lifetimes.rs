@@ -42,6 +42,31 @@ fn an_orderly_end_of_the_daemon_takes_nothing_from_a_process_that_lives() {
     wait_until("the collection goes with its process", || !is_there(&other, "bound"));
 }
 
+#[test]
+fn processes_that_joined_one_keep_what_is_bound_to_it_also_for_the_next_daemon() {
+    let store = Store::new();
+    let daemon = store.daemon(&["--lease-ms", "2000"], &[]);
+    let first = store.in_workspace();
+    ioverbs::close(&create(&first, "bound", "")).unwrap();
+    let bound = lookup(&first, "bound");
+    bind(&bound, Lifetime::PROCESS);
+    ioverbs::close(&bound).unwrap();
+    let second = store.again();
+    second.session().join(first.session().export_token().unwrap()).unwrap();
+    drop((first, bound));
+    daemon.kill();
+    let _daemon = store.daemon(&["--lease-ms", "2000"], &[]);
+    // It has nothing open, and is there.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while std::time::Instant::now() < until {
+        assert!(is_there(&second, "bound"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    drop(second);
+    let other = store.again();
+    wait_until("the collection goes with the last of them", || !is_there(&other, "bound"));
+}
+
 /// In a child: opens a collection of another daemon, binds it to itself, and changes it until it is killed.
 pub(crate) fn binds(url: &str) {
     let session = ioverbs::open(Some(url), Default::default()).unwrap();
