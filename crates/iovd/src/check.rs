@@ -9,7 +9,6 @@ use std::{
 };
 
 use iov_catalog::{Checked, Service};
-
 use iov_store::seam;
 
 use crate::log;
@@ -19,6 +18,9 @@ const TOLD: usize = 20;
 
 /// How often somebody who waits looks whether it is to end, in nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
+
+/// How long the end of the daemon waits for it, in nanoseconds.
+const PATIENCE_NS: i64 = 5_000_000_000;
 
 /// A check that may be running.
 pub(crate) struct Check {
@@ -53,11 +55,12 @@ impl Check {
         Check { over, thread: thread.ok() }
     }
 
-    /// Ends it, done or not.
+    /// Ends it, done or not. One that waits for a slow medium ends with the process: it only looks.
     pub(crate) fn end(self) {
         self.over.store(true, Relaxed);
-        if let Some(thread) = self.thread {
-            let _ = thread.join();
+        let until_ns = seam::monotonic_ns().saturating_add(PATIENCE_NS);
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && seam::monotonic_ns() < until_ns {
+            seam::sleep(LOOK_NS / 10);
         }
     }
 }

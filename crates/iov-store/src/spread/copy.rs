@@ -1,5 +1,5 @@
-//! Copies between targets, through the memory of whoever asks, and around holes. What is copied in several pieces is of one
-//! publication of the source (M1): if one has come across, the copy begins anew.
+//! Copies between targets, through the memory of whoever asks, and around holes. What is copied is of one publication of the
+//! source, with its length and its holes (M1): if one has come across, the copy begins anew.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,9 +42,8 @@ struct State {
     /// Bytes to copy, once the length of the source is known.
     len: u64,
     copied: u64,
-    /// The version of the source at the beginning, and how many pieces of it were read since.
+    /// The version of the source at the beginning.
     version: u64,
-    reads: u32,
     attempt: u32,
     last: Evidence,
     /// What is known of what comes next in the source, in order.
@@ -86,12 +85,10 @@ pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
 }
 
 impl State {
-    /// A piece was written: what follows, if anything does.
+    /// A piece was written: what follows.
     fn goes_on(&mut self) -> bool {
-        let all = self.copied >= self.len;
-        self.next = if all { Next::Check } else { Next::Shape };
-        // What was read at once is of one publication.
-        !all || self.reads > 1
+        self.next = if self.copied < self.len { Next::Shape } else { Next::Check };
+        true
     }
 }
 
@@ -189,7 +186,7 @@ impl Copy {
                 drop(state);
                 let arrived = |copy: &Copy, state: &mut State, found: Evidence| {
                     state.len = state.len.min(found.size.saturating_sub(copy.from));
-                    (state.version, state.reads) = (found.version, 0);
+                    state.version = found.version;
                     state.next = Next::Shape;
                     state.len > 0
                 };
@@ -240,9 +237,8 @@ impl Copy {
                         // The source was cut meanwhile.
                         state.len = state.copied + found.bytes;
                     }
-                    state.reads += 1;
                     state.next = if found.bytes > 0 { Next::Write(found.bytes) } else { Next::Check };
-                    found.bytes > 0 || state.reads > 1
+                    true
                 };
                 let verb = ObjectVerb::Read { offset: self.from + copied };
                 self.ask(self.source, verb, reader, memory, arrived);

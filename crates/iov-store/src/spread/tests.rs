@@ -238,10 +238,11 @@ fn a_copy_goes_between_targets_and_places() {
     }
 }
 
-/// A target at which an object is published anew, so long, at the second read.
+/// A target at which an object is published anew, so long, before a read.
 struct Republished {
     inner: Arc<dyn Backend>,
     len: usize,
+    at: u32,
     reads: Mutex<u32>,
 }
 
@@ -255,7 +256,7 @@ impl Backend for Republished {
         if let Some((read, _)) = ops.iter().find(|(op, _)| reads(&op.verb)) {
             let mut seen = self.reads.lock().unwrap();
             *seen += 1;
-            if *seen == 2 {
+            if *seen == self.at {
                 let stage = Uuid([9; 16]);
                 let staged = |verb| ObjectOp {
                     object: read.object,
@@ -278,14 +279,16 @@ impl Backend for Republished {
 
 #[test]
 fn m1_a_copy_between_targets_is_of_one_publication() {
-    for (len, whole) in [(9_500_000, true), (5_000_000, true), (3_000_000, false)] {
+    let cases = [(2, 9_000_000, 9_500_000), (2, 9_000_000, 5_000_000), (2, 9_000_000, 3_000_000), (1, 1000, 2000)];
+    for (at, before, len) in cases {
+        let whole = len != 3_000_000;
         let spread = spread(2);
         let capability = Capability { stage_bytes: 64 << 20, ..heap().capability().clone() };
         let inner: Arc<dyn Backend> = Arc::new(Heap::new(capability.clone()));
-        spread.add_target(2, Arc::new(Republished { inner, len, reads: Mutex::default() }), capability);
+        spread.add_target(2, Arc::new(Republished { inner, len, at, reads: Mutex::default() }), capability);
         spread.add_pattern(2, vec![2]);
         let (from, to) = (Place::new(2, 4096).unwrap().whole(ONE), Place::FIRST.whole(Uuid([2; 16])));
-        write(&spread, from, 0, &bytes(9_000_000)).unwrap();
+        write(&spread, from, 0, &bytes(before)).unwrap();
         let verb = ObjectVerb::Copy { source: from, source_offset: 0, offset: 0, len: u64::MAX >> 2 };
         let copied = run_one(&spread, &cx(), op(to, verb), Memory::default());
         if whole {

@@ -19,15 +19,13 @@ use crate::{
     failure::{Done, local},
     progress::Progress,
     transfer::{
+        SPARSE,
         extents::{of_collection, sum},
         pool,
     },
 };
 
-/// What is asked whether it has holes. In smaller ones blocks of zeros are taken for some: asking would move bytes that live
-/// in a record to a file of their own.
-const SPARSE: u64 = 64 << 10;
-/// What a hole is, in those.
+/// Blocks of zeros are taken for holes where nobody asks for those.
 const BLOCK: usize = 4096;
 
 /// A file that is complete.

@@ -25,15 +25,12 @@ use crate::{
     options::IfExists,
     output::json_name,
     transfer::{
-        BATCH, BATCH_BYTES, PIECE, SMALL,
+        BATCH, BATCH_BYTES, PIECE, SMALL, SPARSE,
         extents::{of_file, read_whole, sum},
         pool,
         publish::{Outcome, Unnamed, discard, publish, replace},
     },
 };
-
-/// Files with holes are looked at one by one from this size on; in smaller ones a hole saves nothing.
-const SPARSE: u64 = 64 << 10;
 
 /// A file that is at hand as a whole.
 struct Small<'a> {

@@ -15,7 +15,7 @@ use std::{
 use ioverbs::{Collection, EntryKind, Error, Op, Output, Range, Result, Stat, seam};
 
 use super::{
-    JOBS, PIECE,
+    JOBS, PIECE, SPARSE,
     extents::{Pieces, of_collection, sum},
     pool,
 };
@@ -26,9 +26,6 @@ use crate::{
     progress::Progress,
     quantity::Span,
 };
-
-/// Collections of more bytes never live beside their records.
-pub(super) const IN_RECORDS: u64 = 64 << 10;
 
 /// An open collection and the part of it that is wanted.
 struct Source {
@@ -43,8 +40,7 @@ fn open(spot: &Spot, span: Span) -> Done<Source> {
     let c = spot.open(EntryKind::Collection)?;
     let stat = stat(&c)?;
     let (from, to) = span.within(stat.bytes)?;
-    // Of what may live beside its record nobody asks where its holes are: for that it would have to move to a target.
-    let data = match stat.bytes <= IN_RECORDS {
+    let data = match stat.bytes <= SPARSE {
         true => vec![Range { offset: from, len: to - from }],
         false => of_collection(&c, from, to)?,
     };

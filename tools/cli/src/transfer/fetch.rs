@@ -9,8 +9,8 @@ use ioverbs::{Collection, EntryKind, Error, ExtentKind, Lent, Op, Output, Range,
 use serde_json::json;
 
 use super::{
-    BATCH, BATCH_BYTES, SMALL,
-    download::{self, IN_RECORDS, Part},
+    BATCH, BATCH_BYTES, SMALL, SPARSE,
+    download::{self, Part},
 };
 use crate::{
     address::Address,
@@ -123,9 +123,9 @@ impl Fetcher {
         for ((wanted, c), buf) in waiting.iter().zip(&handles).zip(&mut rooms) {
             let range = Range { offset: 0, len: wanted.size + 1 };
             ops.push(wanted.spot.op(c).into());
-            ops.push(match wanted.size > IN_RECORDS {
+            ops.push(match wanted.size > SPARSE {
                 true => Op::Extents { c: c.clone(), range, max: 4096 }.into(),
-                // Nobody asks where its holes are: for that it would have to move from its record to a target.
+                // In the place of the other: the read is the third.
                 false => Op::Stat { c: c.clone() }.into(),
             });
             ops.push(Lent::Read { c: c.clone(), offset: 0, buf });

@@ -17,6 +17,9 @@ pub(crate) const PIECE: usize = 8 << 20;
 pub(crate) const JOBS: usize = 4;
 /// Files up to this size are taken together.
 pub(crate) const SMALL: u64 = 1 << 20;
+/// In files and collections up to this size nobody looks for holes: they save nothing, and what lives beside its record would
+/// have to move to a target to be asked for them.
+pub(crate) const SPARSE: u64 = 64 << 10;
 /// Small files in one batch, and their bytes.
 pub(crate) const BATCH: usize = 256;
 pub(crate) const BATCH_BYTES: usize = 16 << 20;

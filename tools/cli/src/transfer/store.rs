@@ -15,7 +15,7 @@ use ioverbs::{
 use serde_json::json;
 
 use super::{
-    BATCH, BATCH_BYTES, SMALL, copy,
+    BATCH, BATCH_BYTES, SMALL, SPARSE, copy,
     given::Given,
     publish::{Outcome, Unnamed, discard, publish},
     upload,
@@ -30,9 +30,6 @@ use crate::{
     output::{JsonList, json_name},
     progress::Progress,
 };
-
-/// Files with holes are looked at one by one from this size on; in smaller ones a hole saves nothing.
-const SPARSE: u64 = 64 << 10;
 
 /// Where something is to be stored.
 #[derive(Clone)]
