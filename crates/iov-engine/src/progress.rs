@@ -17,6 +17,8 @@ use crate::{request::RequestInner, session::lock};
 struct Queue {
     requests: VecDeque<Weak<RequestInner>>,
     running: bool,
+    /// When the thread looks again by itself, on the monotonic clock; 0 = it looks before it sleeps.
+    looks_at: i64,
 }
 
 /// What the thread shares with its session.
@@ -35,17 +37,34 @@ struct Shared {
 pub(crate) struct Progress(Arc<Shared>);
 
 /// The thread goes when it has had nothing to do for this long: an idle library costs nothing.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE_NS: i64 = 5_000_000_000;
 /// How long whoever has started a request is left alone to wait for it.
 const GRACE_NS: i64 = 100_000;
+/// So often it looks for new requests while they come: to wake a thread costs whoever starts one more than all the rest, as the
+/// other core has to be interrupted for it.
+const TICK_NS: i64 = 50_000;
+/// So long after the last new request it goes on looking, at a few per cent of a core.
+const LINGER_NS: i64 = 5_000_000;
 /// How long it receives answers before it looks for new requests.
 const ROUND_NS: i64 = 20_000_000;
 
 impl Progress {
+    /// The thread is to go on with a request, now.
     pub(crate) fn push(&self, request: &Arc<RequestInner>) {
+        self.push_within(request, 0);
+    }
+
+    /// The same within a moment: where the thread looks by itself, it is not woken.
+    pub(crate) fn push_soon(&self, request: &Arc<RequestInner>) {
+        self.push_within(request, TICK_NS);
+    }
+
+    fn push_within(&self, request: &Arc<RequestInner>, ns: i64) {
         let mut queue = lock(&self.0.queue);
         queue.requests.push_back(Arc::downgrade(request));
-        self.run_soon(queue);
+        if !queue.running || (queue.looks_at > 0 && queue.looks_at - seam::monotonic_ns() > ns) {
+            self.run_soon(queue);
+        }
     }
 
     /// Whether the thread runs, and so goes on with what was pushed.
@@ -90,6 +109,15 @@ struct Underway {
 }
 
 impl Shared {
+    /// Sleeps until it is woken, at most so long.
+    fn sleep<'a>(&self, mut queue: MutexGuard<'a, Queue>, ns: i64) -> MutexGuard<'a, Queue> {
+        queue.looks_at = seam::monotonic_ns().saturating_add(ns);
+        let wait = self.changed.wait_timeout(queue, Duration::from_nanos(ns as u64));
+        let (mut queue, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        queue.looks_at = 0;
+        queue
+    }
+
     fn drive(&self, request: &Arc<RequestInner>) -> bool {
         self.at.store(Arc::as_ptr(request).addr(), Ordering::SeqCst);
         let done = request.drive_in_passing();
@@ -124,8 +152,7 @@ impl Underway {
             // Answers come from other threads and wake us; a deadline announces itself to nobody.
             let queue = lock(&shared.queue);
             if queue.requests.is_empty() && !shared.ended.load(Ordering::SeqCst) {
-                let pause = Duration::from_nanos(round as u64);
-                drop(shared.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner));
+                drop(shared.sleep(queue, round));
             }
         }
         for request in &self.requests {
@@ -137,12 +164,15 @@ impl Underway {
 fn run(shared: &Shared) {
     let mut underway = Underway::default();
     let mut queue = lock(&shared.queue);
+    // When a request came last.
+    let mut last = seam::monotonic_ns();
     while !shared.ended.load(Ordering::SeqCst) {
         let due = underway.alone_for().is_some_and(|left| left <= 0);
         let next = if due { underway.alone.pop_front().map(|(_, r)| r) } else { queue.requests.pop_front() };
         if let Some(request) = next {
             drop(queue);
             underway.begin(shared, &request);
+            last = seam::monotonic_ns();
             queue = lock(&shared.queue);
             continue;
         }
@@ -160,15 +190,12 @@ fn run(shared: &Shared) {
             queue = lock(&shared.queue);
             continue;
         }
-        let idle = IDLE.as_nanos() as i64;
-        let pause = underway.alone_for().map_or(idle, |left| left.clamp(0, idle));
-        let wait = shared.changed.wait_timeout(queue, Duration::from_nanos(pause as u64));
-        let (back, timeout) = wait.unwrap_or_else(PoisonError::into_inner);
-        queue = back;
-        let idle = queue.requests.is_empty() && underway.alone.is_empty();
-        if timeout.timed_out() && idle {
+        let quiet = seam::monotonic_ns() - last;
+        if quiet >= IDLE_NS && underway.alone.is_empty() {
             break;
         }
+        let pause = if quiet < LINGER_NS { TICK_NS } else { IDLE_NS };
+        queue = shared.sleep(queue, underway.alone_for().map_or(pause, |left| left.clamp(0, pause)));
     }
     queue.running = false;
 }

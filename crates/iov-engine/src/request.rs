@@ -215,7 +215,7 @@ impl Request {
         lock(&session.0.in_flight).push(inner.clone());
         let done = at_once && inner.drive();
         if background && !done {
-            session.0.progress.push(&inner);
+            session.0.progress.push_soon(&inner);
         } else if !done {
             session.0.answered();
         }

@@ -10,9 +10,11 @@ use super::{Map, is_well};
 const CHUNK: u64 = 1 << 20;
 /// Smallest chunk that is given.
 pub(super) const LEAST_CHUNK: u64 = 4096;
-/// A target with less than this part of its bytes free is short of room, with less than the second nearly full: such are
-/// taken only if there are no better ones.
-const SHORT: (u64, u64) = (10, 33);
+/// A target with less free than this part of its bytes, and than so many, is short of room; such are taken only if there are
+/// no better ones. The many bytes: a large disk is used up to its last part, which holds more than most stores.
+const SHORT: (u64, u64) = (10, 16 << 30);
+/// The same for one that is nearly full.
+const FULL: (u64, u64) = (33, 2 << 30);
 
 /// What is wanted for a new collection.
 pub(crate) struct Wish<'a> {
@@ -58,11 +60,11 @@ impl Policy {
 
 /// Whether a target has room: 0 = enough, then less and less.
 fn shortage(target: &Target) -> u8 {
-    let part = |one_in: u64| target.capacity / one_in;
+    let below = |(one_in, bytes): (u64, u64)| target.free < bytes.min(target.capacity / one_in);
     match target.capacity {
         0 => 0,
-        _ if target.free < part(SHORT.1) => 2,
-        _ if target.free < part(SHORT.0) => 1,
+        _ if below(FULL) => 2,
+        _ if below(SHORT) => 1,
         _ => 0,
     }
 }

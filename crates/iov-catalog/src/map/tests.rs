@@ -113,6 +113,25 @@ fn where_room_is_short_others_come_first() {
 }
 
 #[test]
+fn a_large_disk_is_used_up_to_its_last_part() {
+    let store = MemoryStore::new();
+    // Some per cent of a memory are little, and the same of a disk are much.
+    let full = Target { free: 1 << 20, capacity: 16 << 20, ..memory(0) };
+    let disk = Target { free: 20 << 30, capacity: 1 << 40, ..files(1) };
+    let mut map = map(&store, vec![full, disk]);
+    let on_what = |map: &mut Map| {
+        let layout = choose(map, &store, "", Layout::default()).unwrap();
+        on(map, &layout)
+    };
+    assert_eq!(on_what(&mut map), [1]);
+    map.note(1, Reach::Online, Some((1 << 40, 10 << 30)));
+    assert_eq!(on_what(&mut map), [0], "both are short, and memory is faster");
+    map.note(1, Reach::Online, Some((1 << 40, 1 << 30)));
+    map.note(0, Reach::Online, Some((16 << 20, 1 << 10)));
+    assert_eq!(on_what(&mut map), [0], "both are nearly full");
+}
+
+#[test]
 fn much_room_is_taken_more_often_and_turns_are_taken_in_turn() {
     let store = MemoryStore::new();
     let mut map = map(&store, vec![Target { free: 1 << 38, ..files(0) }, Target { free: 7 << 38, ..files(1) }]);
