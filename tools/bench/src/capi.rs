@@ -317,10 +317,7 @@ pub(crate) struct Stat([u64; 20]);
 impl Batch {
     /// Writes the same bytes `times` in a row from `at` on, all at once.
     pub(crate) fn write(&self, to: Collection, at: u64, data: &[u8], times: u64) -> Result<()> {
-        let mut offsets = (0..times).map(|i| at + i * data.len() as u64);
-        // SAFETY: the slice is borrowed until all has completed; what is only appended touches nothing.
-        let write = |offset| check(unsafe { iov_write(self.0, to.0, offset, data.as_ptr().cast(), data.len()) });
-        self.run_after(offsets.try_for_each(write))
+        self.run_after(self.append(to, at, data, times))
     }
 
     /// Reads what begins at `at` by requests of `len` bytes, all at once.
@@ -344,13 +341,37 @@ impl Batch {
 
     /// Starts it, waits, and empties it for the next use.
     pub(crate) fn run(&self) -> Result<()> {
+        self.start()?.wait(self)
+    }
+
+    /// Appends the write of the same bytes `times` in a row from `at` on. They must stay until it has run.
+    pub(crate) fn append(&self, to: Collection, at: u64, data: &[u8], times: u64) -> Result<()> {
+        let mut offsets = (0..times).map(|i| at + i * data.len() as u64);
+        // SAFETY: what is only appended touches nothing; the caller holds the bytes.
+        offsets
+            .try_for_each(|offset| check(unsafe { iov_write(self.0, to.0, offset, data.as_ptr().cast(), data.len()) }))
+    }
+
+    /// Starts it. Buffers of its operations are to be held until it has been waited for.
+    pub(crate) fn start(&self) -> Result<Started> {
         let mut request = null_mut();
-        // SAFETY: live handles; buffers of the operations are held by the caller until this returns.
+        // SAFETY: a live handle.
+        check(unsafe { iov_batch_start(self.0, &mut request) })?;
+        Ok(Started(request))
+    }
+}
+
+/// A batch under way.
+pub(crate) struct Started(Handle);
+
+impl Started {
+    /// Waits for it, and empties its batch for the next use.
+    pub(crate) fn wait(self, batch: &Batch) -> Result<()> {
+        // SAFETY: live handles.
         unsafe {
-            check(iov_batch_start(self.0, &mut request))?;
-            check(iov_wait(request, -1))?;
-            check(iov_request_free(request))?;
-            check(iov_batch_reset(self.0))
+            check(iov_wait(self.0, -1))?;
+            check(iov_request_free(self.0))?;
+            check(iov_batch_reset(batch.0))
         }
     }
 }

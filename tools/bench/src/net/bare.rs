@@ -151,16 +151,28 @@ impl Bare {
         Ok(Bare(socket.into()))
     }
 
-    fn acknowledged(&mut self) -> Result<()> {
+    /// The same connection, for another thread in turns with this one.
+    pub(super) fn again(&self) -> Result<Bare> {
+        Ok(Bare(self.0.try_clone()?))
+    }
+
+    /// Waits until one write is there.
+    pub(super) fn acknowledged(&mut self) -> Result<()> {
         Ok(self.0.read_exact(&mut [0])?)
     }
 
-    /// Writes the same bytes `times` in a row from `at` on, and waits until they are there.
-    pub(super) fn write(&mut self, at: u64, bytes: &[u8], times: u64) -> Result<()> {
+    /// Sends the same bytes `times` in a row, to be written from `at` on.
+    pub(super) fn send(&mut self, at: u64, bytes: &[u8], times: u64) -> Result<()> {
         self.0.write_all(&Ask::Write { at, len: times * bytes.len() as u64 }.encode())?;
         for _ in 0..times {
             self.0.write_all(bytes)?;
         }
+        Ok(())
+    }
+
+    /// As [`Bare::send`], and waits until they are there.
+    pub(super) fn write(&mut self, at: u64, bytes: &[u8], times: u64) -> Result<()> {
+        self.send(at, bytes, times)?;
         self.acknowledged()
     }
 

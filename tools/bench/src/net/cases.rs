@@ -27,11 +27,24 @@ pub(crate) struct Kind {
     ceiling: &'static str,
 }
 
-pub(crate) const KINDS: [Kind; 4] = [
+impl Kind {
+    /// What its figures are in, and whether more is better.
+    fn unit(&self) -> (&'static str, bool) {
+        match self.step {
+            LATENCY | SUBMIT => ("us", false),
+            OVERLAP => ("%", true),
+            _ => ("GB/s", true),
+        }
+    }
+}
+
+pub(crate) const KINDS: [Kind; 6] = [
     Kind { name: "tcp.write.1MiB", who: Who::Writer, step: "write", ceiling: "bare loopback TCP" },
     Kind { name: "tcp.read.1MiB", who: Who::Reader, step: "read", ceiling: "bare loopback TCP" },
     Kind { name: "tcp.read.4KiB.latency", who: Who::Reader, step: LATENCY, ceiling: "bare TCP ping-pong" },
     Kind { name: "uds.read.4KiB.latency", who: Who::Local, step: LATENCY, ceiling: "bare UNIX ping-pong" },
+    Kind { name: "tcp.submit.4KiB", who: Who::Writer, step: SUBMIT, ceiling: "bare send of 4 KiB" },
+    Kind { name: "tcp.overlap", who: Who::Writer, step: OVERLAP, ceiling: "a bare sender in a thread" },
 ];
 
 /// The same at another daemon than the catalog's.
@@ -42,6 +55,8 @@ pub(crate) const MEMBER_KINDS: [Kind; 3] = [
 ];
 
 const LATENCY: &str = "latency";
+const SUBMIT: &str = "submit";
+const OVERLAP: &str = "overlap";
 
 /// Where the daemon that is measured can be reached.
 pub(crate) struct Ways {
@@ -73,8 +88,8 @@ pub(crate) fn cases(kinds: &[Kind], ways: &Ways, plain: &Path, runs: usize) -> R
     step(&mut writer, &format!("fill 0 {tag}"))?;
     let new = |kind: &Kind| Case {
         name: kind.name.to_owned(),
-        unit: if kind.step == LATENCY { "us" } else { "GB/s" },
-        higher_is_better: kind.step != LATENCY,
+        unit: kind.unit().0,
+        higher_is_better: kind.unit().1,
         values: Vec::new(),
         ceiling: Some(Ceiling { name: kind.ceiling.to_owned(), values: Vec::new() }),
         counters: Vec::new(),
@@ -85,7 +100,8 @@ pub(crate) fn cases(kinds: &[Kind], ways: &Ways, plain: &Path, runs: usize) -> R
         for (case, kind) in cases.iter_mut().zip(kinds) {
             let worker = match kind.who {
                 Who::Writer => {
-                    tag = tag.wrapping_add(1);
+                    // Others write a part only, the same again.
+                    tag = tag.wrapping_add(u8::from(kind.step == "write"));
                     &mut writer
                 }
                 Who::Reader => &mut reader,

@@ -5,6 +5,7 @@
 //! memory, in huge pages; the bare server has as much memory of that kind, so that both cross a socket and nothing else.
 
 mod bare;
+mod beside;
 mod cases;
 mod worker;
 

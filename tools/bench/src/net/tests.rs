@@ -104,7 +104,14 @@ fn bytes_that_went_another_way_are_an_error() {
 
 #[test]
 fn the_cases_are_those_of_the_interface() {
-    let names = ["tcp.write.1MiB", "tcp.read.1MiB", "tcp.read.4KiB.latency", "uds.read.4KiB.latency"];
+    let names = [
+        "tcp.write.1MiB",
+        "tcp.read.1MiB",
+        "tcp.read.4KiB.latency",
+        "uds.read.4KiB.latency",
+        "tcp.submit.4KiB",
+        "tcp.overlap",
+    ];
     assert_eq!(KINDS.map(|kind| kind.name), names);
 }
 

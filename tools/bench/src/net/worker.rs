@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
-use super::bare::Bare;
+use super::{bare::Bare, beside};
 use crate::{
     buffer::{Buffer, spoil},
     capi::{Collection, NODIRECT, NOW, Session, Workspace},
@@ -173,13 +173,27 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Writes that go on beside other work: what starting them costs, and how much of them does.
+    fn beside(&mut self, what: &str, round: u64, tag: u8) -> Result<Value> {
+        let collection = self.collection()?;
+        let before = self.session.counters()?;
+        self.buffer.bytes()[..REQUEST].fill(tag);
+        let source = &self.buffer.bytes()[..REQUEST];
+        let mut sides = beside::Sides { session: &self.session, collection, bare: &mut self.bare, source };
+        let done = if what == "submit" { sides.submit(round)? } else { sides.overlap(round)? };
+        self.said(done.ours, done.bare, &before, done.moved)
+    }
+}
+
 /// Gigabytes per second.
 fn rate(seconds: f64) -> f64 {
     SCHEDULE.footprint as f64 / seconds / 1e9
 }
 
 /// Arguments: URL, workspace, the bare server's address or socket, the daemon's process. Steps: `fill ROUND TAG`, which
-/// makes the collection, `write ROUND TAG`, and of what was written with that tag `read ROUND TAG` and `latency ROUND TAG`.
+/// makes the collection, `write ROUND TAG`, and of what was written with that tag `read ROUND TAG` and `latency ROUND TAG`;
+/// `submit ROUND TAG` and `overlap ROUND TAG`, which write it anew.
 pub(crate) fn worker(args: &[String]) -> Result<()> {
     let [url, ws, address, daemon] = args else {
         bail!("a network worker takes a URL, a workspace, a bare server and the daemon's process")
@@ -207,6 +221,7 @@ pub(crate) fn worker(args: &[String]) -> Result<()> {
                 "write" => client.write(round, tag),
                 "read" => client.read(round, tag),
                 "latency" => client.latency(round, tag),
+                "submit" | "overlap" => client.beside(what, round, tag),
                 other => bail!("no step {other}"),
             }
         }
