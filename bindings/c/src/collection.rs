@@ -283,6 +283,7 @@ pub extern "C" fn iov_setattr(b: BatchHandle, c: CollectionHandle, attr: In<abi:
             uid: has(flag::ATTR_UID).then_some(attr.uid),
             gid: has(flag::ATTR_GID).then_some(attr.gid),
             mtime_ns: has(flag::ATTR_MTIME).then_some(attr.mtime_ns),
+            atime_ns: None,
             lifetime: if has(flag::ATTR_LIFETIME) { Some(convert::lifetime(&attr)?) } else { None },
         };
         submit(b, Submission::new(&c.cx, Op::SetAttr { c: c.usable()?, attr }))

@@ -264,7 +264,7 @@ impl Op {
         if mode.is_some_and(|mode| mode > 0o7777) {
             return Err(Error::invalid("permission bits go up to 0o7777")).or_raise(c.py());
         }
-        on(c, |c| O::SetAttr { c, attr: Attr { mode, uid, gid, mtime_ns, lifetime } })
+        on(c, |c| O::SetAttr { c, attr: Attr { mode, uid, gid, mtime_ns, atime_ns: None, lifetime } })
     }
 
     #[staticmethod]

@@ -7,11 +7,12 @@ use iov_wire::Wire;
 
 use crate::{
     Service,
-    exec::Mode,
+    exec::{Exec, Mode},
     keys,
     record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
     recovery,
     service::Writer,
+    state::Touch,
 };
 
 /// Forgotten at a time, so that nobody waits long.
@@ -64,11 +65,12 @@ impl Service {
         self.settle(&mut writer, &cx);
         self.core.store().keep_room();
         // A failure is met again by whoever writes next, who hears of it.
-        let _ = self.forget(&mut writer, &cx);
+        let _ = self.forget(&mut writer, &cx, false);
     }
 
-    /// Removes remembered batches and abandoned collections whose time is over, and writes what was put off.
-    fn forget(&self, writer: &mut Writer, cx: &OpCx) -> Result<()> {
+    /// Removes remembered batches and abandoned collections whose time is over, and writes what was put off: a portion of it, or
+    /// all where the catalog ends.
+    fn forget(&self, writer: &mut Writer, cx: &OpCx, ends: bool) -> Result<()> {
         let now_ns = self.core.now_ns();
         let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
         // Both lists are in order of time.
@@ -92,6 +94,7 @@ impl Service {
                 _ => x.delete(key.to_vec()),
             }
         }
+        self.note_touched(&mut x, ends)?;
         for (key, value) in std::mem::take(&mut writer.lazy) {
             match value {
                 Some(value) => x.put(key, value),
@@ -99,6 +102,30 @@ impl Service {
             }
         }
         self.commit_own(writer, cx, x)
+    }
+
+    /// Writes down when names of groups were last changed.
+    fn note_touched(&self, x: &mut Exec<'_>, ends: bool) -> Result<()> {
+        let touched = self.core.shared().touched.all();
+        let most = if ends { usize::MAX } else { PORTION };
+        for (ws, group, at_ns) in touched.into_iter().take(most) {
+            x.after.touched.push(Touch { ws, group, at_ns: None });
+            // The workspace, or the group, may be gone.
+            let Ok(at) = x.workspace_of_handle(ws) else { continue };
+            if group == ws {
+                let mut record = (**x.record(at)).clone();
+                record.mtime_ns = at_ns;
+                x.set_workspace(ws, Some(record));
+            } else if let Some(bytes) = x.get(&keys::record(ws, group))?
+                // What cannot be read is told to who asks for it.
+                && let Ok(mut record) = Record::parse(&bytes)
+            {
+                record.mtime_ns = at_ns;
+                record.changed_ns = record.changed_ns.max(at_ns);
+                x.put_record(ws, group, &mut record);
+            }
+        }
+        Ok(())
     }
 
     /// Ends the catalog in order: sessions (what is bound to their processes stays: they may live, and come back to the
@@ -120,7 +147,7 @@ impl Service {
             return Ok(());
         }
         self.settle(&mut writer, &cx);
-        self.forget(&mut writer, &cx)?;
+        self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);
         let record = StoreRecord {

@@ -305,6 +305,9 @@ impl Service {
         for uuid in x.take_changed() {
             shared.hot.forget(uuid);
         }
+        for touch in x.after.touched.drain(..) {
+            shared.touched.apply(touch);
+        }
         for uuid in x.take_moved() {
             shared.opens.set_moved(uuid);
         }
@@ -440,6 +443,7 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::WorkspaceSearch { .. }
             | CatalogOp::WorkspaceStat { .. }
             | CatalogOp::Stat { .. }
+            | CatalogOp::Look { .. }
             | CatalogOp::Read { .. }
             | CatalogOp::Search { .. }
             | CatalogOp::SearchNext { .. }

@@ -55,7 +55,12 @@ impl Collections {
     /// Length and times now, of what somebody may be writing; search sees them at most a second late where the collection
     /// is `sequential`, else as of the last publication (C7).
     fn live(&self, uuid: Uuid, record: &Record) -> Result<Live> {
-        let recorded = Live::of(record);
+        let mut recorded = Live::of(record);
+        if record.kind == EntryKind::Group
+            && let Some(at_ns) = self.core.shared().touched.get(uuid)
+        {
+            recorded.mtime_ns = at_ns;
+        }
         let fresh = record.kind == EntryKind::Collection
             && record.state != State::Sealed
             && record.effective.consistency == Consistency::Sequential

@@ -118,6 +118,11 @@ impl Collection {
         Ok(self.ready()?.opened.layout.clone())
     }
 
+    /// Whether bytes may be changed through it: not of what is sealed, nor without the right to. `false` while it is pending.
+    pub fn is_writable(&self) -> bool {
+        self.ready().is_ok_and(|ready| ready.opened.writable)
+    }
+
     /// Whether the handle is a group.
     pub fn is_group(&self) -> bool {
         self.0.kind == EntryKind::Group

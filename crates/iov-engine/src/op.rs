@@ -35,6 +35,7 @@ pub enum Op {
     Search { w: Workspace, group: Parent, spec: SearchSpec, out: Cursor },
     Delete { w: Workspace, parent: Parent, which: Which },
     Stat { c: Collection },
+    Look { w: Workspace, parent: Parent, which: Which },
     Set { c: Collection, controls: Option<Controls>, layout: Option<Layout> },
     SetAttr { c: Collection, attr: Attr },
     Rename { w: Workspace, from_parent: Parent, from: Name, to_parent: Parent, to: Name, mode: RenameMode },
@@ -182,6 +183,7 @@ impl Op {
             Op::Create { parent, .. }
             | Op::Open { parent, .. }
             | Op::Delete { parent, .. }
+            | Op::Look { parent, .. }
             | Op::Link { parent, .. }
             | Op::Search { group: parent, .. } => parent.iter().collect(),
             Op::Rename { from_parent, to_parent, .. } => from_parent.iter().chain(to_parent).collect(),
@@ -211,6 +213,7 @@ impl Op {
             Op::Read { .. }
                 | Op::Extents { .. }
                 | Op::Stat { .. }
+                | Op::Look { .. }
                 | Op::MetaGet { .. }
                 | Op::MetaList { .. }
                 | Op::Open { .. }
@@ -253,6 +256,7 @@ impl Op {
             Op::Search { .. } => "search",
             Op::Delete { .. } => "delete",
             Op::Stat { .. } => "stat",
+            Op::Look { .. } => "look",
             Op::Set { .. } => "set",
             Op::SetAttr { .. } => "setattr",
             Op::Rename { .. } => "rename",

@@ -125,6 +125,12 @@ impl Workspace {
         out
     }
 
+    /// A handle that names something without opening it. By it facts, metadata, names and attributes are asked for and changed,
+    /// and what is in a group is found and made; bytes are `Busy`. It need not be closed.
+    pub fn unopened(&self, kind: EntryKind, uuid: Uuid) -> Collection {
+        self.pending_as(kind, uuid)
+    }
+
     /// Reads a name or UUID.
     pub fn which(text: impl AsRef<[u8]>) -> Result<Which> {
         Which::parse(text)

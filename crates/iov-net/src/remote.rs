@@ -38,6 +38,7 @@ fn is_repeatable(ops: &[Result<CatalogOp>], how: &Submission) -> bool {
             matches!(
                 op,
                 CatalogOp::Stat { .. }
+                    | CatalogOp::Look { .. }
                     | CatalogOp::MetaGet { .. }
                     | CatalogOp::MetaList { .. }
                     | CatalogOp::WorkspaceLoad { .. }

@@ -5,7 +5,8 @@ use crate::{AccessList, Controls, Layout, Lifetime, Metadata};
 /// System attributes of a collection or group that its owner may set (O4); `None` leaves one as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attr {
-    /// Permission bits.
+    /// Permission bits. At a create also the kind of a file that a POSIX front door sees in a collection (`S_IFMT`, as
+    /// `S_IFLNK` for a symbolic link whose bytes are its target); 0 = a regular one. It stays.
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
@@ -13,6 +14,8 @@ pub struct Attr {
     pub gid: Option<u32>,
     /// Time of the last change of the bytes, in nanoseconds since 1970.
     pub mtime_ns: Option<i64>,
+    /// Time of the last access, in nanoseconds since 1970: it is kept for programs, and reading does not change it.
+    pub atime_ns: Option<i64>,
     /// How long it stays when nobody deletes it; of collections only.
     pub lifetime: Option<Lifetime>,
 }

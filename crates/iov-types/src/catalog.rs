@@ -133,6 +133,8 @@ pub enum CatalogOp {
     Delete { ws: Uuid, parent: Uuid, which: Which },
     /// The facts.
     Stat { ws: Uuid, uuid: Uuid },
+    /// The facts of what a name stands for, or of a UUID, without opening it.
+    Look { ws: Uuid, parent: Uuid, which: Which },
     /// Changes controls or layout, as an exclusive holder.
     Set { ws: Uuid, uuid: Uuid, controls: Option<Controls>, layout: Option<Layout> },
     /// Sets owner, mode or mtime.

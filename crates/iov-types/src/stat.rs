@@ -53,7 +53,11 @@ pub struct Stat {
     pub revision: u64,
     /// Version of the content; grows with each publication.
     pub version: u64,
-    /// Permission bits.
+    /// Time of the last access, as somebody set it, in nanoseconds since 1970; 0 = nobody did.
+    pub atime_ns: i64,
+    /// Names, owner, mode, metadata or bytes last changed at, in nanoseconds since 1970.
+    pub changed_ns: i64,
+    /// Permission bits, and the kind of file that a POSIX front door made (`S_IFMT`).
     pub mode: u32,
     /// Number of names.
     pub links: u32,
@@ -85,6 +89,8 @@ impl Stat {
             ctime_ns: 0,
             mtime_ns: 0,
             staleness_ns: 0,
+            atime_ns: 0,
+            changed_ns: 0,
             revision: 0,
             version: 0,
             mode: 0,

@@ -42,7 +42,7 @@ pub use iov_engine::{
     Status, Workspace, run, run_bytes,
 };
 pub use iov_foreign::abi::Ops as BackendOps;
-pub use iov_semantics::{Refusal, explain, profile, refusals, resolve, text};
+pub use iov_semantics::{Refusal, explain, fill, profile, refusals, resolve, text};
 pub use iov_store::{Memory, Route, TraceEntry, TraceEvent, TraceReader, Viewed, seam};
 pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};

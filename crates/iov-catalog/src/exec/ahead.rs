@@ -93,9 +93,9 @@ impl Ahead {
                 self.key(&keys::record(*ws, *uuid));
                 None
             }
-            CatalogOp::Open { ws, parent, which, .. } | CatalogOp::Delete { ws, parent, which } => {
-                by(*ws, *parent, which)
-            }
+            CatalogOp::Open { ws, parent, which, .. }
+            | CatalogOp::Delete { ws, parent, which }
+            | CatalogOp::Look { ws, parent, which } => by(*ws, *parent, which),
             CatalogOp::Read { ws, uuid, .. } => {
                 // Of one moment with the record, which no writer waits for.
                 self.key(&keys::bytes(*ws, *uuid));

@@ -15,13 +15,21 @@ pub(crate) struct Live {
     pub(crate) size: u64,
     pub(crate) allocated: u64,
     pub(crate) mtime_ns: i64,
+    /// When the bytes were last changed, whatever was set.
+    pub(crate) changed_ns: i64,
     pub(crate) version: u64,
 }
 
 impl Live {
     /// What a record says.
     pub(crate) fn of(record: &Record) -> Live {
-        Live { size: record.size, allocated: record.allocated, mtime_ns: record.mtime_ns, version: record.version }
+        Live {
+            size: record.size,
+            allocated: record.allocated,
+            mtime_ns: record.mtime_ns,
+            changed_ns: record.mtime_base_ns,
+            version: record.version,
+        }
     }
 
     /// What a target says, in front of what is recorded; `mtime_ns` is its time, corrected by what was set.
@@ -30,6 +38,7 @@ impl Live {
             size: found.size,
             allocated: found.allocated,
             mtime_ns: if found.mtime_ns == 0 { self.mtime_ns } else { mtime_ns },
+            changed_ns: self.changed_ns.max(found.mtime_ns),
             version: self.version.max(found.version),
         }
     }
@@ -136,11 +145,16 @@ impl Exec<'_> {
                 || self.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()))
     }
 
-    /// The facts about the bytes as of now.
-    pub(crate) fn live(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts) -> Result<Live> {
-        let recorded =
-            Live { size: facts.size, allocated: facts.allocated, mtime_ns: facts.mtime_ns, version: facts.version };
-        if facts.inline || !self.may_be_behind(uuid, facts.state, facts.opened_in) {
+    /// The facts about the bytes as of now; `written`: somebody had them open for writing before the record was read.
+    pub(crate) fn live(&mut self, ws: Uuid, uuid: Uuid, facts: &Facts, written: bool) -> Result<Live> {
+        let recorded = Live {
+            size: facts.size,
+            allocated: facts.allocated,
+            mtime_ns: facts.mtime_ns,
+            changed_ns: facts.mtime_base_ns,
+            version: facts.version,
+        };
+        if facts.inline || !(written || self.may_be_behind(uuid, facts.state, facts.opened_in)) {
             return Ok(recorded);
         }
         let found = self.target_stat(facts.layout.place.whole(uuid))?;

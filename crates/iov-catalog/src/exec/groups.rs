@@ -9,6 +9,7 @@ use super::{Exec, Mode, Undo, records::missing};
 use crate::{
     keys,
     record::{Lineage, NameIn},
+    state::Touch,
 };
 
 /// Names read at a time while members are counted.
@@ -102,10 +103,28 @@ impl Exec<'_> {
         }
     }
 
+    /// Names of a group are changed.
+    fn touch(&mut self, ws: Uuid, group: Uuid) {
+        let touch = Touch { ws, group, at_ns: Some(self.now_ns) };
+        // Many in one group come one after the other, at one time.
+        if self.after.touched.last().is_none_or(|last| (last.group, last.at_ns) != (group, touch.at_ns)) {
+            self.after.touched.push(touch);
+        }
+    }
+
+    /// When names of a group were last changed, if its record does not know.
+    pub(crate) fn touched(&self, group: Uuid) -> Option<i64> {
+        match self.after.touched.iter().rev().find(|touch| touch.group == group) {
+            Some(touch) => touch.at_ns,
+            None => self.shared().touched.get(group),
+        }
+    }
+
     /// Sets or (with `None`) removes a name, and counts members.
     pub(crate) fn set_name(&mut self, ws: Uuid, parent: Uuid, name: &Name, to: Option<(Uuid, EntryKind)>) {
         let key = keys::name(ws, parent, name);
         let group = group_key(ws, parent);
+        self.touch(ws, group);
         if !self.shared().members.is_empty() {
             let mut shared = self.shared_mut();
             if let Some(before) = shared.members.get(group) {
@@ -124,6 +143,7 @@ impl Exec<'_> {
     /// Lets a name that exists stand for something else.
     pub(crate) fn replace_name(&mut self, ws: Uuid, parent: Uuid, name: &Name, to: (Uuid, EntryKind)) {
         let value = Bytes::copy_from_slice(&keys::name_value(to.0, to.1));
+        self.touch(ws, group_key(ws, parent));
         self.put(keys::name(ws, parent, name), value);
     }
 

@@ -34,7 +34,7 @@ use crate::{
     batch::is_away,
     core::Core,
     record::{Staging, Usage},
-    state::{Entry, HotFacts, Shared},
+    state::{Entry, HotFacts, Shared, Touch},
     temporary::Bound,
     view::Pending,
 };
@@ -73,6 +73,8 @@ pub(crate) struct After {
     pub(crate) ended: bool,
     /// Collections whose life is bound to something from now on, or no more.
     pub(crate) bound: Vec<(Uuid, Option<Bound>)>,
+    /// Groups in which names were changed, or whose time was set.
+    pub(crate) touched: Vec<Touch>,
 }
 
 enum Undo {
@@ -204,6 +206,7 @@ impl<'a> Exec<'a> {
         let after = &self.after;
         let after =
             (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
+        let touched = self.after.touched.len();
         self.keep = false;
         let reply = work(self);
         if reply.is_err() && !self.keep {
@@ -216,6 +219,7 @@ impl<'a> Exec<'a> {
             self.after.mtime_set.truncate(after.2);
             self.after.closed.truncate(after.3);
             self.after.bound.truncate(after.4);
+            self.after.touched.truncate(touched);
         }
         reply
     }

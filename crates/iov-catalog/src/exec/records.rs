@@ -56,6 +56,12 @@ impl Exec<'_> {
         Ok(())
     }
 
+    /// Writes a record of which somebody has changed what a program sees.
+    pub(crate) fn change_record(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record) {
+        record.changed_ns = self.now_ns;
+        self.put_record(ws, uuid, record);
+    }
+
     /// Writes a record that was changed.
     pub(crate) fn put_record(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record) {
         record.revision += 1;
@@ -125,7 +131,7 @@ impl Exec<'_> {
             self.set_name(ws, name.parent, &name.name, None);
         }
         if only.is_some() && !record.names.is_empty() {
-            self.put_record(ws, uuid, &mut record);
+            self.change_record(ws, uuid, &mut record);
             return Ok(());
         }
         if !self.record(at).indexes.is_empty() {
@@ -137,7 +143,7 @@ impl Exec<'_> {
         let open = self.shared().opens.get(uuid).is_some_and(|e| !e.is_unused());
         if open {
             record.deleted = true;
-            self.put_record(ws, uuid, &mut record);
+            self.change_record(ws, uuid, &mut record);
             let removed = RemovedRecord { ws, place: record.layout.place };
             self.put(keys::removed(uuid), Bytes::from(removed.to_bytes()));
             self.change_entry(uuid, |entry| entry.deleted = true);

@@ -89,6 +89,10 @@ pub(crate) struct Record {
     pub(crate) lifetime: Option<Lifetime>,
     /// The holder whose processes keep it, if those do.
     pub(crate) bound_to: Uuid,
+    /// Names, owner, mode or metadata last changed at; 0 = not since it was made.
+    pub(crate) changed_ns: i64,
+    /// Last accessed at, as somebody set it.
+    pub(crate) atime_ns: i64,
 }
 
 message! {
@@ -119,6 +123,8 @@ message! {
         24 => inline: boolean,
         25 => lifetime: optional message,
         26 => bound_to: uuid,
+        27 => changed_ns: sint,
+        28 => atime_ns: sint,
     }
 }
 
@@ -143,6 +149,8 @@ pub(crate) struct Facts {
     pub(crate) abandoned_ns: i64,
     pub(crate) inline: bool,
     pub(crate) lifetime: Option<Lifetime>,
+    pub(crate) changed_ns: i64,
+    pub(crate) atime_ns: i64,
 }
 
 message! {
@@ -165,6 +173,8 @@ message! {
         23 => abandoned_ns: sint,
         24 => inline: boolean,
         25 => lifetime: optional message,
+        27 => changed_ns: sint,
+        28 => atime_ns: sint,
     }
 }
 
@@ -218,6 +228,11 @@ impl Record {
 }
 
 impl Facts {
+    /// When anything of it was last changed, as far as the record knows.
+    pub(crate) fn changed(&self) -> i64 {
+        self.changed_ns.max(self.mtime_base_ns).max(self.ctime_ns)
+    }
+
     /// Reads the facts of a record.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Facts> {
         let facts = Facts::decode(bytes)?;

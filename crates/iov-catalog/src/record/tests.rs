@@ -13,7 +13,7 @@ fn effective() -> Effective {
 prop_compose! {
     fn record()(
         numbers in prop::array::uniform8(any::<u64>()),
-        times in prop::array::uniform4(any::<i64>()),
+        times in prop::array::uniform6(any::<i64>()),
         modes in prop::array::uniform3(any::<u32>()),
         names in prop::collection::vec(("[a-z]{1,8}", any::<[u8; 16]>()), 0..3),
         pairs in prop::collection::btree_map("[a-z]{1,8}", any::<i64>(), 0..4),
@@ -50,6 +50,8 @@ prop_compose! {
             inline: flags.0 != flags.1,
             lifetime: flags.1.then_some(Lifetime::lease(numbers[2])),
             bound_to: Uuid([numbers[3] as u8; 16]),
+            changed_ns: times[4],
+            atime_ns: times[5],
         }
     }
 }
@@ -79,6 +81,8 @@ proptest! {
             abandoned_ns: record.abandoned_ns,
             inline: record.inline,
             lifetime: record.lifetime,
+            changed_ns: record.changed_ns,
+            atime_ns: record.atime_ns,
         };
         prop_assert_eq!(facts, expected);
         let lineage = Lineage::decode(&bytes).unwrap();
@@ -207,6 +211,8 @@ fn the_bytes_of_a_record_are_for_ever() {
         inline: false,
         lifetime: Some(Lifetime::lease(60)),
         bound_to: Uuid([3; 16]),
+        changed_ns: 10,
+        atime_ns: -11,
     };
     let hex: String = record.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, GOLDEN);
@@ -216,4 +222,5 @@ const GOLDEN: &str = concat!(
     "080410011a150a100101010101010101010101010101010112016120012a0e0a0c0a0a0a047374657012021005321308",
     "0118012001280138014001480158018001014202300148a00350e80758646002680170ac027880208001058801069001",
     "079a011002020202020202020202020202020202a00101a80108b00104b80112ca01040803103cd2011003030303030303030303030303030303",
+    "d80114e00115",
 );

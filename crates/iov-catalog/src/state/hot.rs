@@ -16,6 +16,8 @@ pub(crate) struct HotFacts {
     uuid: Uuid,
     ctime_ns: i64,
     mtime_ns: i64,
+    atime_ns: i64,
+    changed_ns: i64,
     size: u64,
     allocated: u64,
     version: u64,
@@ -36,6 +38,8 @@ impl HotFacts {
             uuid,
             ctime_ns: facts.ctime_ns,
             mtime_ns: facts.mtime_ns,
+            atime_ns: facts.atime_ns,
+            changed_ns: facts.changed(),
             size: facts.size,
             allocated: facts.allocated,
             version: facts.version,
@@ -54,6 +58,8 @@ impl HotFacts {
         let mut stat = Stat::new(self.kind, self.uuid);
         stat.ctime_ns = self.ctime_ns;
         stat.mtime_ns = self.mtime_ns;
+        stat.atime_ns = self.atime_ns;
+        stat.changed_ns = self.changed_ns;
         stat.revision = self.revision;
         stat.mode = self.mode;
         stat.links = self.links;

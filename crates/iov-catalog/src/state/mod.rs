@@ -3,10 +3,12 @@
 mod hot;
 mod opens;
 mod sessions;
+mod touched;
 
 pub(crate) use hot::{Hot, HotFacts};
 pub(crate) use opens::{Entry, Hold, Opens, Slot};
 pub(crate) use sessions::Sessions;
+pub(crate) use touched::{Touch, Touched};
 
 use std::{
     collections::{HashMap, HashSet},
@@ -147,6 +149,7 @@ pub(crate) struct Shared {
     pub(crate) workspaces: Workspaces,
     pub(crate) opens: Opens,
     pub(crate) members: Members,
+    pub(crate) touched: Touched,
     pub(crate) hot: Hot,
     /// Grows with each commit: what was read from the store before one must not be kept after it.
     pub(crate) commits: u64,

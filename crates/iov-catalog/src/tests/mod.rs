@@ -24,4 +24,5 @@ mod sizes;
 mod submissions;
 mod targets;
 mod temporary;
+mod times;
 mod workspaces;

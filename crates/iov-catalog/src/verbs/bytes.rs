@@ -108,6 +108,7 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
     record.size = bytes.len() as u64;
     record.allocated = record.size;
     record.mtime_ns = x.now_ns;
+    record.changed_ns = x.now_ns;
     record.version += 1;
     x.use_more(at, 0, grown as i64);
     x.put(keys::bytes(ws, uuid).to_vec(), Bytes::from(bytes));

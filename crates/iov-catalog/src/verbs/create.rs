@@ -19,6 +19,11 @@ use crate::{
 /// Permission bits of a new collection and of a new group: the workspace's access list decides, these are for programs.
 const MODES: [u32; 2] = [0o640, 0o750];
 
+/// What a create keeps of a mode: permission bits, and of a collection what kind of file it is to POSIX front doors.
+fn mode_bits(kind: EntryKind) -> u32 {
+    if kind == EntryKind::Collection { 0o177_777 } else { 0o7777 }
+}
+
 /// What is to be created.
 pub(crate) struct New {
     pub(crate) ws: Uuid,
@@ -83,7 +88,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         effective,
         asked: controls,
         layout,
-        mode: attr.mode.unwrap_or(MODES[usize::from(kind == EntryKind::Group)]) & 0o7777,
+        mode: attr.mode.unwrap_or(MODES[usize::from(kind == EntryKind::Group)]) & mode_bits(kind),
         uid: attr.uid.unwrap_or(caller.uid),
         gid: attr.gid.unwrap_or(caller.gid),
         ctime_ns: x.now_ns,
@@ -101,6 +106,8 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         inline,
         lifetime: None,
         bound_to: Uuid::NIL,
+        changed_ns: 0,
+        atime_ns: attr.atime_ns.unwrap_or(0),
     };
     if let Some(lifetime) = attr.lifetime {
         x.bind(ws, uuid, &mut record, lifetime)?;

@@ -32,6 +32,6 @@ pub(crate) fn link(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, parent: Uuid, name: N
     }
     x.set_name(ws, parent, &name, Some((uuid, record.kind)));
     record.names.push(NameIn { parent, name });
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }

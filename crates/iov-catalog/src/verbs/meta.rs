@@ -41,7 +41,11 @@ fn system_value(x: &mut Exec<'_>, at: usize, uuid: Uuid, key: SystemKey) -> Resu
     x.check_usable(at, uuid, record.deleted, record.abandoned_ns, record.uid)?;
     let live = match key {
         SystemKey::Size | SystemKey::Mtime if record.kind == EntryKind::Collection => {
-            x.live(ws, uuid, &Facts::parse(&bytes)?)?
+            x.live(ws, uuid, &Facts::parse(&bytes)?, false)?
+        }
+        SystemKey::Mtime => {
+            let known = Live::of(&record);
+            Live { mtime_ns: x.touched(uuid).unwrap_or(known.mtime_ns), ..known }
         }
         _ => Live::of(&record),
     };
@@ -96,7 +100,7 @@ fn change(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, change: impl FnOnce(&mut Metad
     if !record.deleted {
         x.reindex(at, uuid, Some(&before), Some(&after));
     }
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn rename(x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid,
         x.set_name(ws, to.parent, to.name, Some((uuid, record.kind)));
     }
     record.names.push(to.place());
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }
 
@@ -99,7 +99,7 @@ fn exchange(x: &mut Exec<'_>, at: usize, ws: Uuid, one: (Uuid, Record), from: &E
     swap(&mut replaced, to, from);
     x.replace_name(ws, to.parent, to.name, (uuid, record.kind));
     x.replace_name(ws, from.parent, from.name, (other, replaced.kind));
-    x.put_record(ws, uuid, &mut record);
-    x.put_record(ws, other, &mut replaced);
+    x.change_record(ws, uuid, &mut record);
+    x.change_record(ws, other, &mut replaced);
     Ok(CatalogReply::Done)
 }

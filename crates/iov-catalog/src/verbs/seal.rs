@@ -66,6 +66,6 @@ pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: R
     }
     record.state = State::Sealed;
     let within_quota = x.record_bytes_of(at, &mut record, &found);
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     within_quota
 }

@@ -56,7 +56,7 @@ pub(crate) fn set(
             x.set_entry(uuid, entry);
         }
     }
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }
 

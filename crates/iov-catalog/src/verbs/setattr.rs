@@ -6,6 +6,7 @@ use super::Reply;
 use crate::{
     access,
     exec::{Exec, Mode},
+    state::Touch,
 };
 
 fn not_owner() -> Error {
@@ -27,11 +28,16 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
         return Err(not_owner());
     }
     x.may_change(ws, uuid, &record.names)?;
-    record.mode = attr.mode.map_or(record.mode, |mode| mode & 0o7777);
+    // What kind of file it is stays.
+    record.mode = attr.mode.map_or(record.mode, |mode| record.mode & !0o7777 | mode & 0o7777);
     record.uid = attr.uid.unwrap_or(record.uid);
+    record.atime_ns = attr.atime_ns.unwrap_or(record.atime_ns);
     record.gid = attr.gid.unwrap_or(record.gid);
     if let Some(mtime_ns) = attr.mtime_ns {
         record.mtime_ns = mtime_ns;
+        if record.kind == EntryKind::Group {
+            x.after.touched.push(Touch { ws, group: uuid, at_ns: None });
+        }
         if record.kind == EntryKind::Collection
             && !record.inline
             && x.may_be_behind(uuid, record.state, record.opened_in)
@@ -46,7 +52,7 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
     if let Some(lifetime) = attr.lifetime {
         x.bind(ws, uuid, &mut record, lifetime)?;
     }
-    x.put_record(ws, uuid, &mut record);
+    x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
 }
 
@@ -63,7 +69,10 @@ fn set_root(x: &mut Exec<'_>, at: usize, attr: &Attr) -> Reply {
     record.mode = attr.mode.map_or(record.mode, |mode| mode & 0o7777);
     record.owner = attr.uid.unwrap_or(record.owner);
     record.gid = attr.gid.unwrap_or(record.gid);
-    record.mtime_ns = attr.mtime_ns.unwrap_or(record.mtime_ns);
+    if let Some(mtime_ns) = attr.mtime_ns {
+        record.mtime_ns = mtime_ns;
+        x.after.touched.push(Touch { ws, group: ws, at_ns: None });
+    }
     if x.core.is_single_user() {
         access::check_single_user(x.core.uid(), record.owner, &record.access)?;
     }

@@ -1,9 +1,9 @@
-//! Stat: the facts (C1: never older than a completed write).
+//! Stat: the facts (C1: never older than a completed write). Look: the same by name, of what is not open.
 
-use iov_types::{EntryKind, Right, Stat, Uuid, catalog::CatalogReply};
+use iov_types::{Clause, EntryKind, Result, Right, Stat, Uuid, Which, catalog::CatalogReply};
 
 use super::Reply;
-use crate::exec::Exec;
+use crate::exec::{Exec, groups::group_key, records::missing};
 
 pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
@@ -13,14 +13,40 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     if let Some(hot) = x.hot() {
         let mut stat = hot.stat();
         if stat.kind == EntryKind::Group {
-            stat.entries = x.members(ws, uuid)?;
+            names_of(x, ws, uuid, &mut stat)?;
         }
         return Ok(CatalogReply::Stat(Box::new(stat)));
     }
+    facts(x, at, uuid, false)
+}
+
+pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) -> Reply {
+    let at = x.workspace(ws, Right::Read)?;
+    let uuid = match which {
+        Which::Uuid(uuid) => *uuid,
+        Which::Name(name) => {
+            x.parent(ws, parent)?;
+            let found = x.find_name(ws, parent, name)?;
+            found.ok_or_else(|| missing(format_args!("{name:?} here")).with_clause(Clause::O3))?.0
+        }
+    };
+    if uuid.is_nil() {
+        return stat_root(x, at);
+    }
+    // Before the record is read, as in `read_ahead`: a length older than a completed write is never told (C1).
+    let written = x.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead());
+    facts(x, at, uuid, written)
+}
+
+/// What is known of a record; `written`: somebody had it open for writing before that was read.
+fn facts(x: &mut Exec<'_>, at: usize, uuid: Uuid, written: bool) -> Reply {
+    let ws = x.workspaces[at].uuid;
     let facts = x.usable_facts(at, uuid)?;
     x.learn(ws, uuid, &facts);
     let mut stat = Stat::new(facts.kind, uuid);
     stat.ctime_ns = facts.ctime_ns;
+    stat.atime_ns = facts.atime_ns;
+    stat.changed_ns = facts.changed();
     stat.revision = facts.layout.revision;
     stat.mode = facts.mode;
     stat.links = facts.links;
@@ -29,25 +55,37 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     stat.lifetime = facts.lifetime;
     if facts.kind == EntryKind::Group {
         stat.mtime_ns = facts.mtime_ns;
-        stat.entries = x.members(ws, uuid)?;
+        names_of(x, ws, uuid, &mut stat)?;
     } else {
-        let live = x.live(ws, uuid, &facts)?;
+        let live = x.live(ws, uuid, &facts, written)?;
         stat.state = Some(facts.state);
         stat.bytes = live.size;
         stat.allocated = live.allocated;
         stat.mtime_ns = live.mtime_ns;
         stat.version = live.version;
+        stat.changed_ns = stat.changed_ns.max(live.changed_ns);
     }
     Ok(CatalogReply::Stat(Box::new(stat)))
+}
+
+/// What is known of the names in a group: how many there are, and when they were last changed.
+fn names_of(x: &mut Exec<'_>, ws: Uuid, group: Uuid, stat: &mut Stat) -> Result<()> {
+    stat.entries = x.members(ws, group)?;
+    if let Some(at_ns) = x.touched(group_key(ws, group)) {
+        stat.mtime_ns = at_ns;
+        stat.changed_ns = stat.changed_ns.max(at_ns);
+    }
+    Ok(())
 }
 
 fn stat_root(x: &mut Exec<'_>, at: usize) -> Reply {
     let ws = x.workspaces[at].uuid;
     let record = x.record(at).clone();
     let mut stat = Stat::new(EntryKind::Group, Uuid::NIL);
-    stat.entries = x.members(ws, Uuid::NIL)?;
     stat.ctime_ns = record.ctime_ns;
     stat.mtime_ns = record.mtime_ns;
+    stat.changed_ns = record.ctime_ns.max(record.mtime_ns);
+    names_of(x, ws, Uuid::NIL, &mut stat)?;
     stat.mode = record.mode;
     stat.links = 1;
     stat.uid = record.owner;

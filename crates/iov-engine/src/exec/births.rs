@@ -50,6 +50,7 @@ pub(super) fn collect(ops: &[Op]) -> (HashMap<usize, Birth>, HashMap<usize, usiz
                     birth.gid = attr.gid.or(birth.gid);
                     birth.lifetime = attr.lifetime.or(birth.lifetime);
                     birth.mtime_ns = attr.mtime_ns.or(birth.mtime_ns);
+                    birth.atime_ns = attr.atime_ns.or(birth.atime_ns);
                     born_with.insert(i, *create);
                 }
             }

@@ -50,15 +50,17 @@ fn which_token(w: &Workspace, parent: &Parent, which: &Which) -> u64 {
 
 /// Descriptions of all operations of a batch.
 pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
-    // Handles that this batch makes by a lookup: their UUID is unknown until that has completed.
-    let mut looked_up: HashMap<*const crate::collection::CollectionInner, ()> = HashMap::new();
+    // Handles that this batch makes by a lookup, and whether it is by name: then their UUID is unknown until it has completed.
+    let mut looked_up: HashMap<*const crate::collection::CollectionInner, bool> = HashMap::new();
     let mut written: HashMap<u64, ()> = HashMap::new();
     let mut out = Vec::with_capacity(ops.len());
     for op in ops {
         let mut uses = Vec::with_capacity(4);
         let mut strict = false;
+        // Facts of what is opened by its UUID can be asked for along with the open.
+        let asks = matches!(op, Op::Stat { .. } | Op::MetaGet { .. } | Op::MetaList { .. });
         for c in op.handle().into_iter().chain(op.parents()) {
-            strict |= looked_up.contains_key(&Arc::as_ptr(&c.0));
+            strict |= looked_up.get(&Arc::as_ptr(&c.0)).is_some_and(|by_name| *by_name || !asks);
             // Operations on members need the group, but do not change it.
             uses.push((token((2u8, Arc::as_ptr(&c.0) as usize)), false));
         }
@@ -114,7 +116,7 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
                 let w = out.workspace();
                 uses.extend([(which_token(w, parent, which), false), (workspace_token(w), false)]);
                 uses.push((token((2u8, Arc::as_ptr(&out.0) as usize)), true));
-                looked_up.insert(Arc::as_ptr(&out.0), ());
+                looked_up.insert(Arc::as_ptr(&out.0), matches!(which, Which::Name(_)));
                 Class::Catalog
             }
             Op::Search { w, .. } => {
@@ -123,6 +125,10 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
             }
             Op::Delete { w, parent, which } => {
                 uses.extend([(which_token(w, parent, which), true), (workspace_token(w), false)]);
+                Class::Catalog
+            }
+            Op::Look { w, parent, which } => {
+                uses.extend([(which_token(w, parent, which), false), (workspace_token(w), false)]);
                 Class::Catalog
             }
             Op::Rename { w, from_parent, from, to_parent, to, .. } => {

@@ -47,6 +47,7 @@ impl Exec {
             Op::Open { .. }
                 | Op::Search { .. }
                 | Op::Stat { .. }
+                | Op::Look { .. }
                 | Op::MetaGet { .. }
                 | Op::MetaList { .. }
                 | Op::LockQuery { .. }
@@ -93,6 +94,9 @@ impl Exec {
             }
             Op::Delete { w, parent, which } => {
                 CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
+            }
+            Op::Look { w, parent, which } => {
+                CatalogOp::Look { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
             }
             Op::Rename { w, from_parent, from, to_parent, to, mode } => CatalogOp::Rename {
                 ws: w.uuid(),
@@ -188,6 +192,9 @@ impl Exec {
         // Sent along with the operation that should have made the handle: each use tells that one's error (rule 2).
         let reply =
             reply.map_err(|e| op.handle().into_iter().chain(op.parents()).find_map(|c| c.failure()).unwrap_or(e));
+        // Also where it came through all the same, as a stat does by a UUID.
+        let failed = op.handle().and_then(|c| c.failure()).filter(|_| reply.is_ok());
+        let reply = failed.map_or(reply, Err);
         let reply = match (reply, op) {
             (Ok(CatalogReply::Opened(opened)), Op::Create { out, .. } | Op::Open { out, .. }) => {
                 if opened.effective.concurrency == Concurrency::Exclusive {

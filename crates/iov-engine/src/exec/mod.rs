@@ -30,7 +30,7 @@ use iov_semantics::{
 };
 use iov_store::{OpCx, Submitted};
 use iov_types::{
-    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, State, Uuid,
+    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, State, Uuid, Which,
     catalog::{CatalogOp, Opened, Submission},
 };
 
@@ -116,8 +116,10 @@ impl Exec {
         let Start { session, ops, barriers, policy, controls, id, deadline_ns } = start;
         let rollback = policy == OnError::Rollback;
         for (i, op) in ops.iter().enumerate() {
-            if let Op::Create { out, .. } = op {
-                out.choose_uuid(births::uuid_for(id, i));
+            match op {
+                Op::Create { out, .. } => drop(out.choose_uuid(births::uuid_for(id, i))),
+                Op::Open { out, which: Which::Uuid(uuid), .. } => drop(out.choose_uuid(*uuid)),
+                _ => {}
             }
             if !op.only_looks()
                 && let Some(c) = op.handle().or(op.out())

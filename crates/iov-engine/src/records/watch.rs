@@ -61,9 +61,10 @@ impl Watched {
                         note.look(&inner, i, *uuid);
                     }
                 }
-                CatalogOp::Stat { uuid, .. } | CatalogOp::Read { uuid, .. } | CatalogOp::MetaList { uuid, .. } => {
-                    note.look(&inner, i, *uuid);
-                }
+                CatalogOp::Stat { uuid, .. }
+                | CatalogOp::Look { which: Which::Uuid(uuid), .. }
+                | CatalogOp::Read { uuid, .. }
+                | CatalogOp::MetaList { uuid, .. } => note.look(&inner, i, *uuid),
                 op => {
                     let change = change(op).filter(|change| note.changes.last() != Some(change));
                     note.changes.extend(change);

@@ -80,6 +80,7 @@ message! {
         3 => gid: optional uint,
         4 => mtime_ns: optional sint,
         5 => lifetime: optional message,
+        6 => atime_ns: optional sint,
     }
 }
 
@@ -123,5 +124,7 @@ message! {
         18 => quota_collections: uint,
         19 => expires_ns: sint,
         20 => lifetime: optional message,
+        21 => atime_ns: sint,
+        22 => changed_ns: sint,
     }
 }

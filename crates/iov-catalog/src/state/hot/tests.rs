@@ -26,6 +26,8 @@ fn facts(n: u64) -> HotFacts {
         abandoned_ns: 0,
         inline: false,
         lifetime: None,
+        changed_ns: 0,
+        atime_ns: 0,
     };
     HotFacts::new(Uuid([9; 16]), uuid(n), &facts)
 }

@@ -18,6 +18,7 @@ fn attr() -> Attr {
         uid: Some(1001),
         gid: Some(2000),
         mtime_ns: Some(-1),
+        atime_ns: Some(7),
         lifetime: Some(Lifetime::lease(60_000_000_000)),
     }
 }
@@ -126,6 +127,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         MoveOut { ws, uuid },
         Map { from: 3 },
         Ticket { uuid },
+        Look { ws, parent, which: Which::Name(name("d")) },
     ]
 }
 
@@ -140,6 +142,8 @@ fn stat() -> Stat {
         abandoned: 4,
         ctime_ns: 5,
         mtime_ns: 6,
+        atime_ns: 17,
+        changed_ns: 18,
         staleness_ns: 7,
         revision: 8,
         version: 9,

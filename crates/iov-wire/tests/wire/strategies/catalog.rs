@@ -146,6 +146,7 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
         any::<u32>().prop_map(|from| Map { from }),
         uuid().prop_map(|uuid| Ticket { uuid }),
+        (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Look { ws, parent, which }),
         Just(Renew),
         Just(Goodbye),
     ]

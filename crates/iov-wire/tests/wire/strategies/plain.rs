@@ -138,8 +138,16 @@ pub(crate) fn layout() -> BoxedStrategy<Layout> {
 }
 
 pub(crate) fn attr() -> BoxedStrategy<Attr> {
-    (maybe(any::<u32>()), maybe(any::<u32>()), maybe(any::<u32>()), maybe(time()), maybe(lifetime()))
-        .prop_map(|(mode, uid, gid, mtime_ns, lifetime)| Attr { mode, uid, gid, mtime_ns, lifetime })
+    let numbers = (maybe(any::<u32>()), maybe(any::<u32>()), maybe(any::<u32>()));
+    (numbers, maybe(time()), maybe(time()), maybe(lifetime()))
+        .prop_map(|((mode, uid, gid), mtime_ns, atime_ns, lifetime)| Attr {
+            mode,
+            uid,
+            gid,
+            mtime_ns,
+            atime_ns,
+            lifetime,
+        })
         .boxed()
 }
 
@@ -178,9 +186,12 @@ pub(crate) fn workspace_attr() -> BoxedStrategy<WorkspaceAttr> {
 pub(crate) fn stat() -> BoxedStrategy<Stat> {
     let what = (entry_kind(), maybe(state()), uuid());
     let sizes = [number(), number(), number(), number(), number(), number(), number(), number(), number()];
-    (what, sizes, [time(), time(), time()], any::<[u32; 4]>(), maybe(lifetime()))
-        .prop_map(|((kind, state, uuid), n, [ctime_ns, mtime_ns, expires_ns], [mode, links, uid, gid], lifetime)| {
+    (what, sizes, [time(), time(), time(), time(), time()], any::<[u32; 4]>(), maybe(lifetime()))
+        .prop_map(|((kind, state, uuid), n, times, [mode, links, uid, gid], lifetime)| {
+            let [ctime_ns, mtime_ns, expires_ns, atime_ns, changed_ns] = times;
             Stat {
+                atime_ns,
+                changed_ns,
                 lifetime,
                 kind,
                 state,
