@@ -46,6 +46,13 @@ done
 for program in iov iovd; do
     [ ! -e "$release/$program" ] || put 755 "$release/$program" "$BINDIR/$program"
 done
+# What `mount -t fuse.iov` calls has to be where mount looks.
+case $PREFIX in
+/usr | /usr/local)
+    install -d "$DESTDIR/sbin"
+    ln -sf "$BINDIR/iov" "$DESTDIR/sbin/mount.fuse.iov"
+    ;;
+esac
 share=$PREFIX/share
 completion() {
     [ ! -e "$TARGET/completions/$1" ] || put 644 "$TARGET/completions/$1" "$share/$2"

@@ -28,7 +28,8 @@ pub(crate) fn main() -> ExitCode {
     let terminals = (stdout.is_terminal(), stderr.is_terminal());
     let out = Out::new(Box::new(BufWriter::with_capacity(64 << 10, stdout)), terminals.0);
     let err = Out::new(Box::new(stderr), terminals.1);
-    let code = run(std::env::args_os(), out, err, Box::new(std::io::stdin()), Interrupt::on_signals());
+    let Some(args) = crate::habits::translate(std::env::args_os().collect()) else { return ExitCode::SUCCESS };
+    let code = run(args, out, err, Box::new(std::io::stdin()), Interrupt::on_signals());
     ExitCode::from(code)
 }
 

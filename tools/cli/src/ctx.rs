@@ -180,7 +180,7 @@ impl Ctx {
                 self.failed.get_or_insert(kind);
                 Ok(())
             }
-            Failure::Pipe => Err(Failure::Pipe),
+            other @ (Failure::Elsewhere(_) | Failure::Pipe) => Err(other),
         }
     }
 

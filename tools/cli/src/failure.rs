@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     },
     /// Each failure was told when it happened; the first one decides on the exit code.
     Told(Kind),
+    /// Another process has told of it, and ended with this code.
+    Elsewhere(u8),
     /// Nobody reads our output any more.
     Pipe,
 }
@@ -41,7 +43,7 @@ impl Failure {
         match self {
             Failure::Error { error, .. } => Some(error.kind()),
             Failure::Told(kind) => Some(*kind),
-            Failure::Pipe => None,
+            Failure::Elsewhere(_) | Failure::Pipe => None,
         }
     }
 
@@ -60,6 +62,7 @@ impl Failure {
             Failure::Pipe => 141,
             Failure::Error { error, .. } => code(error.kind()),
             Failure::Told(kind) => code(*kind),
+            Failure::Elsewhere(code) => *code,
         }
     }
 }

@@ -10,6 +10,7 @@ mod commands;
 mod ctx;
 mod facts;
 mod failure;
+mod habits;
 mod interrupt;
 mod locate;
 mod options;

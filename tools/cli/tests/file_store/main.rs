@@ -4,6 +4,7 @@
 mod archives;
 mod daemon;
 mod dying;
+mod mounts;
 mod network;
 mod offline;
 mod shared;

@@ -59,6 +59,15 @@ fn store_json(text: &[u8]) -> Vec<u8> {
     facts.to_string().into_bytes()
 }
 
+/// A listing without the times of groups, of which a daemon that was killed may forget the last minute.
+fn listed(text: &[u8]) -> Vec<u8> {
+    let mut facts: serde_json::Value = serde_json::from_slice(text).unwrap();
+    for fact in facts.as_array_mut().unwrap().iter_mut().filter(|fact| fact["kind"] == "group") {
+        assert!(fact.as_object_mut().unwrap().remove("mtime").is_some());
+    }
+    facts.to_string().into_bytes()
+}
+
 /// Everything that reads says the same with and without the daemon.
 fn reads(store: &Store, dir: &str) -> Vec<Vec<u8>> {
     let offline = |args: &[&str]| {
@@ -68,7 +77,7 @@ fn reads(store: &Store, dir: &str) -> Vec<Vec<u8>> {
     let stat = store_json(&offline(&["stat", "w/large", "w/g/sealed", "w/small", "--json"]));
     vec![
         stat,
-        offline(&["ls", "-r", "--json", "w"]),
+        listed(&offline(&["ls", "-r", "--json", "w"])),
         offline(&["ls"]),
         offline(&["find", "w", "n = 1"]),
         offline(&["cat", "w/small", "w/large", "w/g/durable", "w/g/sealed", "w/g/log", "w/g/held"]),

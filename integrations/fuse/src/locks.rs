@@ -1,0 +1,86 @@
+//! Waiting for locks, beside the threads that serve the kernel.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use fuser::{Errno, ReplyEmpty};
+use iov_posix::{Errno as No, File, LockKind, LockRange};
+
+use crate::{convert::errno, inodes::lock};
+
+/// Types of `struct flock`, as on Linux.
+const READ: i32 = 0;
+const WRITE: i32 = 1;
+const NONE: i32 = 2;
+
+pub(crate) fn kind(number: i32) -> Option<LockKind> {
+    match number {
+        READ => Some(LockKind::Read),
+        WRITE => Some(LockKind::Write),
+        NONE => Some(LockKind::None),
+        _ => None,
+    }
+}
+
+pub(crate) fn number(kind: LockKind) -> i32 {
+    match kind {
+        LockKind::Read => READ,
+        LockKind::Write => WRITE,
+        LockKind::None => NONE,
+    }
+}
+
+/// Who may have locks on what, so that closing a file of which nobody has any asks nobody.
+#[derive(Default)]
+pub(crate) struct Owners(Mutex<HashSet<(u64, u64)>>);
+
+impl Owners {
+    pub(crate) fn add(&self, ino: u64, owner: u64) {
+        lock(&self.0).insert((ino, owner));
+    }
+
+    pub(crate) fn take(&self, ino: u64, owner: u64) -> bool {
+        lock(&self.0).remove(&(ino, owner))
+    }
+}
+
+/// Whether a signal waits for a thread, so that it wants to stop waiting. The kernel asks us to stop in a way that `fuser` does not
+/// pass on, and would have the thread wait, dead or alive.
+fn is_interrupted(thread: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") & !mask("SigIgn:") != 0
+}
+
+/// A lock that somebody waits for.
+pub(crate) type Wanted = (Arc<File>, u64, LockRange, LockKind);
+
+/// Answers when the lock is there, behind `got`, or whoever asks is interrupted.
+pub(crate) fn wait(wanted: Wanted, thread: u32, got: impl FnOnce() + Send + 'static, reply: ReplyEmpty) {
+    let (file, owner, range, kind) = wanted;
+    let waiting = move || {
+        loop {
+            match file.lock_soon(owner, range, kind) {
+                Ok(()) if is_interrupted(thread) => {
+                    // It will not hear that it has the lock.
+                    let _ = file.lock(owner, range, LockKind::None);
+                    return reply.error(Errno::EINTR);
+                }
+                Ok(()) => {
+                    got();
+                    return reply.ok();
+                }
+                Err(No::EAGAIN) if is_interrupted(thread) => return reply.error(Errno::EINTR),
+                Err(No::EAGAIN) => {}
+                Err(e) => return reply.error(errno(e)),
+            }
+        }
+    };
+    // Without a thread nobody answers: the kernel's request ends with the mount.
+    drop(ioverbs::seam::spawn("iov-fuse-lock", waiting));
+}

@@ -1,0 +1,247 @@
+//! Making a workspace appear in a directory, and disappear again.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use iov_posix::{FileSystem, Level, Options};
+use ioverbs::{Error, Kind, Result, Workspace};
+
+use crate::{
+    door::{Door, Known},
+    opened::Opened,
+};
+
+/// How long the kernel takes names and attributes for true, unless somebody says otherwise.
+const TTL: Duration = Duration::from_secs(1);
+/// Threads that serve the kernel: requests wait for the store now and then, and others go on meanwhile.
+const THREADS: usize = 16;
+
+/// How a workspace is mounted.
+#[derive(Clone)]
+pub struct MountOptions {
+    /// What its files mean.
+    pub posix: Options,
+    /// How long the kernel may take names and attributes for true; not at all where it is strict.
+    pub ttl: Duration,
+    /// Other users may enter; `/etc/fuse.conf` may have to allow it.
+    pub allow_other: bool,
+    /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
+    pub kernel: Vec<String>,
+    /// Shown as the source in the table of mounts; it begins with `iov:`.
+    pub source: String,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            posix: Options::default(),
+            ttl: TTL,
+            allow_other: false,
+            kernel: Vec::new(),
+            source: "iov:".to_owned(),
+        }
+    }
+}
+
+/// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
+/// `allow_other`, and those of the kernel.
+pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
+    for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("ro", "") => options.posix.readonly = true,
+            ("rw", "") => options.posix.readonly = false,
+            ("strict", "") => options.posix.level = Level::Strict,
+            ("session", "") => options.posix.level = Level::Session,
+            ("allow_other", "") => options.allow_other = true,
+            ("ttl", seconds) => {
+                let seconds = seconds.parse().ok().filter(|s: &f64| (0.0..=86_400.0).contains(s));
+                let seconds =
+                    seconds.ok_or_else(|| Error::invalid(format!("{option:?}: ttl is a number of seconds")))?;
+                options.ttl = Duration::from_secs_f64(seconds);
+            }
+            // What those who read fstab say to each other.
+            ("defaults" | "auto" | "noauto" | "nouser" | "users" | "nofail" | "_netdev" | "async" | "lazytime", "")
+            | ("user" | "uhelper" | "comment", _) => {}
+            ("nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "noatime" | "atime" | "relatime", "") => {
+                options.kernel.push(option.to_owned());
+            }
+            (name, "") if name.starts_with("x-") => {}
+            (name, _) if name.starts_with("x-") => {}
+            _ => {
+                return Err(Error::invalid(format!(
+                    "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, nosuid, \
+                     nodev, noexec and noatime are known"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A workspace in a directory; dropping it unmounts it.
+pub struct Mount {
+    session: Option<BackgroundSession>,
+    at: PathBuf,
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "mounted at {}", self.at.display())
+    }
+}
+
+fn kernel_option(name: &str) -> Option<MountOption> {
+    Some(match name {
+        "nosuid" => MountOption::NoSuid,
+        "suid" => MountOption::Suid,
+        "nodev" => MountOption::NoDev,
+        "dev" => MountOption::Dev,
+        "noexec" => MountOption::NoExec,
+        "exec" => MountOption::Exec,
+        "noatime" => MountOption::NoAtime,
+        "atime" => MountOption::Atime,
+        _ => return None,
+    })
+}
+
+impl Mount {
+    /// Makes a workspace appear in a directory. What lies there is hidden meanwhile.
+    pub fn new(ws: Workspace, at: &Path, options: MountOptions) -> Result<Mount> {
+        let fail = |e: std::io::Error| Error::from(e).context(format!("mounting on {}", at.display()));
+        // One that was left by a mount that was killed answers nobody.
+        if std::fs::symlink_metadata(at).is_err_and(|e| e.raw_os_error() == Some(NOT_CONNECTED)) {
+            unmount(at, true)?;
+        }
+        let at = &at.canonicalize().map_err(fail)?;
+        let facts = std::fs::metadata(at).map_err(fail)?;
+        if !facts.is_dir() {
+            return Err(Error::invalid(format!("{} is no directory: mount on one", at.display())));
+        }
+        let mut config = Config::default();
+        config.mount_options.extend([
+            MountOption::FSName(options.source.clone()),
+            MountOption::Subtype("iov".to_owned()),
+            MountOption::DefaultPermissions,
+        ]);
+        if options.posix.readonly {
+            config.mount_options.push(MountOption::RO);
+        }
+        config.mount_options.extend(options.kernel.iter().filter_map(|name| kernel_option(name)));
+        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(THREADS);
+        config.clone_fd = true;
+        let strict = options.posix.level == Level::Strict;
+        let known = Arc::new(Known::default());
+        let door = Door {
+            fs: FileSystem::new(ws, options.posix),
+            ttl: if strict { Duration::ZERO } else { options.ttl },
+            known: known.clone(),
+            files: Opened::default(),
+            streams: Opened::default(),
+        };
+        let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::unavailable(
+                "this machine has no /dev/fuse: load the module fuse, or give the container that device",
+            ),
+            _ => fail(e),
+        })?;
+        if !strict {
+            let _ = known.notifier.set(session.notifier());
+        }
+        Ok(Mount { session: Some(session), at: at.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Waits until somebody has unmounted it.
+    pub fn wait(mut self) -> Result<()> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        session.join().map_err(|e| Error::from(e).context(format!("serving {}", self.at.display())))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            // Whoever is in it keeps it until they leave.
+            if session.umount_and_join().is_err() {
+                let _ = unmount(&self.at, true);
+            }
+        }
+    }
+}
+
+/// `ENOTCONN`: nobody serves the mount any more.
+const NOT_CONNECTED: i32 = 107;
+
+/// Makes a mounted workspace disappear; `lazily`: at once, also if somebody is in it.
+pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
+    use rustix::mount::UnmountFlags;
+    if !is_ours(at)? {
+        return Err(Error::invalid(format!("no workspace is mounted on {}", at.display())));
+    }
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let done = rustix::mount::unmount(at, flags);
+    let Err(e) = done else { return Ok(()) };
+    // Users who are not root have a program for it.
+    if e == rustix::io::Errno::PERM {
+        let mut command = Command::new("fusermount3");
+        command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(at);
+        if command.status().is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+    }
+    let error = Error::from(std::io::Error::from(e));
+    Err(match e {
+        rustix::io::Errno::BUSY => Error::new(Kind::Busy, format!("{} is in use: end what runs in it", at.display())),
+        rustix::io::Errno::INVAL => Error::invalid(format!("nothing is mounted on {}", at.display())),
+        _ => error.context(format!("unmounting {}", at.display())),
+    })
+}
+
+/// Whether what is mounted on a directory is a workspace. The table of mounts knows also where nobody answers.
+fn is_ours(at: &Path) -> Result<bool> {
+    let at = match at.canonicalize() {
+        Ok(at) => at,
+        Err(_) => std::path::absolute(at).map_err(Error::from)?,
+    };
+    let table = std::fs::read_to_string("/proc/self/mountinfo").map_err(Error::from)?;
+    let mut found = table.lines().filter_map(|line| {
+        let (facts, source) = line.split_once(" - ")?;
+        (unescaped(facts.split(' ').nth(4)?) == at.as_os_str().as_bytes()).then_some(source)
+    });
+    // The last one hides those below.
+    let ours =
+        |source: &str| source.starts_with("fuse") && source.split(' ').nth(1).is_some_and(|s| s.starts_with("iov:"));
+    Ok(found.next_back().is_some_and(ours))
+}
+
+/// A path of the table, in which blanks and others are octal numbers.
+pub(crate) fn unescaped(path: &str) -> Vec<u8> {
+    let (mut out, bytes) = (Vec::new(), path.as_bytes());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let octal = path.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match octal.filter(|_| *byte == b'\\') {
+            Some(escaped) => {
+                out.push(escaped);
+                at += 4;
+            }
+            None => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}

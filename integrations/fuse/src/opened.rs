@@ -1,0 +1,47 @@
+//! Numbers for what is open.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use fuser::FileHandle;
+
+use crate::inodes::lock;
+
+/// What is open, by number.
+pub(crate) struct Opened<T> {
+    next: AtomicU64,
+    all: Mutex<HashMap<u64, Arc<T>>>,
+}
+
+impl<T> Default for Opened<T> {
+    fn default() -> Opened<T> {
+        Opened { next: AtomicU64::new(1), all: Mutex::default() }
+    }
+}
+
+impl<T> Opened<T> {
+    pub(crate) fn put(&self, what: T) -> FileHandle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.all).insert(number, Arc::new(what));
+        FileHandle(number)
+    }
+
+    pub(crate) fn get(&self, number: FileHandle) -> Option<Arc<T>> {
+        lock(&self.all).get(&number.0).cloned()
+    }
+
+    pub(crate) fn take(&self, number: FileHandle) -> Option<Arc<T>> {
+        lock(&self.all).remove(&number.0)
+    }
+
+    /// Ends all.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *lock(&self.all));
+        drop(all);
+    }
+}

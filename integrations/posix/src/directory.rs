@@ -1,0 +1,142 @@
+//! Directory streams: what was there when the stream began, however the directory changes meanwhile.
+
+use std::sync::{Arc, Mutex};
+
+use ioverbs::{
+    Cursor, EntryKind, Kind as Failure, Op, Uuid, Value,
+    catalog::{Entry, SearchSpec},
+};
+
+use crate::{
+    Attributes, Errno, Kind, Node, Outcome,
+    fs::{lock, stat_of},
+};
+
+/// Entries that are fetched at once.
+const PAGE: usize = 1024;
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub uuid: Uuid,
+    /// What kind of file that is.
+    pub kind: Kind,
+}
+
+/// What an entry stands for.
+pub type Found = (Arc<Node>, Attributes);
+
+/// An open directory. Its entries have positions from 0 on; `.` and `..` are not among them. May be used by many threads.
+pub struct Directory {
+    node: Arc<Node>,
+    entries: Mutex<Option<Arc<[DirEntry]>>>,
+}
+
+impl Directory {
+    /// Opens a directory; its entries are those of the moment when the first is asked for.
+    pub fn open(node: &Arc<Node>) -> Outcome<Directory> {
+        if node.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(Directory { node: node.clone(), entries: Mutex::default() })
+    }
+
+    /// What it is open on.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// From now on its entries are those of this moment (`rewinddir`).
+    pub fn rewind(&self) {
+        *lock(&self.entries) = None;
+    }
+
+    /// The entry at a position; `None` behind the last one.
+    pub fn entry(&self, at: usize) -> Outcome<Option<DirEntry>> {
+        Ok(self.entries(at, 1)?.pop())
+    }
+
+    /// Up to so many entries from a position on; none behind the last one.
+    pub fn entries(&self, at: usize, max: usize) -> Outcome<Vec<DirEntry>> {
+        let all = match &mut *lock(&self.entries) {
+            Some(all) => all.clone(),
+            none => none.insert(self.list()?).clone(),
+        };
+        let end = at.saturating_add(max).min(all.len());
+        Ok(all.get(at..end).unwrap_or_default().to_vec())
+    }
+
+    /// All of them, of one moment: positions stay, and no search waits for a program that takes its time.
+    fn list(&self) -> Outcome<Arc<[DirEntry]>> {
+        let fs = self.node.file_system();
+        fs.again("readdir", || {
+            let out = Cursor::pending(fs.session());
+            let spec = SearchSpec {
+                predicate: None,
+                params: Vec::new(),
+                group: Some(self.node.uuid()),
+                deep: false,
+                order: None,
+                limit: 0,
+                keys: vec!["iov.mode".to_owned()],
+                count: false,
+                names: true,
+                page: PAGE,
+            };
+            ioverbs::run(fs.session(), Op::Search { w: fs.workspace().clone(), group: None, spec, out: out.clone() })?;
+            let mut all = Vec::new();
+            loop {
+                let page = out.next(PAGE, -1)?;
+                if page.is_empty() {
+                    out.close();
+                    return Ok(all.into());
+                }
+                all.extend(page.into_iter().filter_map(entry_of));
+            }
+        })
+    }
+
+    /// Entries with their nodes and attributes, in one request. What has gone meanwhile has none.
+    pub fn with_attributes(&self, entries: &[DirEntry]) -> Outcome<Vec<Option<Found>>> {
+        let fs = self.node.file_system();
+        let nodes: Vec<Arc<Node>> = entries.iter().map(|entry| fs.node(entry.uuid, entry.kind)).collect();
+        let handles: Vec<_> = nodes.iter().map(|node| node.handle()).collect();
+        let statuses = fs.again("readdir", || {
+            let ops = nodes.iter().zip(&handles).map(|(node, handle)| node.stat_op(handle.as_deref()).into());
+            let statuses = fs.try_all(ops.collect())?;
+            // An entry that cannot be looked at is not one that is gone.
+            let mut failed = statuses.iter().filter_map(|status| status.result().err());
+            match failed.find(|e| e.kind() != Failure::NotFound) {
+                Some(e) => Err(e),
+                None => Ok(statuses),
+            }
+        })?;
+        let found = nodes.into_iter().zip(&statuses).map(|(node, status)| {
+            if status.result().is_err() {
+                return Ok(None);
+            }
+            let attributes = fs.attributes(stat_of(Some(status))?)?;
+            node.tell(&attributes);
+            Ok(Some((node, attributes)))
+        });
+        found.collect()
+    }
+}
+
+/// A result of the search as an entry. What a path cannot name is not shown.
+fn entry_of(found: Entry) -> Option<DirEntry> {
+    let name = found.name?.as_bytes().to_vec();
+    if matches!(&name[..], b"." | b"..") {
+        return None;
+    }
+    let mode = found.metadata.iter().flatten().find(|(key, _)| key == "iov.mode");
+    let mode = match mode {
+        Some((_, Value::I64(mode))) => *mode as u32,
+        _ => 0,
+    };
+    let kind = if found.kind == EntryKind::Group { Kind::Directory } else { Kind::of(found.kind, mode) };
+    Some(DirEntry { name, uuid: found.uuid, kind })
+}

@@ -1,0 +1,110 @@
+//! The one handle of all who have a file open, or do something with it just now. The last of them closes it.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ioverbs::{Collection, EntryKind, Kind as Failure, Op, Result, Stat, Which};
+
+use crate::{
+    Attributes, FileSystem, Node, Outcome,
+    fs::{lock, stat_of},
+};
+
+/// Dropping it closes; [`Handle::end`] also says whether that came through.
+pub(crate) struct Handle {
+    fs: FileSystem,
+    pub(crate) c: Collection,
+    /// It has no name yet, and goes with this handle unless it gets one.
+    pub(crate) temporary: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(fs: &FileSystem, c: Collection) -> Handle {
+        let (temporary, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Handle { fs: fs.clone(), c, temporary, ended }
+    }
+
+    /// Closes it: what was written is published, and persists as its controls say.
+    pub(crate) fn end(&self) -> Outcome<()> {
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.temporary.load(Ordering::Relaxed)
+            && let Ok(uuid) = self.c.uuid()
+        {
+            let w = self.fs.workspace().clone();
+            // What cannot be removed goes with this process.
+            let _ = ioverbs::run(self.c.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
+        }
+        self.fs.run(Op::Close { c: self.c.clone() }).map(drop)
+    }
+}
+
+impl Node {
+    /// The handle of those who have it open, if there are any. While it is kept it stays open.
+    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
+        lock(&self.shared).upgrade()
+    }
+
+    /// A handle for who opens it, with facts as of now: the one that there is if it is still good, else a new one.
+    pub(crate) fn join(&self) -> Outcome<(Arc<Handle>, Attributes)> {
+        let fs = self.file_system();
+        if let Some(handle) = self.handle() {
+            let told =
+                fs.again("open", || match stat(ioverbs::run(handle.c.session(), Op::Stat { c: handle.c.clone() })) {
+                    Err(e) if matches!(e.kind(), Failure::Stale | Failure::Fenced | Failure::Invalid) => Ok(None),
+                    other => other.map(Some),
+                });
+            if let Some(stat) = told? {
+                return Ok((handle, fs.attributes(&stat)?));
+            }
+            // Who has it goes on to hear that it has ended; who comes now has nothing to do with it.
+            self.detach(&handle);
+        }
+        // Not under the lock: it may take long, and others only want to look.
+        let opened = fs.again("open", || {
+            let c = fs.workspace().pending(EntryKind::Collection);
+            let statuses = fs.all_of(vec![self.open_op(&c).into(), Op::Stat { c: c.clone() }.into()])?;
+            Ok((c, statuses))
+        });
+        let (c, statuses) = opened?;
+        let attributes = fs.attributes(stat_of(statuses.last())?)?;
+        Ok((self.share(Handle::new(fs, c)), attributes))
+    }
+
+    /// Makes a handle the one of all, unless another one is by now; the one that is.
+    pub(crate) fn share(&self, handle: Handle) -> Arc<Handle> {
+        let handle = Arc::new(handle);
+        let mut shared = lock(&self.shared);
+        let before = shared.upgrade();
+        if before.is_none() {
+            *shared = Arc::downgrade(&handle);
+        }
+        drop(shared);
+        before.unwrap_or(handle)
+    }
+
+    fn detach(&self, handle: &Arc<Handle>) {
+        let mut shared = lock(&self.shared);
+        if Weak::ptr_eq(&shared, &Arc::downgrade(handle)) {
+            *shared = Weak::new();
+        }
+    }
+}
+
+/// The facts that a stat tells.
+fn stat(done: Result<ioverbs::Status>) -> Result<Stat> {
+    match done?.output {
+        ioverbs::Output::Stat(stat) => Ok(*stat),
+        _ => Err(ioverbs::Error::internal("a stat returned no facts")),
+    }
+}

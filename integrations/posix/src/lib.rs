@@ -1,0 +1,52 @@
+//! What POSIX means on a workspace. Front doors for unchanged programs (FUSE, LD_PRELOAD) only translate into this.
+//!
+//! A directory is a group, a file a collection, a symbolic link a collection whose bytes are its target and whose mode says
+//! `S_IFLNK`; so are named pipes, sockets and devices, which the kernel or the C library make work. Hard links are the several
+//! names of one collection. Names are bytes. What is open lives on without a name.
+//!
+//! One [`FileSystem`] is sequential in itself: every handle that it has on a file is one and the same. Between two of them what
+//! [`Level`] says holds. Errors are numbers of the system ([`Errno`]); what the library has said goes to [`FileSystem::on_error`].
+//!
+//! ```
+//! use iov_posix::{Create, FileSystem, Flags, Options, Who};
+//!
+//! let session = ioverbs::open(Some("mem:"), Default::default())?;
+//! let ws = session.create_workspace(ioverbs::Name::new("doc")?, Default::default())?;
+//! let fs = FileSystem::new(ws, Options::default());
+//! let (who, root) = (Who { uid: 0, gid: 0 }, fs.root());
+//! let home = fs.mkdir(&root, b"home", Create { mode: 0o755, who }).unwrap().0;
+//! let (file, _, _) = fs.create(&home, b"a.txt", Create { mode: 0o644, who }, Flags::default()).unwrap();
+//! assert_eq!(file.write(0, b"hello").unwrap(), 5);
+//! assert_eq!(fs.lookup(&home, b"a.txt").unwrap().1.size, 5);
+//! # Ok::<(), ioverbs::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod directory;
+mod errno;
+mod file;
+mod fs;
+mod handle;
+mod holes;
+mod locks;
+mod names;
+mod node;
+mod rules;
+mod special;
+mod xattr;
+
+pub use attributes::{Attributes, Change, Kind, SetTime, number};
+pub use directory::{DirEntry, Directory, Found};
+pub use errno::{Errno, Outcome};
+pub use file::{File, Flags};
+pub use fs::{Create, FileSystem, Level, Options, Report, Space, Who};
+pub use holes::Seek;
+pub use locks::{LockKind, LockRange};
+pub use names::Rename;
+pub use node::Node;
+pub use rules::Rule;
+pub use xattr::SetXattr;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Advisory locks of `fcntl` and `flock`, for all processes and file systems on one store (O11).
+//!
+//! Both are locks of bytes. Those of `flock` are on one that no file has, so that the two do not see each other
+//! where a front door can tell them apart.
+
+use ioverbs::{Op, Output, Range, catalog::LockSpec, limits::LEASE_NS};
+
+use crate::{Errno, File, Outcome};
+
+/// The byte that stands for a whole file: the last one that a file can have, which no program locks by itself.
+const FLOCK: u64 = i64::MAX as u64 - 1;
+/// How long one request waits for a lock.
+const WAIT_NS: i64 = 1_000_000_000;
+
+/// Shared, exclusive, or none any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockKind {
+    /// Others may have it too.
+    Read,
+    /// Nobody else.
+    Write,
+    /// Given back.
+    None,
+}
+
+/// What is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockRange {
+    /// The whole file, as `flock` does.
+    Whole,
+    /// Bytes from the first to the last, both among them, as `fcntl` does; `i64::MAX` is the last there can be.
+    Bytes(u64, u64),
+}
+
+impl LockRange {
+    fn range(self) -> Outcome<Range> {
+        match self {
+            LockRange::Whole => Ok(Range { offset: FLOCK, len: 1 }),
+            LockRange::Bytes(first, last) if first > last => Err(Errno::EINVAL),
+            LockRange::Bytes(first, last) => {
+                let (first, last) = (first.min(FLOCK - 1), last.min(FLOCK - 1));
+                Ok(Range { offset: first, len: last - first + 1 })
+            }
+        }
+    }
+}
+
+impl File {
+    fn spec(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<LockSpec> {
+        let (range, exclusive) = (range.range()?, kind != LockKind::Read);
+        Ok(LockSpec { exclusive, try_only: true, range, owner, lease_ns: LEASE_NS })
+    }
+
+    /// Takes or gives back a lock without waiting. `EAGAIN`: somebody else has it. `owner` is whoever the front door says.
+    pub fn lock(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
+        let (c, lock) = (self.collection().clone(), self.spec(owner, range, kind)?);
+        let fs = self.node().file_system();
+        if kind == LockKind::None {
+            // Whoever has the lock next sees what was written under it.
+            self.flush()?;
+            let unlock = || Op::Unlock { c: c.clone(), lock: lock.clone() };
+            return fs.again("unlock", || ioverbs::run(c.session(), unlock())).map(drop);
+        }
+        let op = || Op::Lock { c: c.clone(), lock: lock.clone() };
+        fs.again("lock", || ioverbs::run(c.session(), op())).map(drop).map_err(in_the_way)
+    }
+
+    /// The same, waiting for a moment; `EAGAIN`: not yet.
+    pub fn lock_soon(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
+        let until = ioverbs::seam::monotonic_ns() + WAIT_NS;
+        loop {
+            match self.lock(owner, range, kind) {
+                Err(Errno::EAGAIN) if ioverbs::seam::monotonic_ns() < until => ioverbs::seam::sleep(2_000_000),
+                other => return other,
+            }
+        }
+    }
+
+    /// A lock that is in the way of this one: its kind, its first and its last byte.
+    pub fn lock_in_the_way(
+        &self,
+        owner: u64,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Outcome<Option<(LockKind, u64, u64)>> {
+        let op = Op::LockQuery { c: self.collection().clone(), lock: self.spec(owner, range, kind)? };
+        let status = match self.node().file_system().run(op) {
+            Err(Errno::ENOENT) => return Ok(None),
+            other => other?,
+        };
+        let Output::Lock(found) = status.output else { return Ok(None) };
+        let kind = if found.exclusive { LockKind::Write } else { LockKind::Read };
+        // To the end of all bytes, as `fcntl` says it.
+        let last =
+            if found.range.end() >= FLOCK || found.range.len == 0 { i64::MAX as u64 } else { found.range.end() - 1 };
+        Ok(Some((kind, found.range.offset, last)))
+    }
+
+    /// Gives back every lock that an owner has of this kind of range.
+    pub fn unlock_all(&self, owner: u64) -> Outcome<()> {
+        self.lock(owner, LockRange::Bytes(0, FLOCK - 1), LockKind::None)
+    }
+}
+
+fn in_the_way(e: Errno) -> Errno {
+    if e == Errno::EBUSY { Errno::EAGAIN } else { e }
+}

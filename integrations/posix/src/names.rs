@@ -1,0 +1,262 @@
+//! Names: finding, making, moving and removing what they stand for.
+
+use std::{sync::Arc, time::Duration};
+
+use ioverbs::{
+    Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Lifetime, Metadata, Name, Op, Status, Uuid, Which,
+    catalog::RenameMode, seam,
+};
+
+use crate::{
+    Attributes, Create, Errno, File, FileSystem, Flags, Kind, Node, Outcome,
+    fs::{name, stat_of},
+};
+
+/// What a rename does where the new name is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rename {
+    /// What was there goes.
+    #[default]
+    Replace,
+    /// It fails (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// The two change places (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+/// Something new, as it is asked for.
+pub(crate) struct New<'a> {
+    pub(crate) parent: &'a Node,
+    /// None: it has no name yet.
+    pub(crate) name: Option<&'a [u8]>,
+    pub(crate) kind: Kind,
+    pub(crate) born: Create,
+    pub(crate) metadata: Metadata,
+    /// Its identity, a new one.
+    pub(crate) uuid: Uuid,
+}
+
+impl FileSystem {
+    /// What a name stands for.
+    pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<(Arc<Node>, Attributes)> {
+        let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
+        let look = || Op::Look { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
+        let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
+        let attributes = self.attributes(stat_of(Some(&status))?)?;
+        let node = self.node(attributes.uuid, attributes.kind);
+        node.tell(&attributes);
+        self.placed(&node, parent, bytes);
+        // Whoever has it open here may have written what nobody else has been told of yet.
+        if node.handle().is_some() {
+            return node.attributes().map(|attributes| (node, attributes));
+        }
+        Ok((node, attributes))
+    }
+
+    /// Makes something new; the handle is open. `more` are further operations on it in the same request.
+    pub(crate) fn make<'a>(
+        &self,
+        new: New<'_>,
+        more: &dyn Fn(&Collection) -> Vec<Lent<'a>>,
+    ) -> Outcome<(Collection, Vec<Status>)> {
+        self.check_writable()?;
+        let directory = new.kind == Kind::Directory;
+        let parent = new.parent.group()?;
+        let name = new.name.map(name).transpose()?;
+        let kind = if directory { EntryKind::Group } else { EntryKind::Collection };
+        let Create { mut mode, who } = new.born;
+        mode &= 0o7777;
+        let inherited = new.parent.inherited_group()?;
+        if directory && inherited.is_some() {
+            mode |= 0o2000;
+        }
+        let attr = Attr {
+            mode: Some(if directory || new.kind == Kind::File { mode } else { mode | new.kind.bits() }),
+            uid: Some(who.uid),
+            gid: Some(inherited.unwrap_or(who.gid)),
+            // What dies without a name goes with this process.
+            lifetime: (name.is_none() && !directory).then_some(Lifetime::PROCESS),
+            ..Attr::default()
+        };
+        let controls = if directory { Controls::default() } else { self.controls(new.parent, new.name) };
+        let uuid = new.uuid;
+        // What that makes of the directory comes along.
+        let look = || new.name.map(|_| Lent::from(new.parent.stat_op(None)));
+        let run = |out: &Collection, first: [Op; 2]| {
+            let first = first.into_iter().map(Lent::from);
+            let statuses = self.all_of(first.chain(more(out)).chain(look()).collect());
+            statuses.map(|statuses| (out.clone(), statuses))
+        };
+        let (made, perhaps) = self.once(|| {
+            let out = self.workspace().pending_as(kind, uuid);
+            let (parent, name) = (Some(parent.clone()), name.clone());
+            let (metadata, controls) = (new.metadata.clone(), controls.clone());
+            let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
+            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }])
+        });
+        let made = match made {
+            // By an attempt that was not answered, it seems.
+            Err(e) if perhaps && e.kind() == Failure::Exists => {
+                let out = self.workspace().pending(kind);
+                let which = Which::Uuid(uuid);
+                let open = Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() };
+                run(&out, [open, Op::Stat { c: out.clone() }]).map_err(|_| e)
+            }
+            other => other,
+        };
+        let (out, mut statuses) = made.map_err(|e| {
+            new.parent.untell();
+            self.errno("create", &e)
+        })?;
+        let looked = new.name.and_then(|_| statuses.pop());
+        new.parent.tell_of(looked.as_ref());
+        Ok((out, statuses))
+    }
+
+    /// Makes a file and opens it. Fails with `EEXIST` if the name is taken.
+    pub fn create(
+        &self,
+        parent: &Node,
+        bytes: &[u8],
+        born: Create,
+        flags: Flags,
+    ) -> Outcome<(File, Arc<Node>, Attributes)> {
+        self.create_file(parent, Some(bytes), born, flags)
+    }
+
+    /// Makes a file without a name and opens it (`O_TMPFILE`): it goes with its last handle, unless it gets one.
+    pub fn create_unnamed(&self, parent: &Node, born: Create, flags: Flags) -> Outcome<(File, Arc<Node>, Attributes)> {
+        self.create_file(parent, None, born, flags)
+    }
+
+    fn create_file(
+        &self,
+        parent: &Node,
+        name: Option<&[u8]>,
+        born: Create,
+        flags: Flags,
+    ) -> Outcome<(File, Arc<Node>, Attributes)> {
+        let new = New { parent, name, kind: Kind::File, born, metadata: Metadata::new(), uuid: seam::new_uuid() };
+        let (c, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
+        let attributes = self.attributes(stat_of(statuses.last())?)?;
+        let node = self.node(attributes.uuid, Kind::File);
+        let file = File::of_new(&node, c, flags);
+        if name.is_none() {
+            file.set_temporary();
+        }
+        Ok((file, node, attributes))
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, parent: &Node, bytes: &[u8], born: Create) -> Outcome<(Arc<Node>, Attributes)> {
+        let new = New {
+            parent,
+            name: Some(bytes),
+            kind: Kind::Directory,
+            born,
+            metadata: Metadata::new(),
+            uuid: seam::new_uuid(),
+        };
+        let (_, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
+        let attributes = self.attributes(stat_of(statuses.last())?)?;
+        let node = self.node(attributes.uuid, Kind::Directory);
+        node.tell(&attributes);
+        self.placed(&node, parent, bytes);
+        Ok((node, attributes))
+    }
+
+    /// Takes a name away, and with the last one what it stands for, once nobody has it open. What stands there is a file:
+    /// the caller has looked.
+    pub fn unlink(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
+        self.check_writable()?;
+        let which = Which::Name(known(bytes)?);
+        let group = parent.group()?;
+        let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
+        // Another one may have got the name by the second time.
+        parent.rename_in("delete", &[], delete)
+    }
+
+    /// Removes an empty directory: the caller has looked that it is one.
+    pub fn rmdir(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
+        match bytes {
+            b"." => Err(Errno::EINVAL),
+            b".." => Err(Errno::ENOTEMPTY),
+            _ => self.unlink(parent, bytes),
+        }
+    }
+
+    /// Moves a name. That one is a directory and the other none, the caller has looked.
+    pub fn rename(&self, from: (&Node, &[u8]), to: (&Node, &[u8]), rename: Rename) -> Outcome<()> {
+        self.check_writable()?;
+        let mode = match rename {
+            Rename::Replace => RenameMode::Replace,
+            Rename::NoReplace => RenameMode::NoReplace,
+            Rename::Exchange => RenameMode::Exchange,
+        };
+        let (from_parent, to_parent, from_name, to_name) =
+            (from.0.group()?, to.0.group()?, known(from.1)?, name(to.1)?);
+        let rename = || Op::Rename {
+            w: self.workspace().clone(),
+            from_parent: Some(from_parent.clone()),
+            from: from_name.clone(),
+            to_parent: Some(to_parent.clone()),
+            to: to_name.clone(),
+            mode,
+        };
+        from.0.rename_in("rename", &[to.0], rename)?;
+        self.moved(to);
+        if mode == RenameMode::Exchange {
+            self.moved(from);
+        }
+        Ok(())
+    }
+
+    /// One more name for a file.
+    pub fn link(&self, node: &Node, parent: &Node, bytes: &[u8]) -> Outcome<Attributes> {
+        self.check_writable()?;
+        if node.kind() == Kind::Directory {
+            return Err(Errno::EPERM);
+        }
+        let (group, name) = (parent.group()?, name(bytes)?);
+        let mut ops = |c: &Collection| {
+            let link = Op::Link { c: c.clone(), parent: Some(group.clone()), name: name.clone() };
+            // What had no name stays from now on.
+            let stays = Attr { lifetime: Some(Lifetime::KEPT), ..Attr::default() };
+            let temporary = node.handle().is_some_and(|h| h.temporary.load(std::sync::atomic::Ordering::Relaxed));
+            let stays = temporary.then(|| Op::SetAttr { c: c.clone(), attr: stays });
+            stays.into_iter().chain([link, Op::Stat { c: c.clone() }]).collect()
+        };
+        parent.untell();
+        match self.once(|| node.try_with_handle(&mut ops)) {
+            (Ok(statuses), _) => {
+                if let Some(handle) = node.handle() {
+                    handle.temporary.store(false, std::sync::atomic::Ordering::Relaxed);
+                }
+                self.attributes(stat_of(statuses.last())?)
+            }
+            (Err(e), true) if e.kind() == Failure::Exists => match self.lookup(parent, bytes)? {
+                (there, attributes) if there.uuid() == node.uuid() => Ok(attributes),
+                _ => Err(Errno::EEXIST),
+            },
+            (Err(e), _) if e.kind() == Failure::TooBig => Err(Errno::EMLINK),
+            (Err(e), _) => Err(self.errno("link", &e)),
+        }
+    }
+}
+
+/// A name that may be there.
+fn known(bytes: &[u8]) -> Outcome<Name> {
+    name(bytes).map_err(|e| if e == Errno::EINVAL { Errno::ENOENT } else { e })
+}
+
+impl Node {
+    /// The group that belongs to what is made in a directory with set-group-id.
+    fn inherited_group(&self) -> Outcome<Option<u32>> {
+        // As it was told last, since whoever makes something has looked the way to it.
+        let told = match self.told_within(Duration::MAX) {
+            Some((told, _)) => told,
+            None => self.attributes()?,
+        };
+        Ok((told.mode & 0o2000 != 0).then_some(told.gid))
+    }
+}

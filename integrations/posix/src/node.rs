@@ -1,0 +1,215 @@
+//! Something with an identity: a directory, a file, a symbolic link.
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, Weak},
+    time::Duration,
+};
+
+use ioverbs::{Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Op, Result, Status, Uuid, Which, seam};
+
+use crate::{
+    Attributes, Change, Errno, FileSystem, Kind, Outcome, attributes,
+    fs::{lock, stat_of},
+    handle::Handle,
+    rules::Place,
+};
+
+/// A file system has one node for each identity that somebody has to do with: who has it keeps it, not the file.
+pub struct Node {
+    fs: FileSystem,
+    uuid: Uuid,
+    kind: Kind,
+    /// Of anything else: the handle of all who have it open.
+    pub(crate) shared: Mutex<Weak<Handle>>,
+    /// Of a directory: what was told of it last, and when (monotonic clock).
+    told: Mutex<Option<(Attributes, i64)>>,
+    /// Of a directory: where it is, if there are rules for that.
+    pub(crate) place: Mutex<Place>,
+    /// Of a symbolic link: where it leads, which never changes.
+    pub(crate) target: OnceLock<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.uuid)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.forget(self.uuid);
+    }
+}
+
+impl Node {
+    pub(crate) fn new(fs: FileSystem, uuid: Uuid, kind: Kind) -> Node {
+        Node {
+            fs,
+            uuid,
+            kind,
+            shared: Mutex::new(Weak::new()),
+            told: Mutex::default(),
+            place: Mutex::default(),
+            target: OnceLock::new(),
+        }
+    }
+
+    /// The file system.
+    pub fn file_system(&self) -> &FileSystem {
+        &self.fs
+    }
+
+    /// Its identity; nil = the root.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Its number: see [`Attributes::ino`].
+    pub fn ino(&self) -> u64 {
+        attributes::number(self.uuid)
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The group that a directory is.
+    pub(crate) fn group(&self) -> Outcome<Collection> {
+        if self.kind != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(self.unopened())
+    }
+
+    /// What it is to the library, to ask for facts and change them: nothing is open for that.
+    fn unopened(&self) -> Collection {
+        let kind = if self.kind == Kind::Directory { EntryKind::Group } else { EntryKind::Collection };
+        self.fs.workspace().unopened(kind, self.uuid)
+    }
+
+    /// Opens it into a handle.
+    pub(crate) fn open_op(&self, out: &Collection) -> Op {
+        Op::Open { out: out.clone(), parent: None, which: Which::Uuid(self.uuid), controls: Controls::default() }
+    }
+
+    /// Does something that needs no bytes, by the handle of those who have it open or by none. It is one request, and may be sent
+    /// twice where the store could not be reached.
+    pub(crate) fn with_handle(&self, verb: &str, mut work: impl FnMut(&Collection) -> Vec<Op>) -> Outcome<Vec<Status>> {
+        self.fs.again(verb, || self.try_with_handle(&mut work))
+    }
+
+    /// The same, once.
+    pub(crate) fn try_with_handle(&self, work: &mut dyn FnMut(&Collection) -> Vec<Op>) -> Result<Vec<Status>> {
+        // Kept until it is done: nobody closes it meanwhile.
+        if let Some(handle) = self.handle() {
+            match self.fs.all_of(work(&handle.c).into_iter().map(Lent::from).collect()) {
+                // It has ended by itself: none is as good.
+                Err(e) if matches!(e.kind(), Failure::Stale | Failure::Fenced) => {}
+                other => return other,
+            }
+        }
+        self.fs.all_of(work(&self.unopened()).into_iter().map(Lent::from).collect())
+    }
+
+    /// Its attributes as of now.
+    pub fn attributes(&self) -> Outcome<Attributes> {
+        let handle = self.handle();
+        let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())))?;
+        let attributes = self.fs.attributes(stat_of(Some(&status))?)?;
+        self.tell(&attributes);
+        Ok(attributes)
+    }
+
+    /// Asks for facts: by the handle of who has it open, since that knows what nobody else has been told yet.
+    pub(crate) fn stat_op(&self, handle: Option<&Handle>) -> Op {
+        match handle {
+            Some(handle) => Op::Stat { c: handle.c.clone() },
+            None => Op::Look { w: self.fs.workspace().clone(), parent: None, which: Which::Uuid(self.uuid) },
+        }
+    }
+
+    /// Notes what was told of it. Answers may come in another order than they were given.
+    pub(crate) fn tell(&self, attributes: &Attributes) {
+        let mut told = lock(&self.told);
+        if self.kind == Kind::Directory && told.is_none_or(|(known, _)| known.ctime_ns <= attributes.ctime_ns) {
+            *told = Some((*attributes, seam::monotonic_ns()));
+        }
+    }
+
+    /// Something has happened to it, nobody knows what.
+    pub(crate) fn untell(&self) {
+        *lock(&self.told) = None;
+    }
+
+    /// What was told of a directory, if that was within this time, and for how long it still will have been: with each name that is
+    /// made or taken away by this file system it is told anew.
+    pub fn told_within(&self, span: Duration) -> Option<(Attributes, Duration)> {
+        let (attributes, at_ns) = (*lock(&self.told))?;
+        let age = Duration::from_nanos(u64::try_from(seam::monotonic_ns() - at_ns).ok()?);
+        span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
+    }
+
+    /// Runs what changes a name in it, and looks at what that makes of it.
+    pub(crate) fn rename_in(&self, verb: &str, others: &[&Node], op: impl Fn() -> Op) -> Outcome<()> {
+        let nodes: Vec<&Node> = std::iter::once(self).chain(others.iter().copied()).collect();
+        let done = self.fs.at_most_once(verb, || {
+            let looks = nodes.iter().map(|node| node.stat_op(None));
+            let statuses = self.fs.try_all(std::iter::once(op()).chain(looks).map(Lent::from).collect())?;
+            statuses.first().map_or(Ok(()), Status::result).map(|()| statuses)
+        });
+        for (i, node) in nodes.iter().enumerate() {
+            node.tell_of(done.as_ref().ok().and_then(|statuses| statuses.get(i + 1)));
+        }
+        done.map(drop)
+    }
+
+    /// Notes what a look at it came to.
+    pub(crate) fn tell_of(&self, looked: Option<&Status>) {
+        let told = looked.filter(|status| status.result().is_ok());
+        match told.map(|status| stat_of(Some(status)).and_then(|stat| self.fs.attributes(stat))) {
+            Some(Ok(attributes)) => self.tell(&attributes),
+            _ => self.untell(),
+        }
+    }
+
+    /// Changes attributes, and tells them afterwards.
+    pub fn change(&self, change: &Change) -> Outcome<Attributes> {
+        self.fs.check_writable()?;
+        match (self.kind, change.size) {
+            (Kind::Directory, Some(_)) => return Err(Errno::EISDIR),
+            (kind, Some(_)) if kind != Kind::File => return Err(Errno::EINVAL),
+            (_, Some(size)) if size > i64::MAX as u64 => return Err(Errno::EFBIG),
+            _ => {}
+        }
+        let attr = Attr {
+            mode: change.mode.map(|mode| mode & 0o7777),
+            uid: change.uid,
+            gid: change.gid,
+            mtime_ns: change.mtime.map(crate::SetTime::ns),
+            atime_ns: change.atime.map(crate::SetTime::ns),
+            lifetime: None,
+        };
+        // A length is one of bytes, which have to be open.
+        let open = change.size.map(|_| self.join()).transpose()?;
+        let statuses = self.with_handle("setattr", |c| {
+            let mut ops = Vec::new();
+            ops.extend(change.size.map(|size| Op::Truncate { c: c.clone(), size }));
+            if attr != Attr::default() {
+                ops.push(Op::SetAttr { c: c.clone(), attr: attr.clone() });
+            }
+            ops.push(Op::Stat { c: c.clone() });
+            ops
+        })?;
+        let attributes = self.fs.attributes(stat_of(statuses.last())?)?;
+        self.tell(&attributes);
+        // Where this was the last, what is published with the close is to be heard of.
+        open.and_then(|(handle, _)| Arc::into_inner(handle)).map_or(Ok(()), |handle| handle.end())?;
+        Ok(attributes)
+    }
+
+    /// Whether the two are one.
+    pub fn is(self: &Arc<Self>, other: &Arc<Node>) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}

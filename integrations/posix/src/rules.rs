@@ -1,0 +1,94 @@
+//! What is promised of files by where they are made.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+use globset::{GlobBuilder, GlobMatcher};
+use ioverbs::{Controls, Error, Result, fill, text};
+
+use crate::{FileSystem, Kind, Node, fs::lock};
+
+/// A pattern of paths, and what is promised of the files that are made there.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    matcher: GlobMatcher,
+    controls: Controls,
+}
+
+impl Rule {
+    /// Reads `PATTERN=PROFILE`, as `/checkpoints/**=checkpoint`, or `PATTERN=CONTROL=VALUE[,CONTROL=VALUE…]`. Paths begin at the
+    /// root of the file system; `*` and `?` stay within a name, `**` does not.
+    pub fn parse(rule: &str) -> Result<Rule> {
+        let wrong = |why: &str| {
+            Error::invalid(format!("{rule:?} {why}: a rule is PATTERN=PROFILE, as /checkpoints/**=checkpoint"))
+        };
+        let (pattern, promised) = rule.split_once('=').ok_or_else(|| wrong("says no profile"))?;
+        if !pattern.starts_with('/') {
+            return Err(wrong("begins at no root"));
+        }
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        let matcher = glob.map_err(|e| wrong(&format!("has a pattern that cannot be read ({e})")))?.compile_matcher();
+        let mut controls = Controls::default();
+        match promised.contains('=') {
+            true => promised.split(',').try_for_each(|control| text::parse(&mut controls, control))?,
+            false => text::parse(&mut controls, &format!("profile={promised}"))?,
+        }
+        Ok(Rule { matcher, controls })
+    }
+}
+
+/// Where a directory is: in which one, and under which name.
+pub(crate) type Place = Option<(Arc<Node>, Box<[u8]>)>;
+
+impl FileSystem {
+    /// What the rules say of a file of this name: of several that fit the last one, where that says nothing the one before, and
+    /// so on.
+    pub(crate) fn ruled(&self, parent: &Node, name: Option<&[u8]>) -> Controls {
+        let mut controls = Controls::default();
+        let rules = &self.0.options.rules;
+        if !rules.is_empty() {
+            let mut path = path_of(parent);
+            path.push(b'/');
+            path.extend_from_slice(name.unwrap_or_default());
+            let path = Path::new(OsStr::from_bytes(&path));
+            rules
+                .iter()
+                .rev()
+                .filter(|rule| rule.matcher.is_match(path))
+                .for_each(|rule| fill(&mut controls, &rule.controls));
+        }
+        controls
+    }
+
+    /// A directory was found in another one.
+    pub(crate) fn placed(&self, node: &Node, parent: &Node, name: &[u8]) {
+        if node.kind() == Kind::Directory && !self.0.options.rules.is_empty() {
+            let place = (self.node(parent.uuid(), parent.kind()), name.into());
+            let before = lock(&node.place).replace(place);
+            // Not under the lock: it may be the last to have its parent.
+            drop(before);
+        }
+    }
+
+    /// A name was moved: what is below it is elsewhere now.
+    pub(crate) fn moved(&self, to: (&Node, &[u8])) {
+        if !self.0.options.rules.is_empty() {
+            // Looking at it places it; where that fails it is placed when somebody looks next.
+            let _ = self.lookup(to.0, to.1);
+        }
+    }
+}
+
+/// The path of a directory, as far as it is known: the root's is empty.
+fn path_of(node: &Node) -> Vec<u8> {
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    let mut at = lock(&node.place).clone();
+    while let Some((parent, name)) = at {
+        names.push(name);
+        // Two that were moved into each other's place while somebody looked: nobody's path is so long.
+        if names.len() > ioverbs::limits::GROUP_DEPTH {
+            break;
+        }
+        at = lock(&parent.place).clone();
+    }
+    names.iter().rev().flat_map(|name| std::iter::once(b'/').chain(name.iter().copied())).collect()
+}

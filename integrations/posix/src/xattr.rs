@@ -1,0 +1,120 @@
+//! Extended attributes: those of `user.` are the metadata of the collection.
+//!
+//! `user.temperature` is the key `temperature`. A value that is text is kept as such, and others as bytes; where the key has a
+//! number, a truth value or a time already, text that reads as one stays one. Reading gives text for all of them. `user.iov.size`
+//! and other keys of the system can be read.
+
+use ioverbs::{Kind as Failure, Metadata, Op, Output, Value};
+
+use crate::{Errno, Node, Outcome, special::RDEV};
+
+/// The names of which we know.
+const USER: &[u8] = b"user.";
+
+/// What `setxattr` does about what is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SetXattr {
+    /// It is made or replaced.
+    #[default]
+    Either,
+    /// It must not be there (`XATTR_CREATE`).
+    Create,
+    /// It must be there (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// The key of an attribute.
+fn key(name: &[u8]) -> Outcome<&str> {
+    let key = name.strip_prefix(USER).ok_or(Errno::EOPNOTSUPP)?;
+    if key.is_empty() || key.len() > ioverbs::limits::KEY_BYTES {
+        return Err(Errno::ERANGE);
+    }
+    std::str::from_utf8(key).map_err(|_| Errno::EINVAL)
+}
+
+/// A value as a program reads it.
+fn bytes_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Str(text) => text.as_bytes().to_vec(),
+        Value::I64(number) | Value::Time(number) => number.to_string().into_bytes(),
+        Value::F64(number) => number.to_string().into_bytes(),
+        Value::Bool(truth) => truth.to_string().into_bytes(),
+    }
+}
+
+/// A value as it is kept, given what is there.
+fn value_of(bytes: &[u8], there: Option<&Value>) -> Value {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Value::Bytes(bytes.to_vec()) };
+    let typed = match there {
+        Some(Value::I64(_)) => text.parse().ok().map(Value::I64),
+        Some(Value::F64(_)) => text.parse().ok().filter(|x: &f64| !x.is_nan()).map(Value::F64),
+        Some(Value::Bool(_)) => text.parse().ok().map(Value::Bool),
+        Some(Value::Bytes(_)) => Some(Value::Bytes(bytes.to_vec())),
+        _ => None,
+    };
+    // Text does not hold NUL, and programs put it into values all the same.
+    typed.unwrap_or_else(|| if bytes.contains(&0) { Value::Bytes(bytes.to_vec()) } else { Value::Str(text.into()) })
+}
+
+impl Node {
+    fn value(&self, key: &str) -> Outcome<Option<Value>> {
+        let get = self.with_handle("getxattr", |c| vec![Op::MetaGet { c: c.clone(), key: key.to_owned() }]);
+        match get {
+            Err(Errno::ENOENT) => Ok(None),
+            other => match other?.pop().map(|status| status.output) {
+                Some(Output::Value(value)) => Ok(Some(value)),
+                _ => Err(Errno::EIO),
+            },
+        }
+    }
+
+    /// The value of an attribute.
+    pub fn xattr(&self, name: &[u8]) -> Outcome<Vec<u8>> {
+        let key = key(name)?;
+        self.value(key)?.map(|value| bytes_of(&value)).ok_or(Errno::ENODATA)
+    }
+
+    /// The names of all attributes.
+    pub fn xattrs(&self) -> Outcome<Vec<Vec<u8>>> {
+        let list = self.with_handle("listxattr", |c| vec![Op::MetaList { c: c.clone() }])?;
+        let Some(Output::Metadata(pairs)) = list.into_iter().next().map(|status| status.output) else {
+            return Err(Errno::EIO);
+        };
+        let named = |key: &str| [USER, key.as_bytes()].concat();
+        Ok(pairs.iter().filter(|(key, _)| *key != RDEV).map(|(key, _)| named(key)).collect())
+    }
+
+    /// Sets an attribute.
+    pub fn set_xattr(&self, name: &[u8], bytes: &[u8], how: SetXattr) -> Outcome<()> {
+        self.file_system().check_writable()?;
+        let key = key(name)?;
+        if key == RDEV {
+            return Err(Errno::EPERM);
+        }
+        let there = self.value(key)?;
+        match (how, &there) {
+            (SetXattr::Create, Some(_)) => return Err(Errno::EEXIST),
+            (SetXattr::Replace, None) => return Err(Errno::ENODATA),
+            _ => {}
+        }
+        let mut pairs = Metadata::new();
+        pairs.set(key, value_of(bytes, there.as_ref())).map_err(|e| match e.kind() {
+            Failure::TooBig => Errno::E2BIG,
+            _ => Errno::EPERM,
+        })?;
+        let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
+        put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
+    }
+
+    /// Removes an attribute.
+    pub fn remove_xattr(&self, name: &[u8]) -> Outcome<()> {
+        self.file_system().check_writable()?;
+        let key = key(name)?;
+        if key.starts_with("iov.") || key == RDEV {
+            return Err(Errno::EPERM);
+        }
+        let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
+        removed.map(drop).map_err(|e| if e == Errno::ENOENT { Errno::ENODATA } else { e })
+    }
+}

@@ -1,0 +1,128 @@
+//! `iov mount`: a workspace as a directory of the system.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use ioverbs::{Error, seam};
+
+use crate::{
+    address::Address,
+    ctx::Ctx,
+    failure::{Done, Failure},
+    options::ControlArgs,
+};
+
+/// What the process in the background says once the directory can be used.
+const READY: &str = "mounted";
+/// The process in the background is told by this that it is the one.
+const BEHIND: &str = "IOV_MOUNT_BEHIND";
+/// How often the process in front looks whether it is to stop.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Make a workspace appear as a directory, for programs that know nothing of IOVerbs
+///
+/// Groups are directories, collections files, metadata extended attributes. What one program writes in the directory another
+/// sees there at once; elsewhere, whoever opens the file after it was closed. With -o strict everybody does at once, which
+/// costs the kernel's caches. A process in the background serves it until iov umount.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// WS
+    #[arg(value_parser = Address::parser())]
+    workspace: Address,
+
+    /// Where it is to appear: an empty directory, or one whose contents may be hidden meanwhile
+    #[arg(value_name = "DIR")]
+    at: PathBuf,
+
+    /// As in fstab, separated by commas: ro, strict, ttl=SECONDS (how long the kernel may take names and attributes for true;
+    /// 1 unless said), store=URL (as -S), allow_other (other users may enter), nosuid, nodev, noexec, noatime
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+
+    #[command(flatten)]
+    controls: ControlArgs,
+
+    /// What is promised of files by where they are made, before -c: a pattern of paths and a profile, or controls, as in
+    /// '/checkpoints/**=checkpoint' or '/logs/*=consistency=commit,mutability=append'. Several times: later ones go before earlier ones
+    #[arg(long = "rule", value_name = "PATTERN=PROFILE")]
+    rules: Vec<String>,
+
+    /// Serve it in this process, until Ctrl-C or iov umount
+    #[arg(long, short)]
+    foreground: bool,
+}
+
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    args.workspace.only_workspace()?;
+    let mut options = iov_fuse::MountOptions::default();
+    for text in &args.options {
+        let (stores, others): (Vec<&str>, Vec<&str>) = text.split(',').partition(|o| o.starts_with("store="));
+        if let Some(url) = stores.last().and_then(|store| store.strip_prefix("store=")) {
+            ctx.global.store.get_or_insert_with(|| url.to_owned());
+        }
+        iov_fuse::parse_options(&mut options, &others.join(","))?;
+    }
+    options.posix.controls = args.controls.read()?;
+    options.posix.rules = args.rules.iter().map(|rule| iov_fuse::Rule::parse(rule)).collect::<Result<_, _>>()?;
+    if options.posix.controls.mutability.is_some_and(|m| m != ioverbs::Mutability::Overwrite) {
+        return Err(Error::invalid("-c mutability: programs expect of files that they can be overwritten").into());
+    }
+    let behind = std::env::var_os(BEHIND).is_some();
+    if !args.foreground && !behind {
+        return in_background(ctx);
+    }
+    let ws = ctx.workspace(&args.workspace)?;
+    options.source = format!("iov:{}", args.workspace.workspace_text());
+    options.posix.report = Some(Arc::new(|what, e| {
+        // There may be nobody to read it.
+        let _ = writeln!(std::io::stderr(), "iov: mount: {what}: {e}");
+    }));
+    let mount = iov_fuse::Mount::new(ws, &args.at, options)?;
+    if behind {
+        ctx.out.line(READY)?;
+        ctx.out.flush()?;
+    }
+    let (at, stop) = (mount.at().to_owned(), ctx.stop.clone());
+    let watcher = seam::spawn("iov-umount", move || {
+        while !stop.is_set() {
+            seam::sleep(LOOK_NS);
+        }
+        // Whoever is in it keeps what they have open.
+        if iov_fuse::unmount(&at, false).is_err() {
+            let _ = iov_fuse::unmount(&at, true);
+        }
+    });
+    watcher.map_err(|e| Error::from(e).context("a thread that waits for signals"))?;
+    Ok(mount.wait()?)
+}
+
+/// Starts this command once more, in front of nobody, and waits until it serves the directory.
+fn in_background(ctx: &mut Ctx) -> Done {
+    let failed = |e: std::io::Error| Error::from(e).context("starting the process that serves the directory");
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    // Under the same name, which may say how the rest is meant.
+    let mut args = std::env::args_os();
+    command.arg0(args.next().unwrap_or_default()).args(args).env(BEHIND, "1");
+    // Signals for this terminal's programs are not for it.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(failed)?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).map_err(failed)?;
+    }
+    if line.trim_end() == READY {
+        return Ok(());
+    }
+    let mut said = Vec::new();
+    if let Some(mut err) = child.stderr.take() {
+        err.read_to_end(&mut said).map_err(failed)?;
+    }
+    ctx.err.bytes(&said)?;
+    let code = child.wait().map_err(failed)?.code().and_then(|code| u8::try_from(code).ok());
+    Err(Failure::Elsewhere(code.unwrap_or(70)))
+}

@@ -1,0 +1,344 @@
+//! Programs that know nothing of IOVerbs, in mounted workspaces.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::store::{Ran, Store, finished, signal};
+
+/// A mounted workspace; it goes before its store does.
+struct Mounted<'a> {
+    store: &'a Store,
+    at: PathBuf,
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        self.store.iov(&["umount", "--lazy", self.at.to_str().unwrap()]);
+    }
+}
+
+/// Containers may come without.
+fn has_fuse() -> bool {
+    let there = std::fs::File::open("/dev/fuse").is_ok();
+    if !there {
+        eprintln!("no /dev/fuse here: nothing can be mounted");
+    }
+    there
+}
+
+impl Mounted<'_> {
+    fn new<'a>(store: &'a Store, name: &str, options: &str) -> Mounted<'a> {
+        let at = store.path(name);
+        std::fs::create_dir_all(&at).unwrap();
+        let mounted = Mounted { store, at };
+        mounted.again(options);
+        mounted
+    }
+
+    fn again(&self, options: &str) {
+        let mut args = vec!["mount", "w", self.at.to_str().unwrap()];
+        if !options.is_empty() {
+            args.extend(["-o", options]);
+        }
+        self.store.iov(&args).ok();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.at.join(name)
+    }
+
+    /// A script in the mounted directory, which ends with its first failure.
+    fn shell(&self, script: &str) -> Ran {
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail", "-c", script]).current_dir(&self.at).env("AT", &self.at);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finished(command.spawn().unwrap(), 300)
+    }
+
+    /// The process that serves it.
+    fn server(&self) -> u32 {
+        let at = format!("{}\0", self.at.display());
+        let serves = |pid: &u32| {
+            let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("\0mount\0") && line.contains(&at)
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+        processes.into_iter().find(serves).expect("a process that serves the directory")
+    }
+}
+
+fn kill(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap().success());
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A small tree of sources that builds.
+const SOURCES: &str = r#"
+mkdir -p src/deep/er && cd src
+for i in $(seq 20); do echo "int f$i(void) { return $i; }" > deep/f$i.c; done
+{ for i in $(seq 20); do echo "int f$i(void);"; done; echo '#include <stdio.h>'; echo 'int main(void) { int s = 0;';
+  for i in $(seq 20); do echo "s += f$i();"; done; echo 'printf("%d\n", s); return 0; }'; } > main.c
+printf 'prog: main.o %s\n\tcc -o $@ $^\n' "$(for i in $(seq 20); do printf 'deep/f%s.o ' $i; done)" > Makefile
+ln -s ../main.c deep/er/link; ln main.c deep/er/hard; chmod 750 deep; touch -d '2001-02-03 04:05:06.789' deep/f1.c
+printf 'bytes \377 in a name' > $'deep/\377'
+"#;
+
+fn programs(options: &str) {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", options);
+    m.shell(SOURCES).ok();
+    m.shell("make -s -j2 -C src && test $(src/prog) = 210 && touch src/deep/f3.c && make -s -C src && src/prog").ok();
+    m.shell("tar cf t.tar src && mkdir x && tar xf t.tar -C x && diff -r --no-dereference src x/src").ok();
+    m.shell("test $(stat -c %Y.%a x/src/deep/f1.c) = $(stat -c %Y.%a src/deep/f1.c) && test -h x/src/deep/er/link")
+        .ok();
+    m.shell("cp -a src y && diff -r --no-dereference src y && test $(stat -c %h y/main.c) = 2").ok();
+    m.shell(
+        "rsync -aH src/ z/ && test -z \"$(rsync -aHnc --itemize-changes src/ z/)\" && rsync -a --delete x/src/deep/ z/",
+    )
+    .ok();
+    m.shell("find z -name '*.o' -delete && mv z zz && rm -rf zz x y && ls").ok();
+    m.shell(
+        "git init -q repo && cd repo && cp ../src/*.c . && git add -A && git -c user.name=a -c user.email=b commit -qm x \
+         && cd .. && git clone -q repo clone && git -C clone fsck --strict && diff repo/main.c clone/main.c \
+         && test -z \"$(git -C clone status --short)\"",
+    )
+    .ok();
+    m.shell(
+        "mkdir -p p/q && echo 'x = 42' > p/q/__init__.py && python3 -c 'import p.q as q; assert q.x == 42' && ls p/q",
+    )
+    .ok();
+    let counted = m.shell(
+        "sqlite3 t.db 'create table t(a integer primary key, b text);'
+         for w in 1 2 3; do (for i in $(seq 20); do sqlite3 -cmd '.timeout 60000' t.db \"insert into t(b) values('$w')\"; done) & done
+         wait; sqlite3 t.db 'select count(*) from t; pragma integrity_check;'",
+    );
+    assert_eq!(counted.ok().text(), "60\nok\n");
+    let fio = "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine";
+    m.shell(&format!("{fio}=psync --name=a >/dev/null && {fio}=mmap --name=b > /dev/null")).ok();
+    m.shell(&format!("{fio}=psync --direct=1 --name=c >/dev/null")).ok();
+    m.shell(
+        "mkfifo f && (echo through > f &) && test $(cat f) = through && rm f && test $(df --output=fstype . | tail -1)",
+    )
+    .ok();
+    // What the tools of the store say of the same.
+    assert_eq!(store.iov(&["cat", "w/src/deep/er/hard"]).ok().out, std::fs::read(m.path("src/main.c")).unwrap());
+    store.iov(&["ls", "w/src/deep"]).ok();
+    m.shell("cd / && sync").ok();
+}
+
+#[test]
+fn programs_work_in_a_mounted_workspace() {
+    programs("");
+}
+
+#[test]
+fn programs_work_where_nothing_is_cached() {
+    programs("strict");
+}
+
+#[test]
+fn two_mounts_see_what_was_closed_and_share_locks() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (a, b) = (Mounted::new(&store, "a", "ttl=0"), Mounted::new(&store, "b", "ttl=0"));
+    for i in 0..20 {
+        std::fs::write(a.path("f"), format!("{i}")).unwrap();
+        assert_eq!(std::fs::read_to_string(b.path("f")).unwrap(), format!("{i}"));
+        std::fs::write(b.path("f"), format!("back {i}")).unwrap();
+        assert_eq!(std::fs::read_to_string(a.path("f")).unwrap(), format!("back {i}"));
+    }
+    std::fs::rename(b.path("f"), b.path("g")).unwrap();
+    assert!(!a.path("f").exists() && a.path("g").exists());
+    // A lock ends with its process, whatever ends that.
+    let hold = "exec 9>>g; flock 9; touch held; sleep 600";
+    let mut holder = Command::new("bash").args(["-c", hold]).current_dir(&a.at).spawn().unwrap();
+    wait_until("the lock", || b.path("held").exists());
+    assert_eq!(b.shell("exec 9>>g; flock -n 9").code, Some(1), "taken in the other mount");
+    let waiter =
+        Command::new("bash").args(["-c", "exec 9>>g; flock 9 && touch got"]).current_dir(&b.at).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!a.path("got").exists());
+    // What waits can be ended.
+    let mut killed =
+        Command::new("bash").args(["-c", "exec 9>>g; exec flock 9 true"]).current_dir(&b.at).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill(killed.id(), "KILL");
+    wait_until("the end of who waited", || killed.try_wait().unwrap().is_some());
+    // With its child that has the descriptor too.
+    Command::new("pkill").args(["-KILL", "-P", &holder.id().to_string()]).status().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    finished(waiter, 60).ok();
+    assert!(a.path("got").exists());
+    // Each of both appends, and nothing is lost.
+    let append = |m: &Mounted<'_>, tag: &str| {
+        let script = format!("for i in $(seq 100); do echo {tag}-$i >> log; done");
+        Command::new("bash").args(["-c", &script]).current_dir(&m.at).spawn().unwrap()
+    };
+    let writers = [append(&a, "a"), append(&b, "b")];
+    writers.into_iter().for_each(|writer| drop(finished(writer, 120).ok()));
+    assert_eq!(a.shell("sort -u log | wc -l").ok().text().trim(), "200");
+}
+
+#[test]
+fn whoever_gets_a_lock_sees_what_was_written_under_it_elsewhere() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (a, b) = (Mounted::new(&store, "a", ""), Mounted::new(&store, "b", ""));
+    a.shell("sqlite3 t.db 'create table t(a integer primary key, b text);'").ok();
+    let writer = |m: &Mounted<'_>, tag: &str| {
+        let insert = format!("insert into t(b) values('{tag}')");
+        let script = format!("for i in $(seq 25); do sqlite3 -cmd '.timeout 60000' t.db \"{insert}\" || exit 1; done");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).current_dir(&m.at).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let writers = [writer(&a, "a"), writer(&b, "b"), writer(&a, "c")];
+    writers.into_iter().for_each(|writer| drop(finished(writer, 200).ok()));
+    for m in [&a, &b] {
+        let counted = m.shell("sqlite3 t.db 'select count(*) from t; pragma integrity_check;'").ok();
+        assert_eq!(counted.text(), "75\nok\n");
+    }
+}
+
+#[test]
+fn a_mount_outlives_its_daemon() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    std::fs::write(m.path("before"), "kept").unwrap();
+    let mut open = std::fs::File::create(m.path("open")).unwrap();
+    std::io::Write::write_all(&mut open, b"one ").unwrap();
+    for _ in 0..3 {
+        let status = store.iov(&["status", "--json"]).ok().json();
+        kill(status["daemon"]["pid"].as_u64().unwrap() as u32, "KILL");
+        std::io::Write::write_all(&mut open, b"more ").unwrap();
+        assert_eq!(std::fs::read_to_string(m.path("before")).unwrap(), "kept");
+        std::fs::write(m.path("after"), "new").unwrap();
+    }
+    drop(open);
+    assert_eq!(std::fs::read_to_string(m.path("open")).unwrap(), "one more more more ");
+}
+
+#[test]
+fn a_mount_ends_cleanly_and_one_that_was_killed_is_replaced() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    let at = m.at.to_str().unwrap().to_owned();
+    std::fs::write(m.path("f"), "bytes").unwrap();
+    let open = std::fs::File::open(m.path("f")).unwrap();
+    store.iov(&["umount", &at]).fails(75, &["is in use", "--lazy"]);
+    drop(open);
+    let server = m.server();
+    store.iov(&["umount", &at]).ok();
+    wait_until("the end of the process", || !std::path::Path::new(&format!("/proc/{server}/exe")).exists());
+    assert_eq!(std::fs::read_dir(&m.at).unwrap().count(), 0);
+    store.iov(&["umount", &at]).fails(64, &["no workspace is mounted"]);
+    // A signal does the same.
+    m.again("");
+    kill(m.server(), "TERM");
+    wait_until("the unmount", || !m.path("f").exists());
+    // Whoever kills it leaves a directory that answers nobody, until somebody mounts there again.
+    m.again("");
+    kill(m.server(), "KILL");
+    wait_until("the end", || std::fs::metadata(&m.at).is_err());
+    m.again("ro");
+    assert_eq!(std::fs::read_to_string(m.path("f")).unwrap(), "bytes");
+    let refused = std::fs::write(m.path("f"), "x").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    // In front, until Ctrl-C.
+    drop(m);
+    let front = store.start(&["mount", "--foreground", "w", &at]);
+    wait_until("the mount", || store.path("mnt/f").exists());
+    signal(&front, "INT");
+    finished(front, 60).ok();
+    assert!(!store.path("mnt/f").exists());
+}
+
+#[test]
+fn mount_calls_it_by_another_name() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (helper, at) = (store.path("mount.fuse.iov"), store.path("mnt"));
+    std::fs::create_dir(&at).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_iov"), &helper).unwrap();
+    let m = Mounted { store: &store, at };
+    let call = |more: &[&str]| {
+        let command = store.command(&["w", m.at.to_str().unwrap()]);
+        let iovd = command.get_envs().map(|(k, v)| (k.to_owned(), v.unwrap().to_owned())).collect::<Vec<_>>();
+        let mut command = Command::new(&helper);
+        command.args(["w", m.at.to_str().unwrap()]).args(more).envs(iovd).env_remove("IOVERBS_URL");
+        let options = format!("rw,nosuid,noauto,user=somebody,x-systemd.automount,store={}", store.url());
+        command.args(["-o", &options, "-t", "fuse.iov"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finished(command.spawn().unwrap(), 60)
+    };
+    call(&["-f"]).ok();
+    assert!(!m.shell("df --output=source . | tail -1").ok().text().starts_with("iov:"), "-f does nothing");
+    call(&["-n"]).ok();
+    assert_eq!(m.shell("df --output=source . | tail -1").ok().text(), "iov:w\n");
+}
+
+#[test]
+fn what_cannot_be_mounted_is_told() {
+    let store = Store::with_workspace();
+    let at = store.path("mnt");
+    std::fs::create_dir(&at).unwrap();
+    let at = at.to_str().unwrap();
+    store.iov(&["mount", "none", at]).fails(66, &["none"]);
+    store.iov(&["mount", "w", at, "-o", "no_such"]).fails(64, &["no mount option \"no_such\"", "strict"]);
+    store.iov(&["mount", "w", at, "-o", "ttl=soon"]).fails(64, &["ttl is a number"]);
+    store.iov(&["mount", "w/f", at]).fails(64, &[]);
+    if has_fuse() {
+        store.iov(&["mount", "w", "not-there"]).fails(66, &["not-there"]);
+        let file = store.file("file", b"");
+        store.iov(&["mount", "w", &file]).fails(64, &["is no directory"]);
+    }
+}
+
+#[test]
+fn full_stores_and_odd_names_are_told_as_posix_does() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    store.iov(&["ws", "set", "w", "--quota", "1MiB"]).ok();
+    let m = Mounted::new(&store, "mnt", "");
+    let long = "n".repeat(255);
+    std::fs::write(m.path(&long), "x").unwrap();
+    let errno = |e: std::io::Error| e.raw_os_error().unwrap();
+    assert_eq!(errno(std::fs::write(m.path(&format!("{long}n")), "x").unwrap_err()), 36, "ENAMETOOLONG");
+    let full = m.shell("dd if=/dev/zero of=big bs=64k count=64 conv=fsync");
+    assert!(full.code != Some(0) && full.err.contains("quota"), "{full:?}");
+    m.shell("rm big && echo small > small && cat small").ok();
+    // 4095 bytes are the longest path.
+    let deep = format!(
+        "d={0}; p=.; for i in $(seq 15); do p=$p/$d; done; mkdir -p $p && cd $p && echo x > f && cat f",
+        "d".repeat(250)
+    );
+    m.shell(&deep).ok();
+}
