@@ -3,7 +3,7 @@
 
 use ioverbs::{
     Attr, BatchAttr, Concurrency, Controls, EntryKind, Kind, Metadata, Name, Op, OpState, Output, Session, Value,
-    Which, Workspace, create, create_group, find, open, run, run_batch, write_at,
+    Which, Workspace, create, create_group, open, run, run_batch, write_at,
 };
 
 fn session() -> Session {
@@ -80,20 +80,4 @@ fn an_open_by_uuid_brings_facts_along_and_one_that_fails_brings_none() {
     }
     run(held.session(), Op::Close { c: held.clone() }).unwrap();
     assert!(together().iter().all(|status| status.state == OpState::Ok));
-    assert_eq!(find(&ws, spec()).unwrap().next(10, -1).unwrap().len(), 1);
-}
-
-fn spec() -> ioverbs::catalog::SearchSpec {
-    ioverbs::catalog::SearchSpec {
-        predicate: None,
-        params: Vec::new(),
-        group: None,
-        deep: false,
-        order: None,
-        limit: 0,
-        keys: Vec::new(),
-        count: false,
-        names: false,
-        page: 10,
-    }
 }

@@ -48,10 +48,12 @@ pub(crate) fn fill_plus(
     (ino, offset, ttl): (u64, u64, Duration),
     reply: &mut ReplyDirectoryPlus,
 ) -> Outcome<()> {
-    let own = stream.node().attributes()?;
-    for (at, (ino, name)) in (1..).zip(dots(ino)) {
-        if offset < at && reply.add(INodeNo(ino), at, name, &ttl, &convert::attr(ino, &own), Generation(0)) {
-            return Ok(());
+    if offset < 2 {
+        let own = stream.node().attributes()?;
+        for (at, (ino, name)) in (1..).zip(dots(ino)) {
+            if offset < at && reply.add(INodeNo(ino), at, name, &ttl, &convert::attr(ino, &own), Generation(0)) {
+                return Ok(());
+            }
         }
     }
     let (mut at, mut told) = (offset.saturating_sub(2) as usize, false);

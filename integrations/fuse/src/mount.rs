@@ -1,13 +1,12 @@
 //! Making a workspace appear in a directory, and disappear again.
 
 use std::{
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
     time::Duration,
 };
-
-use std::os::unix::ffi::OsStrExt;
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use iov_posix::{FileSystem, Level, Options};
@@ -72,7 +71,6 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             ("nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "noatime" | "atime" | "relatime", "") => {
                 options.kernel.push(option.to_owned());
             }
-            (name, "") if name.starts_with("x-") => {}
             (name, _) if name.starts_with("x-") => {}
             _ => {
                 return Err(Error::invalid(format!(

@@ -182,7 +182,12 @@ impl File {
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        if !self.flags.write {
+        if self.flags.write { self.publish() } else { Ok(()) }
+    }
+
+    /// What anybody has written who has it open is published.
+    pub(crate) fn publish(&self) -> Outcome<()> {
+        if !self.collection().is_writable() {
             return Ok(());
         }
         let effective = self.collection().effective().map_err(|e| self.node.file_system().errno("close", &e))?;

@@ -5,7 +5,7 @@
 //! names of one collection. Names are bytes. What is open lives on without a name.
 //!
 //! One [`FileSystem`] is sequential in itself: every handle that it has on a file is one and the same. Between two of them what
-//! [`Level`] says holds. Errors are numbers of the system ([`Errno`]); what the library has said goes to [`FileSystem::on_error`].
+//! [`Level`] says holds. Errors are numbers of the system ([`Errno`]); what the library has said goes to [`Options::report`].
 //!
 //! ```
 //! use iov_posix::{Create, FileSystem, Flags, Options, Who};

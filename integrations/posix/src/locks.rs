@@ -56,8 +56,8 @@ impl File {
         let (c, lock) = (self.collection().clone(), self.spec(owner, range, kind)?);
         let fs = self.node().file_system();
         if kind == LockKind::None {
-            // Whoever has the lock next sees what was written under it.
-            self.flush()?;
+            // Whoever has the lock next sees what was written under it, by whichever descriptor.
+            self.publish()?;
             let unlock = || Op::Unlock { c: c.clone(), lock: lock.clone() };
             return fs.again("unlock", || ioverbs::run(c.session(), unlock())).map(drop);
         }

@@ -19,7 +19,7 @@ pub struct Node {
     fs: FileSystem,
     uuid: Uuid,
     kind: Kind,
-    /// Of anything else: the handle of all who have it open.
+    /// The handle of all who have it open, where it is no directory.
     pub(crate) shared: Mutex<Weak<Handle>>,
     /// Of a directory: what was told of it last, and when (monotonic clock).
     told: Mutex<Option<(Attributes, i64)>>,

@@ -177,6 +177,21 @@ fn o11_locks_hold_between_owners_and_file_systems() {
 }
 
 #[test]
+fn giving_a_lock_back_publishes_whatever_descriptor_wrote() {
+    let (here, there) = both();
+    let node = put(&here, &here.root(), b"a", b"one");
+    let (writer, reader) = (File::open(&node, WRITE).unwrap().0, File::open(&node, READ).unwrap().0);
+    let there = there.lookup(&there.root(), b"a").unwrap().0;
+    let version = || there.attributes().unwrap().version;
+    reader.lock(1, LockRange::Whole, LockKind::Read).unwrap();
+    let before = version();
+    writer.write(0, &[7; 20_000]).unwrap();
+    reader.lock(1, LockRange::Whole, LockKind::None).unwrap();
+    assert!(version() > before);
+    assert_eq!(get(&there), [7; 20_000]);
+}
+
+#[test]
 fn what_is_sealed_cannot_be_written() {
     let fs = file_system();
     let node = put(&fs, &fs.root(), b"a", b"fixed");

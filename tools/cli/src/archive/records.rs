@@ -302,7 +302,7 @@ impl<'a> Fields<'a> {
     }
 
     fn octal(&self, field: &str) -> Result<Option<i64>> {
-        let parse = |text| i64::from_str_radix(text, 8).ok().filter(|n| (0..=0o7777).contains(n));
+        let parse = |text| i64::from_str_radix(text, 8).ok().filter(|n| (0..=0o177_777).contains(n));
         self.maybe(field)?.map(|text| parse(text).ok_or_else(|| self.wrong(field))).transpose()
     }
 

@@ -181,6 +181,12 @@ impl<'a> Restore<'a> {
         Ok(Op::Create { out: out.clone(), parent, name: None, metadata, controls })
     }
 
+    /// What kind of file it is, where it is no regular one: that it has from birth on.
+    fn kind_of(line: &MemberLine, out: &Collection) -> Option<Op> {
+        let mode = line.mode.and_then(|mode| u32::try_from(mode).ok()).filter(|mode| mode & !0o7777 != 0)?;
+        Some(Op::SetAttr { c: out.clone(), attr: ioverbs::Attr { mode: Some(mode), ..Default::default() } })
+    }
+
     /// Whether it is sealed at the end: if it was, or, where that is not known, if it can only be read so.
     fn is_sealed(&self, line: &MemberLine, mutability: Mutability) -> bool {
         match &line.state {
@@ -242,6 +248,7 @@ impl<'a> Restore<'a> {
         let Op::Create { controls, .. } = &create else { return Err(Error::internal("not a create").into()) };
         let effective = self.ws.session().check_controls(Some(&self.ws), controls)?;
         ops.push(create.into());
+        ops.extend(Self::kind_of(item.line, out).map(Lent::from));
         match effective.mutability {
             _ if item.bytes.is_empty() => {}
             Mutability::Append => ops.push(Lent::Append { c: out.clone(), data: &item.bytes }),
@@ -290,7 +297,8 @@ impl<'a> Restore<'a> {
             // A refusal comes with what can be had instead.
             self.ws.session().check_controls(Some(&self.ws), controls)?;
         }
-        ioverbs::run(self.ws.session(), create)?;
+        let born = std::iter::once(create).chain(Self::kind_of(line, out)).map(Lent::from);
+        ctx.batch(born.collect())?.iter().try_for_each(Status::result)?;
         let path = line.file.as_deref().map(|file| self.path(file)).unwrap_or_default();
         let mutability = out.effective()?.mutability;
         let found = if mutability == Mutability::Append {

@@ -64,6 +64,17 @@ fn filled() -> Store {
     ioverbs::write_at(&c, 0, &pattern(20_000)).unwrap();
     ioverbs::run(ws.session(), Op::Link { c: c.clone(), parent: None, name: Name::new("second").unwrap() }).unwrap();
     ioverbs::close(&c).unwrap();
+    // A symbolic link, as a mount makes it: what kind of file it is, it has from birth on.
+    let c = ws.pending(EntryKind::Collection);
+    let (name, metadata, controls) = (Some(Name::new("link").unwrap()), Default::default(), Default::default());
+    let attr = ioverbs::Attr { mode: Some(0o120_777), ..Default::default() };
+    let ops = vec![
+        Op::Create { out: c.clone(), parent: None, name, metadata, controls }.into(),
+        Op::SetAttr { c: c.clone(), attr }.into(),
+        ioverbs::Lent::Write { c: c.clone(), offset: 0, data: b"small" },
+        Op::Close { c }.into(),
+    ];
+    ioverbs::run_batch(ws.session(), Default::default(), ops).unwrap().iter().for_each(|s| s.result().unwrap());
     let c = ioverbs::create(&ws, None, None, Default::default(), Default::default()).unwrap();
     ioverbs::write_at(&c, 0, b"no name").unwrap();
     ioverbs::close(&c).unwrap();
