@@ -275,11 +275,8 @@ pub extern "C" fn iov_setattr(b: BatchHandle, c: CollectionHandle, attr: In<abi:
         let known = flag::ATTR_MODE | flag::ATTR_UID | flag::ATTR_GID | flag::ATTR_MTIME | flag::ATTR_LIFETIME;
         let mask = flags(attr.mask, known, "iov_attr.mask")?;
         let has = |flag| mask & flag != 0;
-        if has(flag::ATTR_MODE) && attr.mode > 0o177_777 {
-            return Err(Error::invalid(format!(
-                "iov_attr.mode is {:#o}: permission bits, and the kind of a file that stat tells, go up to 0177777",
-                attr.mode
-            )));
+        if has(flag::ATTR_MODE) && attr.mode > 0o7777 {
+            return Err(Error::invalid(format!("iov_attr.mode is {:#o}: permission bits go up to 07777", attr.mode)));
         }
         let attr = Attr {
             mode: has(flag::ATTR_MODE).then_some(attr.mode),

@@ -160,7 +160,8 @@ pub(crate) fn stat_out(s: &Stat) -> abi::Stat {
         staleness_ns: s.staleness_ns,
         revision: s.revision,
         version: s.version,
-        mode: s.mode,
+        // Permission bits, as they can be set; what kind of file a POSIX front door made is its own matter.
+        mode: s.mode & 0o7777,
         links: s.links,
         uid: s.uid,
         gid: s.gid,

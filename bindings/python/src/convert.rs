@@ -109,7 +109,8 @@ pub(crate) fn stat_out<'py>(py: Python<'py>, s: &Stat) -> PyResult<Bound<'py, Py
         ("abandoned", s.abandoned),
         ("revision", s.revision),
         ("version", s.version),
-        ("mode", s.mode.into()),
+        // Permission bits, as they can be set.
+        ("mode", (s.mode & 0o7777).into()),
         ("links", s.links.into()),
         ("uid", s.uid.into()),
         ("gid", s.gid.into()),

@@ -261,9 +261,8 @@ impl Op {
         lifetime: Option<&str>,
     ) -> PyResult<Op> {
         let lifetime = lifetime.map(ioverbs::text::parse_lifetime).transpose().or_raise(c.py())?;
-        if mode.is_some_and(|mode| mode > 0o177_777) {
-            return Err(Error::invalid("permission bits, and the kind of a file that stat tells, go up to 0o177777"))
-                .or_raise(c.py());
+        if mode.is_some_and(|mode| mode > 0o7777) {
+            return Err(Error::invalid("permission bits go up to 0o7777")).or_raise(c.py());
         }
         on(c, |c| O::SetAttr { c, attr: Attr { mode, uid, gid, mtime_ns, atime_ns: None, lifetime } })
     }
