@@ -98,7 +98,8 @@ pub enum ObjectVerb {
     },
     /// Makes everything acknowledged survive [`Demand::durability`].
     Sync,
-    /// Refuses every later change, for good and atomically against changes under way (M2).
+    /// Refuses every later change, for good and atomically against changes under way (M2). Through a stage it passes that one's
+    /// freeze; one that has changes is refused, since to show them later would change what is sealed.
     Seal,
     /// Raises the epoch; operations that demand an older one fail from now on (X1).
     Fence {

@@ -312,6 +312,9 @@ impl Model {
                     ObjectVerb::Seal => {
                         object.pass(op.demand.stage)?;
                         object.check_epoch(&op.demand)?;
+                        if op.demand.stage.is_some_and(|stage| object.stages.contains_key(&stage)) {
+                            return Err(Kind::Invalid);
+                        }
                         (object.sealed, object.made) = (true, true);
                         Ok(object.reply(None))
                     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
 };
 
-use iov_store::OpCx;
+use iov_store::{OpCx, objects::seal_over_changes};
 use iov_types::{Clause, Error, Evidence, ObjectOp, Result};
 use rustix::fs::{Mode, OFlags};
 
@@ -52,6 +52,9 @@ impl Files {
         // Whoever seals several objects at once has frozen them before.
         let mut state = object.write(self, cx, op.demand.stage)?;
         state.check_epoch(&op.demand)?;
+        if op.demand.stage.is_some_and(|stage| state.stages.contains_key(&stage)) {
+            return Err(seal_over_changes());
+        }
         if !state.sealed {
             fail::point("seal.0.begin")?;
             self.ensure(&object, &mut state)?;

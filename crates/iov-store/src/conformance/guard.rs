@@ -17,6 +17,7 @@ pub(super) fn checks() -> Vec<BackendCheck> {
     checks![BackendCheck:
         m2_a_sealed_object_refuses_every_change,
         m2_a_seal_holds_against_stages if |c| c.staging,
+        m2_a_seal_waits_for_what_is_to_be_shown if |c| c.staging,
         t11_a_write_is_before_the_seal_or_fails,
         x1_an_older_epoch_is_fenced,
         x1_an_older_epoch_publishes_nothing if |c| c.staging,
@@ -75,6 +76,15 @@ fn m2_a_seal_holds_against_stages(make: MakeBackend<'_>) {
     object.discard(1).expect("a discard");
     object.publish(1).expect("nothing is left to publish");
     assert_eq!(object.all(), b"before");
+}
+
+fn m2_a_seal_waits_for_what_is_to_be_shown(make: MakeBackend<'_>) {
+    let object = Probe::new(&make(), 1);
+    object.staged(1).write(0, b"staged").expect("a staged write");
+    object.freeze(1).expect("a freeze");
+    fails("a seal over what is to be shown", Kind::Invalid, object.staged(1).call(ObjectVerb::Seal));
+    object.publish(1).expect("a publication");
+    assert_eq!(object.all(), b"staged");
 }
 
 fn t11_a_write_is_before_the_seal_or_fails(make: MakeBackend<'_>) {

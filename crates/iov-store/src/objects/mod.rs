@@ -27,7 +27,7 @@ use object::Object;
 pub use medium::{AppendKey, Body, Call, Medium, Space};
 pub use shape::Shape;
 pub use stage::{Change, Stage};
-pub use state::failed_before;
+pub use state::{failed_before, seal_over_changes};
 
 use crate::{Backend, Memory, OpCx, Sink, backend::Submitted};
 

@@ -11,7 +11,7 @@ use super::{
     Body, Call,
     budget::Budget,
     stage::Change,
-    state::{State, check_age},
+    state::{State, check_age, seal_over_changes},
 };
 use crate::{Memory, OpCx, seam};
 
@@ -190,6 +190,9 @@ impl<B: Body> Object<B> {
                 // Whoever seals several objects at once has frozen them before.
                 let mut state = self.write(cx, demand.stage)?;
                 state.check_epoch(demand)?;
+                if demand.stage.is_some_and(|stage| state.stages.contains_key(&stage)) {
+                    return Err(seal_over_changes());
+                }
                 state.body.seal(call)?;
                 state.sealed = true;
                 Ok(state.survives(demand, None))

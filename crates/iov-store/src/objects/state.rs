@@ -185,3 +185,8 @@ impl<B: Body> State<B> {
         }
     }
 }
+
+/// A seal through a stage that has changes: to show them later would change what is sealed (M2).
+pub fn seal_over_changes() -> Error {
+    Error::invalid("a seal over changes of its own stage; publish or discard them first").with_clause(Clause::M2)
+}

@@ -206,7 +206,7 @@ impl Inner {
         if width == 1 {
             return None;
         }
-        if matches!(op.verb, ObjectVerb::Seal) && op.demand.stage.is_none() {
+        if matches!(op.verb, ObjectVerb::Seal) {
             return Some(Steps::Seal);
         }
         let cuts = matches!(op.verb, ObjectVerb::Truncate { .. }) && op.demand.stage.is_none();

@@ -1,13 +1,18 @@
 //! A seal of several objects: nobody gets in at one while another is sealed already, so that what was written before the seal is
 //! a beginning of what was being written (M2, T11).
 
-use iov_types::{Demand, Evidence, Kind, ObjectOp, ObjectVerb, Result};
+use iov_types::{Clause, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Result};
 
 use super::{cut::Done, run::Step};
 use crate::{Memory, seam::new_uuid};
 
 /// Seals.
 pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
+    if op.demand.stage.is_some() {
+        // Some targets have changes of it and some have none: only the former would refuse.
+        let e = Error::invalid("a seal of an object over several targets, through a stage").with_clause(Clause::M2);
+        return done(Err(e));
+    }
     let stage = new_uuid();
     let other = |verb: ObjectVerb, demand: Demand| ObjectOp { object: op.object, verb, demand };
     let freeze = other(ObjectVerb::Freeze { stage }, op.demand.clone());
