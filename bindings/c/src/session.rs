@@ -2,7 +2,7 @@
 
 use std::{ffi::c_int, sync::Arc};
 
-use ioverbs::{Error, Request, Result, SessionAttr, seam};
+use ioverbs::{Error, Priority, Request, Result, SessionAttr, seam};
 
 use crate::{
     abi::{self, flag},
@@ -29,7 +29,11 @@ impl Drop for Context {
 
 fn session_attr(attr: Option<abi::SessionAttr>) -> Result<SessionAttr> {
     let Some(attr) = attr else { return Ok(SessionAttr::default()) };
-    let known = flag::SESSION_READONLY | flag::SESSION_NODIRECT | flag::SESSION_NOCACHE | flag::SESSION_NOSTART;
+    let known = flag::SESSION_READONLY
+        | flag::SESSION_NODIRECT
+        | flag::SESSION_NOCACHE
+        | flag::SESSION_NOSTART
+        | flag::SESSION_BACKGROUND;
     let set = flags(attr.flags, known, "iov_session_attr.flags")?;
     if !attr.token.is_null() {
         let why =
@@ -52,6 +56,10 @@ fn session_attr(attr: Option<abi::SessionAttr>) -> Result<SessionAttr> {
         nostart: set & flag::SESSION_NOSTART != 0,
         deadline_ns: attr.deadline_ns,
         cache_bytes: attr.cache_bytes,
+        priority: match set & flag::SESSION_BACKGROUND {
+            0 => Priority::Foreground,
+            _ => Priority::Background,
+        },
         program: program.utf8("program")?.map(str::to_owned),
     })
 }

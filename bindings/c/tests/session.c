@@ -15,8 +15,12 @@ static void test_open(void) {
     attr.flags = IOV_SESSION_NODIRECT | IOV_SESSION_NOCACHE | IOV_SESSION_NOSTART;
     OK(iov_open("mem:session", &attr, &s));
     w = new_workspace(s, "ws");
-    attr.flags = IOV_SESSION_READONLY;
+    attr.flags = IOV_SESSION_READONLY | IOV_SESSION_BACKGROUND;
+    OK(setenv("IOVERBS_PRIORITY", "soon", 1));
+    FAILS(INVALID, iov_open("mem:session", &attr, &readonly));
+    OK(setenv("IOVERBS_PRIORITY", "background", 1));
     OK(iov_open("mem:session", &attr, &readonly));
+    OK(unsetenv("IOVERBS_PRIORITY"));
     OK(iov_workspace_close(w));
     OK(iov_workspace_load(readonly, "ws", &w));
     FAILS(DENIED, iov_workspace_create(readonly, "other", NULL, &w));

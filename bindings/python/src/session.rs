@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use ioverbs::{Error, SessionAttr, Which, catalog::SearchSpec};
+use ioverbs::{Error, Priority, SessionAttr, Which, catalog::SearchSpec};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict, PyList},
@@ -39,7 +39,7 @@ fn load(session: &ioverbs::Session, which: Which) -> ioverbs::Result<Workspace> 
 impl Session {
     #[new]
     #[allow(clippy::too_many_arguments)] // each is a field of the attributes
-    #[pyo3(signature = (url, readonly, nodirect, nocache, nostart, deadline_ns, program))]
+    #[pyo3(signature = (url, readonly, nodirect, nocache, nostart, deadline_ns, program, background))]
     fn new(
         py: Python<'_>,
         url: Option<&str>,
@@ -49,8 +49,10 @@ impl Session {
         nostart: bool,
         deadline_ns: i64,
         program: Option<String>,
+        background: bool,
     ) -> PyResult<Session> {
-        let attr = SessionAttr { readonly, nodirect, nocache, nostart, deadline_ns, cache_bytes: 0, program };
+        let priority = if background { Priority::Background } else { Priority::Foreground };
+        let attr = SessionAttr { readonly, nodirect, nocache, nostart, deadline_ns, cache_bytes: 0, priority, program };
         let session = py.detach(|| ioverbs::open(url, attr)).or_raise(py)?;
         Ok(Session(Detached::new(session), AtomicBool::new(false)))
     }

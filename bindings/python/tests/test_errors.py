@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,29 @@ def test_a_read_only_session_changes_nothing(url: str) -> None:
                 c.write(0, b"x")
         with pytest.raises(PermissionError):
             ws.create("d")
+
+
+def test_what_nobody_waits_for_is_done_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"file:{tmp_path / 'store'}"
+    served = "background_requests"
+    with ioverbs.open(url, direct=False) as session, ioverbs.open(url, direct=False, background=True) as later:
+        with session.workspace("w").create("c") as c:
+            c.write(0, b"x" * 100_000)
+        before = ioverbs.daemon_status(url)
+        assert before is not None and before[served] == 0
+        with later.workspace("w")["c"] as c:
+            assert c.read() == b"x" * 100_000
+        after = ioverbs.daemon_status(url)
+        assert after is not None and after[served] > 0
+        monkeypatch.setenv("IOVERBS_PRIORITY", "background")
+        with ioverbs.open(url) as by_setting:
+            assert "c" in by_setting.workspace("w")
+        last = ioverbs.daemon_status(url)
+        assert last is not None and last[served] > after[served]
+        monkeypatch.setenv("IOVERBS_PRIORITY", "soon")
+        with pytest.raises(ioverbs.Invalid, match="foreground or background"):
+            ioverbs.open(url)
+    ioverbs.daemon_shutdown(url)
 
 
 def test_a_closed_handle_is_refused(ws: ioverbs.Workspace) -> None:

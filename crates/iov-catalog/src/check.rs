@@ -7,7 +7,7 @@
 use std::{collections::HashSet, sync::atomic::Ordering::Relaxed};
 
 use iov_store::{Backend, Bytes, KeyRange, run_all};
-use iov_types::{Capability, Kind, ObjectId, ObjectVerb, Result, Uuid};
+use iov_types::{Capability, Kind, ObjectId, ObjectVerb, Priority, Result, Uuid};
 
 use crate::{Service, core::CheckCounts, keys, record::Facts, targets::op};
 
@@ -94,8 +94,8 @@ impl Service {
     }
 
     fn ask_target(&self, target: u32, object: ObjectId, verb: ObjectVerb) -> Result<iov_types::Evidence> {
-        let ask = (op(object, verb, 0), Bytes::None);
-        self.with_target(target, |backend| run_all(backend, &self.own_cx(Uuid::NIL), vec![ask])).swap_remove(0).0
+        let (ask, cx) = ((op(object, verb, 0), Bytes::None), self.own_cx(Uuid::NIL).at(Priority::Background));
+        self.with_target(target, |backend| run_all(backend, &cx, vec![ask])).swap_remove(0).0
     }
 
     /// Whether a target's list tells only what is there, and not what batches have staged for what is to be.

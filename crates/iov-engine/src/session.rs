@@ -11,7 +11,7 @@ use std::{
 
 use iov_store::{Answer, Backend, Catalog, OpCx, Route, ask, seam};
 use iov_types::{
-    Caller, Capability, Controls, Counters, Error, Result, StoreMap, Uuid, Which, WorkspaceAttr,
+    Caller, Capability, Controls, Counters, Error, Priority, Result, StoreMap, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
     limits,
 };
@@ -49,6 +49,8 @@ pub struct SessionAttr {
     pub deadline_ns: i64,
     /// Limit of the client's caches, in bytes; 0 = default.
     pub cache_bytes: u64,
+    /// Of everything it asks. What a program copies itself, to or from shared memory, takes that program's time alone.
+    pub priority: Priority,
     /// Shown to operators; `None` = the executable's name.
     pub program: Option<String>,
 }
@@ -162,7 +164,8 @@ impl Session {
     }
 
     pub(crate) fn cx(&self, timeout_ns: i64) -> OpCx {
-        OpCx::new(lock(&self.0.caller).clone(), if timeout_ns > 0 { timeout_ns } else { self.deadline_ns() })
+        let timeout_ns = if timeout_ns > 0 { timeout_ns } else { self.deadline_ns() };
+        OpCx::new(lock(&self.0.caller).clone(), timeout_ns).at(self.0.attr.priority)
     }
 
     pub(crate) fn ask(&self, op: CatalogOp, timeout_ns: i64) -> Result<CatalogReply> {

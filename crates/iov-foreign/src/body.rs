@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use iov_store::objects::{AppendKey, Body, Call, Shape, Stage};
-use iov_types::{Demand, Error, Evidence, Kind, ObjectId, Outcome, Persistence, Range, Result, Uuid};
+use iov_types::{Demand, Error, Evidence, Kind, ObjectId, Outcome, Persistence, Priority, Range, Result, Uuid};
 
 use crate::{
     abi,
@@ -44,6 +44,7 @@ impl Shared {
         op.object = abi::Object { collection: id.collection.0, slot: id.slot };
         op.deadline_ns = call.cx.deadline_ns;
         op.durability = number(call.demand.durability);
+        op.priority = u8::from(call.cx.priority == Priority::Background);
         op
     }
 

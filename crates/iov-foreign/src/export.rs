@@ -9,8 +9,8 @@ use std::{
 
 use iov_store::{Backend, Memory, OpCx, Sink, run_one};
 use iov_types::{
-    Caller, Capability, Demand, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range,
-    Result, Uuid,
+    Caller, Capability, Demand, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Priority,
+    Range, Result, Uuid,
 };
 
 use crate::{
@@ -254,8 +254,9 @@ fn start(backend: &dyn Backend, op: &abi::Op, back: Arc<Back>) {
         return back.complete(0, Err(Error::unsupported(format!("operation {}", op.kind))));
     };
     let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), session: Uuid::NIL, holder: Uuid::NIL };
-    let cx =
-        OpCx { caller, deadline_ns: if op.deadline_ns == 0 { i64::MAX } else { op.deadline_ns }, batch: Uuid::NIL };
+    let deadline_ns = if op.deadline_ns == 0 { i64::MAX } else { op.deadline_ns };
+    let priority = if op.priority == 0 { Priority::Foreground } else { Priority::Background };
+    let cx = OpCx { caller, deadline_ns, batch: Uuid::NIL, priority };
     let object = id(&op.object);
     let stat = || {
         let op = ObjectOp { object, verb: ObjectVerb::Stat, demand: Demand::default() };

@@ -12,10 +12,10 @@ use std::{
 };
 
 use iov_store::{Memory, seam};
-use iov_types::{Clause, Error, Outcome, Result};
+use iov_types::{Clause, Error, Outcome, Priority, Result};
 use iov_wire::{
-    Body, Header, Verb,
-    messages::{Fault, GiveBack, GrantAnswer, Granted, ObjectAnswer},
+    Body, Header, Verb, frame,
+    messages::{Fault, GiveBack, GrantAnswer, ObjectAnswer, Welcome},
 };
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -28,32 +28,12 @@ use crate::{
     tcp,
 };
 
+mod asked;
 mod landing;
+
+use asked::{OnReply, Waiter};
+pub(crate) use asked::{Reply, Terms};
 use landing::Landing;
-
-/// What answers a request.
-pub(crate) enum Reply {
-    Frame(Frame),
-    /// Its bytes are in the memory that was lent for them.
-    Read(ObjectAnswer),
-    /// Without descriptors where this process has no room for them.
-    Granted(Granted, Option<Vec<OwnedFd>>),
-}
-
-type OnReply = Box<dyn FnOnce(Result<Reply>) + Send>;
-
-/// Who waits for an answer.
-struct Waiter {
-    done: OnReply,
-    /// When it gives up.
-    until_ns: i64,
-    /// Only if its frame has not been begun: behind that, whoever asked gives up by himself, and a late answer counts.
-    unsent_only: bool,
-    /// It has lent memory to be sent.
-    lends: bool,
-    /// Where the bytes of the answer go, one for each operation.
-    rooms: Vec<Memory>,
-}
 
 /// The receiving side.
 struct Reading {
@@ -87,6 +67,8 @@ pub(crate) struct Connection {
     /// It tells of room in the socket too. Changes with the outbox locked.
     tells_of_room: AtomicBool,
     version: u16,
+    /// The server knows what comes first.
+    priorities: bool,
     network: bool,
 }
 
@@ -105,7 +87,7 @@ fn until(deadline_ns: i64) -> i64 {
 
 impl Connection {
     /// A connection over which hands have been shaken.
-    pub(crate) fn new(stream: Stream, frames: Frames, version: u16, network: bool) -> Connection {
+    pub(crate) fn new(stream: Stream, frames: Frames, welcome: &Welcome, network: bool) -> Connection {
         Connection {
             stream,
             out: Mutex::default(),
@@ -118,7 +100,8 @@ impl Connection {
             broken: AtomicBool::new(false),
             watched: OnceLock::new(),
             tells_of_room: AtomicBool::new(false),
-            version,
+            version: welcome.version,
+            priorities: welcome.priorities,
             network,
         }
     }
@@ -138,10 +121,10 @@ impl Connection {
 
     /// Sends a request; `done` is called once, from whatever thread reads the answer, or here if it cannot be sent. One that
     /// the socket does not take by the deadline is never sent.
-    pub(crate) fn request<B: Body>(&self, body: &B, deadline_ns: i64, done: OnReply) {
-        let until_ns = until(deadline_ns);
+    pub(crate) fn request<B: Body>(&self, body: &B, terms: Terms, done: OnReply) {
+        let until_ns = until(terms.deadline_ns);
         let waiter = Waiter { done, until_ns, unsent_only: true, lends: false, rooms: Vec::new() };
-        self.post(body, Vec::new(), deadline_ns, Some(waiter));
+        self.post(body, Vec::new(), terms, Some(waiter));
     }
 
     /// The same; `done` hears of the deadline as well if no answer comes by then (O8). The payload, and the rooms for what
@@ -151,26 +134,28 @@ impl Connection {
         body: &B,
         payload: Vec<Memory>,
         rooms: Vec<Memory>,
-        deadline_ns: i64,
+        terms: Terms,
         done: OnReply,
     ) {
-        let until_ns = until(deadline_ns);
+        let until_ns = until(terms.deadline_ns);
         let waiter = Waiter { done, until_ns, unsent_only: false, lends: !payload.is_empty(), rooms };
-        self.post(body, payload, deadline_ns, Some(waiter));
+        self.post(body, payload, terms, Some(waiter));
     }
 
     /// Sends a frame that has no answer; failures show at the next request.
     pub(crate) fn tell<B: Body>(&self, body: &B) {
-        self.post(body, Vec::new(), i64::MAX, None);
+        self.post(body, Vec::new(), Terms::by(i64::MAX), None);
     }
 
     /// Puts a frame behind what the socket has not taken yet, and sends what it takes now.
-    fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, deadline_ns: i64, waiter: Option<Waiter>) {
+    fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, terms: Terms, waiter: Option<Waiter>) {
         let mut out = lock(&self.out);
         let request = if waiter.is_some() { out.next() } else { 0 };
-        let header = Header { version: self.version, ..Header::new(B::VERB, request) };
+        let gives_way = self.priorities && terms.priority == Priority::Background;
+        let flags = if gives_way { frame::BACKGROUND } else { 0 };
+        let header = Header { version: self.version, flags, ..Header::new(B::VERB, request) };
         // Under the lock: whoever finds the connection broken later finds this in the outbox.
-        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body, payload, deadline_ns) };
+        let posted = if self.is_broken() { Err(broken()) } else { out.push(header, body, payload, terms.deadline_ns) };
         match (posted, waiter) {
             (Ok(()), Some(waiter)) => self.expect(request, waiter),
             (Err(e), Some(waiter)) => {

@@ -16,7 +16,7 @@ use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Re
 use iov_wire::messages::{Access, GiveBack, GrantRequest, Granted};
 
 use crate::{
-    conn::Reply,
+    conn::{Reply, Terms},
     grant::{Grant, Lent, slot_of},
     kept::SumCache,
     link::{Link, Up},
@@ -283,7 +283,7 @@ impl Direct {
         let reply = Box::new(move |reply| done(direct.grant(reply, &of, &page, epoch)));
         let memory = self.link.targets().medium == Capability::SHARED_MEMORY;
         let request = GrantRequest { memory, anew: memory && up.maps.are_none(), ..request.clone() };
-        up.connection.request_in_time(&request, Vec::new(), Vec::new(), deadline_ns, reply);
+        up.connection.request_in_time(&request, Vec::new(), Vec::new(), Terms::by(deadline_ns), reply);
     }
 
     fn grant(&self, reply: Result<Reply>, up: &Weak<Up>, page: &Arc<ClientPage>, epoch: u64) -> Result<Grant> {

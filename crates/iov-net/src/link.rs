@@ -18,7 +18,7 @@ use iov_wire::{
 use crate::{
     asks::Asks,
     book::Book,
-    conn::{Connection, Reply},
+    conn::{Connection, Reply, Terms},
     frames::Frame,
     kept::Piece,
     lanes::Lanes,
@@ -461,7 +461,7 @@ impl Drop for Link {
 pub(crate) fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
     let slot = Arc::new(Mutex::new(None));
     let to = slot.clone();
-    up.connection.request(body, cx.deadline_ns, Box::new(move |reply| *lock(&to) = Some(reply)));
+    up.connection.request(body, Terms::of(cx), Box::new(move |reply| *lock(&to) = Some(reply)));
     loop {
         match lock(&slot).take() {
             Some(Ok(Reply::Frame(frame))) => return Ok(frame),

@@ -10,7 +10,7 @@ use iov_types::{Clause, Counters, Error, Evidence, ObjectId, ObjectOp, ObjectVer
 use iov_wire::messages::{ObjectCall, ObjectRequest};
 
 use crate::{
-    conn::Reply,
+    conn::{Reply, Terms},
     gate::Goes,
     link::{Link, Up},
     remote::{again, needs},
@@ -177,10 +177,10 @@ impl Part {
         }
         Counters::add(&counters.round_trips, 1);
         let request = ObjectRequest { context: Link::context(&self.cx), calls, tickets: self.shown() };
-        let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
+        let (terms, connection) = (Terms::of(&self.cx), Arc::downgrade(&up));
         // The operations, and with them the caller's memory, are held until the answer or the deadline.
         let replied = Box::new(move |reply| self.replied(reply, &connection));
-        up.connection.request_in_time(&request, loans, rooms, until, replied);
+        up.connection.request_in_time(&request, loans, rooms, terms, replied);
     }
 
     fn replied(self, reply: Result<Reply>, connection: &Weak<Up>) {

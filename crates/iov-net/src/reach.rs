@@ -419,7 +419,7 @@ fn greet(address: &Address, channel: u32, stream: Stream, trust: &Trust, until: 
         },
     };
     let network = matches!(address.place(), Place::Network { .. });
-    let connection = Connection::new(shaken.stream, shaken.frames, welcome.version, network);
+    let connection = Connection::new(shaken.stream, shaken.frames, welcome, network);
     let up = Up::new(connection, shaken.page);
     let Welcome { addresses, store, .. } = shaken.welcome;
     Ok(Tried::Up(Box::new(Reached { up, capability, addresses, store })))

@@ -18,7 +18,7 @@ use iov_wire::{
 
 use crate::{
     book::Entry,
-    conn::Reply,
+    conn::{Reply, Terms},
     joined::{Again, Joined},
     link::{ATTEMPTS, Link, Up},
     part::{Part, after},
@@ -147,9 +147,9 @@ impl Asked {
             Err(e) => return self.finish(Err(e)),
         };
         Counters::add(&self.link.counters().round_trips, 1);
-        let (until, connection) = (self.cx.deadline_ns, Arc::downgrade(&up));
+        let (until, terms, connection) = (self.cx.deadline_ns, Terms::of(&self.cx), Arc::downgrade(&up));
         let ended = self.entry.ends().then(|| self.link.clone());
-        up.connection.request(&*request, until, Box::new(move |reply| self.replied(reply, &connection)));
+        up.connection.request(&*request, terms, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
             up.connection.send_rest(until);
             // Whoever waits for an answer holds the link, and the link the connection with those who wait.

@@ -16,7 +16,7 @@ use iov_types::{Clause, Counters, Error, Evidence, Kind, ObjectId, ObjectOp, Obj
 use iov_wire::messages::{Access, GrantRequest, SumsAnswer, SumsRequest};
 
 use crate::{
-    conn::Reply,
+    conn::{Reply, Terms},
     direct::{Direct, Way},
     grant::{Grant, Written},
     kept::{Piece, Pieces, RUNS},
@@ -199,7 +199,7 @@ impl Run {
         let Some(up) = read.and_then(|read| read.grant.up.upgrade()) else {
             return self.go_on(|run| run.summed(true));
         };
-        let (context, until) = (Link::context(&self.cx), self.cx.deadline_ns);
+        let (context, until, terms) = (Link::context(&self.cx), self.cx.deadline_ns, Terms::of(&self.cx));
         let (asked_ns, direct) = (seam::monotonic_ns(), self.direct.clone());
         let gather = Arc::new(Mutex::new(Gather { run: Some(self), left: missing.len(), failed: false }));
         for first in missing {
@@ -216,7 +216,7 @@ impl Run {
                 direct.link.sums_asked.answered((object, first), piece.clone());
                 Gather::take(&gather, first, piece);
             });
-            up.connection.request_in_time(&request, Vec::new(), Vec::new(), until, reply);
+            up.connection.request_in_time(&request, Vec::new(), Vec::new(), terms, reply);
         }
     }
 

@@ -17,10 +17,10 @@ use iov_net::{
     tls::Exported,
 };
 use iov_store::{OpCx, seam};
-use iov_types::{Caller, Error, Kind, Result, Uuid};
+use iov_types::{Caller, Error, Kind, Priority, Result, Uuid};
 use iov_wire::{
     Body, Header, MAX_VERSION, Verb,
-    frame::{self, NO_DEADLINE},
+    frame::{self, BACKGROUND, NO_DEADLINE},
     messages::{Context, Fault},
 };
 
@@ -66,6 +66,8 @@ struct Out {
     stuck_since_ns: i64,
     /// Somebody serves it, and sees to what it waits for next.
     served: bool,
+    /// A request has been read already, for those who serve it now.
+    set_aside: bool,
     /// Those who serve it; `None` before and behind its life.
     workers: Option<Arc<Workers>>,
 }
@@ -76,7 +78,10 @@ struct Incoming {
     client: Option<Arc<Client>>,
     /// It has asked something besides for what it had.
     back: bool,
-    ended: bool,
+    /// Of the requests that are served just now.
+    priority: Priority,
+    /// The next one, where others than those who have read it serve it.
+    aside: Option<Frame>,
 }
 
 /// The session behind a connection, once it has said hello.
@@ -108,12 +113,18 @@ impl Client {
             NO_DEADLINE => i64::MAX,
             left => left.min(i64::MAX as u64) as i64,
         };
-        OpCx { batch: context.batch, ..OpCx::new(caller, left) }
+        OpCx { batch: context.batch, priority: priority(header), ..OpCx::new(caller, left) }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What comes first. What a session needs to live gives way to nothing.
+fn priority(header: &Header) -> Priority {
+    let may_wait = matches!(header.verb(), Ok(Verb::Object | Verb::Catalog | Verb::Sums));
+    if may_wait && header.flags & BACKGROUND != 0 { Priority::Background } else { Priority::Foreground }
 }
 
 /// How a connection ended.
@@ -146,10 +157,18 @@ impl AsFd for Connection {
 
 impl Connection {
     pub(crate) fn new(id: u64, stream: Stream, network: bool) -> Connection {
-        let out = Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, workers: None };
+        let out =
+            Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, set_aside: false, workers: None };
         let mut frames = Frames::without_descriptors();
         frames.limit(GREETING_BYTES);
-        let incoming = Incoming { frames, greeting: Greeting::default(), client: None, back: false, ended: false };
+        let incoming = Incoming {
+            frames,
+            greeting: Greeting::default(),
+            client: None,
+            back: false,
+            priority: Priority::Foreground,
+            aside: None,
+        };
         Connection {
             id,
             stream,
@@ -182,7 +201,7 @@ impl Connection {
         if let Some(old) = out.workers.take() {
             old.remove(self);
         }
-        workers.add(self, if self.has_sent(&out) { Awaits::Request } else { Awaits::Room })?;
+        workers.add(self, self.awaits(&out))?;
         out.workers = Some(workers.clone());
         Ok(())
     }
@@ -264,14 +283,35 @@ impl Connection {
 
     fn arm(&self, out: &Out) {
         if let Some(workers) = &out.workers {
-            // What has been read ahead the socket does not tell of any more.
-            let awaits = match self.has_sent(out) {
-                true if self.stream.holds() => Awaits::Turn,
-                true => Awaits::Request,
-                false => Awaits::Room,
-            };
-            workers.arm(self, awaits);
+            workers.arm(self, self.awaits(out));
         }
+    }
+
+    fn awaits(&self, out: &Out) -> Awaits {
+        match self.has_sent(out) {
+            // What has been read ahead the socket does not tell of any more.
+            true if out.set_aside || self.stream.holds() => Awaits::Turn,
+            true => Awaits::Request,
+            false => Awaits::Room,
+        }
+    }
+
+    /// Leaves a request to those who serve its priority.
+    fn set_aside(
+        &self,
+        server: &Arc<Server>,
+        incoming: &mut Incoming,
+        frame: Frame,
+        channel: u32,
+    ) -> std::result::Result<(), End> {
+        incoming.priority = priority(&frame.header);
+        incoming.aside = Some(frame);
+        lock(&self.out).set_aside = true;
+        let workers = server.workers(incoming.priority, channel);
+        // Without descriptors for it there is no connection either.
+        self.served_by(workers).map_err(|_| End::Broke)?;
+        workers.stand_in(server);
+        Ok(())
     }
 
     pub(crate) fn fault(&self, version: u16, request: u64, error: Error) {
@@ -283,13 +323,16 @@ impl Connection {
         self.fault(MAX_VERSION, 0, error.clone());
     }
 
-    /// Serves what has arrived, and has the workers wait for more.
-    pub(crate) fn serve(self: &Arc<Self>, server: &Arc<Server>, spare: &mut Vec<u8>) {
-        let mut incoming = lock(&self.incoming);
-        if incoming.ended {
+    /// Serves what has arrived for one of these workers, and has them, or others by then, wait for more.
+    pub(crate) fn serve(self: &Arc<Self>, by: &Arc<Workers>, server: &Arc<Server>, spare: &mut Vec<u8>) {
+        let mut out = lock(&self.out);
+        // It may have gone to others since it was told of. Whoever serves it still has them wait again.
+        if out.served || !out.workers.as_ref().is_some_and(|workers| Arc::ptr_eq(workers, by)) {
             return;
         }
-        lock(&self.out).served = true;
+        out.served = true;
+        drop(out);
+        let mut incoming = lock(&self.incoming);
         let falls = Falls(self);
         // Payloads go into memory of the worker: so many workers, so many buffers.
         incoming.frames.exchange(spare);
@@ -301,8 +344,10 @@ impl Connection {
         std::mem::forget(falls);
         let mut out = lock(&self.out);
         out.served = false;
-        let Err(end) = served else { return self.arm(&out) };
-        incoming.ended = true;
+        let Err(end) = served else {
+            drop(incoming);
+            return self.arm(&out);
+        };
         if let Some(workers) = out.workers.take() {
             workers.remove(self);
         }
@@ -332,8 +377,13 @@ impl Connection {
             if !self.has_sent(&out) {
                 return Ok(());
             }
+            out.set_aside = false;
             drop(out);
-            let frame = match incoming.frames.next(&self.stream, false) {
+            let next = match incoming.aside.take() {
+                Some(frame) => Ok(Some(frame)),
+                None => incoming.frames.next(&self.stream, false),
+            };
+            let frame = match next {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
                 Err(e) if e.kind() != Kind::Unavailable => {
@@ -357,6 +407,10 @@ impl Connection {
                 incoming.frames.limit(usize::MAX);
                 continue;
             };
+            if priority(&frame.header) != incoming.priority {
+                let channel = client.channel;
+                return self.set_aside(server, incoming, frame, channel);
+            }
             (frames, bytes) = (frames + 1, bytes + frame.payload.len());
             let request = frame.header.request;
             // A session that comes back first says what it had: until it has, nothing of that is given up.
@@ -378,6 +432,10 @@ impl Connection {
     fn handle(self: &Arc<Self>, server: &Arc<Server>, client: &Arc<Client>, frame: &Frame) -> Result<bool> {
         server.requests.fetch_add(1, Ordering::Relaxed);
         let verb = frame.header.verb()?;
+        let priority = priority(&frame.header);
+        if priority == Priority::Background {
+            server.background.fetch_add(1, Ordering::Relaxed);
+        }
         if client.channel > 0 && !matches!(verb, Verb::Object | Verb::Goodbye) {
             return Err(Error::invalid(format!("{} goes over the session's first connection", verb.name())));
         }
@@ -385,8 +443,14 @@ impl Connection {
             return Err(Error::invalid("this session is for one target's objects: ask the catalog in another"));
         }
         match verb {
-            Verb::Catalog => verbs::catalog::run(self, server, client, frame)?,
-            Verb::Object => verbs::object::run(self, server, client, frame)?,
+            Verb::Catalog => {
+                let _turn = server.turns.take(priority);
+                verbs::catalog::run(self, server, client, frame)?;
+            }
+            Verb::Object => {
+                let _turn = server.turns.take(priority);
+                verbs::object::run(self, server, client, frame)?;
+            }
             Verb::Grant => verbs::grant::run(self, server, client, frame)?,
             Verb::Sums => verbs::sums::run(self, server, client, frame)?,
             Verb::GiveBack => verbs::give_back::run(server, client, frame)?,

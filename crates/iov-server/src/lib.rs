@@ -20,6 +20,7 @@ mod served;
 mod server;
 mod sessions;
 mod stages;
+mod turns;
 mod verbs;
 mod workers;
 

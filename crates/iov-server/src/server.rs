@@ -11,7 +11,7 @@ use std::{
 
 use iov_net::{secret::Secret, stream::Stream, tcp, tls::ServerTls};
 use iov_store::{Catalog, seam};
-use iov_types::{Error, Result, Uuid};
+use iov_types::{Error, Priority, Result, Uuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     parked::Lot,
     served::AllServed,
     sessions::{Ending, Left, Sessions},
+    turns::{self, Turns},
     workers::Workers,
 };
 
@@ -84,10 +85,14 @@ pub struct Server {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) started_ns: i64,
     pub(crate) requests: AtomicU64,
+    /// Those of them that gave way.
+    pub(crate) background: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
+    pub(crate) turns: Turns,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     control: Arc<Workers>,
     data: Arc<Workers>,
+    gentle: Arc<Workers>,
     sessions: Sessions,
     next: AtomicU64,
     last_busy_ns: AtomicI64,
@@ -125,6 +130,7 @@ impl Server {
         targets.note(&facts);
         let control = Arc::new(Workers::new("iov-control", options.connections.min(CONTROL_WORKERS))?);
         let data = Arc::new(Workers::new("iov-data", options.data_workers.max(1))?);
+        let gentle = Arc::new(Workers::in_background("iov-background", turns::WORKERS)?);
         Ok(Arc::new(Server {
             members: Members::new(options.toward.clone(), facts.has_others()),
             returns: AtomicBool::new(false),
@@ -137,10 +143,13 @@ impl Server {
             buffers: Arc::default(),
             started_ns: seam::monotonic_ns(),
             requests: AtomicU64::new(0),
+            background: AtomicU64::new(0),
+            turns: Turns::default(),
             object_bytes: AtomicU64::new(0),
             connections: Mutex::default(),
             control,
             data,
+            gentle,
             sessions: Sessions::default(),
             next: AtomicU64::new(1),
             last_busy_ns: AtomicI64::new(seam::monotonic_ns()),
@@ -214,7 +223,9 @@ impl Server {
         wait(&|| self.is_idle(), 400);
         self.control.ring();
         self.data.ring();
-        wait(&|| self.control.threads() + self.data.threads() == 0, 500);
+        self.gentle.ring();
+        let all = [&self.control, &self.data, &self.gentle];
+        wait(&|| all.iter().all(|workers| workers.threads() == 0), 500);
         Ok(())
     }
 
@@ -342,6 +353,15 @@ impl Server {
         match self.connection(connection) {
             Some(connection) if channel > 0 => connection.served_by(&self.data),
             _ => Ok(()),
+        }
+    }
+
+    /// Those who serve requests of a priority.
+    pub(crate) fn workers(&self, priority: Priority, channel: u32) -> &Arc<Workers> {
+        match priority {
+            Priority::Background => &self.gentle,
+            Priority::Foreground if channel > 0 => &self.data,
+            Priority::Foreground => &self.control,
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Workers {
     /// Readable once all of them are to end.
     bell: OwnedFd,
     most: usize,
+    /// Its threads give way to others.
+    gives_way: bool,
     threads: AtomicUsize,
     idle: AtomicUsize,
 }
@@ -77,7 +79,12 @@ impl Workers {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN).map_err(failed)?;
         let (threads, idle) = Default::default();
-        Ok(Workers { name, epoll, bell, most, threads, idle })
+        Ok(Workers { name, epoll, bell, most, gives_way: false, threads, idle })
+    }
+
+    /// The same, of threads that give way to others.
+    pub(crate) fn in_background(name: &'static str, most: usize) -> Result<Workers> {
+        Ok(Workers { gives_way: true, ..Workers::new(name, most)? })
     }
 
     /// How many threads there are.
@@ -122,6 +129,9 @@ impl Workers {
         let started = seam::spawn(self.name, move || {
             // Also if a request makes it panic.
             let counted = Counted(&workers.threads);
+            if workers.gives_way {
+                seam::in_background();
+            }
             if workers.work(&server) {
                 // It has been taken off already.
                 std::mem::forget(counted);
@@ -140,7 +150,7 @@ impl Workers {
                 Some(connection) => {
                     self.stand_in(server);
                     if let Some(connection) = server.connection(connection) {
-                        connection.serve(server, &mut spare);
+                        connection.serve(self, server, &mut spare);
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What goes with every submission.
 
-use iov_types::{Caller, Uuid};
+use iov_types::{Caller, Priority, Uuid};
 
 use crate::seam;
 
@@ -13,18 +13,26 @@ pub struct OpCx {
     pub deadline_ns: i64,
     /// The batch; nil = none.
     pub batch: Uuid,
+    /// What comes first.
+    pub priority: Priority,
 }
 
 impl OpCx {
-    /// A context for a session of this process, with no batch.
+    /// A context for a session of this process, with no batch, in the foreground.
     pub fn new(caller: Caller, timeout_ns: i64) -> OpCx {
-        OpCx { caller, deadline_ns: seam::monotonic_ns().saturating_add(timeout_ns), batch: Uuid::NIL }
+        let deadline_ns = seam::monotonic_ns().saturating_add(timeout_ns);
+        OpCx { caller, deadline_ns, batch: Uuid::NIL, priority: Priority::Foreground }
     }
 
     /// A context for what a store does by itself.
     pub fn own(timeout_ns: i64) -> OpCx {
         let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), session: Uuid::NIL, holder: Uuid::NIL };
         OpCx::new(caller, timeout_ns)
+    }
+
+    /// The same with another priority.
+    pub fn at(self, priority: Priority) -> OpCx {
+        OpCx { priority, ..self }
     }
 
     /// Nanoseconds left; 0 when time is up.

@@ -12,6 +12,9 @@ use std::{
 
 use iov_types::Uuid;
 
+/// How far behind others threads are that work in the background: they get one part of ten where processors are short.
+const BACKGROUND_NICE: i32 = 10;
+
 /// Nanoseconds since 1970, UTC.
 pub fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
@@ -106,6 +109,13 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
     // SAFETY: `old` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
     thread
+}
+
+/// Has this thread give way to others, for processors and, as the kernel derives the one from the other, for disks.
+pub fn in_background() {
+    // A thread that cannot be told so does its work all the same.
+    // SAFETY: no memory is involved; on Linux it is of the calling thread alone.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND_NICE) };
 }
 
 /// Sleeps.

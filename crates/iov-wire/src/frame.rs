@@ -16,6 +16,9 @@ pub const PAYLOAD_BYTES: usize = 64 << 20;
 /// Time left of a request without a deadline.
 pub const NO_DEADLINE: u64 = u64::MAX;
 
+/// The flag of a request that gives way to others ([`iov_types::Priority::Background`]). Only for servers that say they know it.
+pub const BACKGROUND: u32 = 1;
+
 const CRC_AT: usize = 48;
 const RESERVED_AT: usize = 52;
 
@@ -26,7 +29,7 @@ pub struct Header {
     pub version: u16,
     /// Number of the verb; [`Header::verb`] tells which one it is.
     pub verb: u16,
-    /// None is defined yet; a set one is an error, since whoever sets it wants something.
+    /// [`BACKGROUND`] or none; one that is not known is an error, since whoever sets it wants something.
     pub flags: u32,
     /// Ties an answer to its request; 0 = none.
     pub request: u64,
@@ -113,7 +116,7 @@ impl Header {
                 self.version
             )));
         }
-        if self.flags != 0 || reserved.iter().any(|b| *b != 0) {
+        if self.flags & !BACKGROUND != 0 || reserved.iter().any(|b| *b != 0) {
             return Err(Error::version("the peer set a flag of a frame that this release does not know: update it"));
         }
         if self.body_len as usize > BODY_BYTES || self.payload_len > PAYLOAD_BYTES as u64 {

@@ -37,6 +37,8 @@ impl Check {
         }
         let (catalog, stop) = (catalog.clone(), over.clone());
         let work = move || {
+            // Nobody waits for it.
+            seam::in_background();
             let rest = || {
                 let until_ns = seam::monotonic_ns().saturating_add(pause_ns);
                 while !stop.load(Relaxed) && seam::monotonic_ns() < until_ns {

@@ -77,7 +77,7 @@ pub(crate) fn open(url: &str, dir: &str, attr: SessionAttr) -> Result<Session> {
 /// For what is asked while a session is being opened.
 pub(crate) fn cx(caller: &iov_types::Caller, attr: &SessionAttr) -> OpCx {
     let timeout = if attr.deadline_ns > 0 { attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
-    OpCx::new(caller.clone(), timeout)
+    OpCx::new(caller.clone(), timeout).at(attr.priority)
 }
 
 /// How a store's daemon is, as names and numbers; `None`: no daemon runs.

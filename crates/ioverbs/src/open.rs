@@ -1,12 +1,14 @@
 //! From a URL to a session.
 
 use iov_engine::{Session, SessionAttr};
-use iov_types::{Error, Result};
+use iov_types::{Error, Priority, Result};
 
 use crate::{file, mem, network};
 
-/// Opens a store. `None` = `$IOVERBS_URL`, else the embedded default store of this user.
-pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
+/// Opens a store. `None` = `$IOVERBS_URL`, else the embedded default store of this user. With `IOVERBS_PRIORITY=background` all of
+/// the program's sessions work in the background.
+pub fn open(url: Option<&str>, mut attr: SessionAttr) -> Result<Session> {
+    attr.priority = attr.priority.max(priority()?);
     let default;
     let url = match url {
         Some(url) => url,
@@ -26,6 +28,14 @@ pub fn open(url: Option<&str>, attr: SessionAttr) -> Result<Session> {
             Err(Error::unsupported(format!("{scheme}: is for daemons and administrators: programs use iov://HOST")))
         }
         other => Err(Error::unsupported(format!("no store has the scheme {other:?}; there are mem:, file: and iov:"))),
+    }
+}
+
+/// What `$IOVERBS_PRIORITY` says of all that this program asks.
+fn priority() -> Result<Priority> {
+    match std::env::var("IOVERBS_PRIORITY") {
+        Ok(name) if !name.is_empty() => Priority::parse(&name).map_err(|e| e.context("IOVERBS_PRIORITY")),
+        _ => Ok(Priority::default()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use ioverbs::{BatchAttr, Error, Kind, Lent, Session, SessionAttr, Status, Which, Workspace};
+use ioverbs::{BatchAttr, Error, Kind, Lent, Priority, Session, SessionAttr, Status, Which, Workspace};
 
 use crate::{
     address::Address,
@@ -71,7 +71,8 @@ impl Ctx {
             return Ok(session.clone());
         }
         let deadline_ns = self.timeout_ns()?;
-        let attr = SessionAttr { deadline_ns, program: Some("iov".into()), ..SessionAttr::default() };
+        let priority = if self.global.background { Priority::Background } else { Priority::Foreground };
+        let attr = SessionAttr { deadline_ns, priority, program: Some("iov".into()), ..SessionAttr::default() };
         let session = match &self.global.offline {
             Some(dir) => {
                 let offline = iov_offline::open(dir, attr)?;

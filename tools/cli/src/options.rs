@@ -31,6 +31,10 @@ pub(crate) struct Global {
     /// How long one request may take, as in 5s or 10min
     #[arg(long, global = true, value_name = "TIME", default_value = "60s")]
     pub(crate) timeout: String,
+
+    /// Give way to what others wait for: for copies and exports beside running jobs
+    #[arg(long, global = true)]
+    pub(crate) background: bool,
 }
 
 /// `-c control=value …`

@@ -192,6 +192,7 @@ pub(crate) mod flag {
     pub(crate) const SESSION_NODIRECT: u32 = 2;
     pub(crate) const SESSION_NOCACHE: u32 = 4;
     pub(crate) const SESSION_NOSTART: u32 = 8;
+    pub(crate) const SESSION_BACKGROUND: u32 = 16;
     pub(crate) const SEARCH_COUNT: u32 = 1;
     pub(crate) const SEARCH_DEEP: u32 = 2;
     pub(crate) const RENAME_NOREPLACE: u32 = 1;

@@ -42,6 +42,7 @@ class Session:
         nostart: bool,
         deadline_ns: int,
         program: str | None,
+        background: bool,
     ) -> Session: ...
     @property
     def url(self) -> str: ...

@@ -28,6 +28,7 @@ def open(
     start: bool = True,
     deadline: float = 60.0,
     program: str | None = None,
+    background: bool = False,
 ) -> Session:
     """Opens a store.
 
@@ -39,28 +40,46 @@ def open(
     :param start: ``False``: start no daemon; :class:`Unavailable` if none runs.
     :param deadline: What a call or batch that sets none may take, in seconds; then it ends with :class:`Timeout`.
     :param program: Shown to operators; ``None``: the executable's name.
+    :param background: ``True``: a daemon serves this session behind what somebody waits for; ``IOVERBS_PRIORITY=background`` says so
+        for all of a program.
     :raises NotFound: There is no such store. :raises Unsupported: This release has no stores of that scheme.
     """
-    return Session(SessionArguments(url, readonly, direct, cache, start, deadline, program))
+    return Session(SessionArguments(url, readonly, direct, cache, start, deadline, program, background))
 
 
 class SessionArguments:
     """What a session was opened with, to open another like it."""
 
-    __slots__ = ("url", "readonly", "direct", "cache", "start", "deadline", "program")
+    __slots__ = ("url", "readonly", "direct", "cache", "start", "deadline", "program", "background")
 
     def __init__(
-        self, url: str | None, readonly: bool, direct: bool, cache: bool, start: bool, deadline: float, program: str | None
+        self,
+        url: str | None,
+        readonly: bool,
+        direct: bool,
+        cache: bool,
+        start: bool,
+        deadline: float,
+        program: str | None,
+        background: bool = False,
     ) -> None:
         self.url = url
         self.readonly, self.direct, self.cache, self.start = readonly, direct, cache, start
         self.deadline = deadline
         self.program = program
+        self.background = background
 
     def open(self) -> _ioverbs.Session:
         deadline_ns = nanoseconds(self.deadline, "deadline")
         return _ioverbs.Session(
-            self.url, self.readonly, not self.direct, not self.cache, not self.start, deadline_ns, self.program
+            self.url,
+            self.readonly,
+            not self.direct,
+            not self.cache,
+            not self.start,
+            deadline_ns,
+            self.program,
+            self.background,
         )
 
     def tuple(self) -> tuple[object, ...]:

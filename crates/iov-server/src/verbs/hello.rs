@@ -136,6 +136,7 @@ fn let_in(
         proof,
         addresses: server.options.addresses.clone(),
         target: hello.target,
+        priorities: true,
     };
     connection.answer(version, frame.header.request, &welcome, Vec::new(), page);
     Ok(Client {

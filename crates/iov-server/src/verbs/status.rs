@@ -17,6 +17,7 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client
     let (sessions, connections) = server.counts();
     let mut counters = vec![
         ("requests".to_owned(), server.requests.load(Ordering::Relaxed)),
+        ("background_requests".to_owned(), server.background.load(Ordering::Relaxed)),
         ("object_bytes".to_owned(), server.object_bytes.load(Ordering::Relaxed)),
     ];
     counters.push(("targets".to_owned(), server.targets.iter().count() as u64));

@@ -72,11 +72,17 @@ fn limits_hold_both_ways() {
 #[test]
 fn a_newer_peer_is_told_apart_from_damage() {
     assert_eq!(refused(&forged(8, &99u16.to_le_bytes())), Kind::Version);
-    assert_eq!(refused(&forged(12, &1u32.to_le_bytes())), Kind::Version);
+    assert_eq!(refused(&forged(12, &2u32.to_le_bytes())), Kind::Version);
     assert_eq!(refused(&forged(RESERVED_AT, &[1])), Kind::Version);
     assert_eq!(refused(&head(&[b'G'; HEADER_BYTES])), Kind::Corrupt);
     let header = Header::decode(&forged(10, &999u16.to_le_bytes())).unwrap();
     assert_eq!(header.verb().unwrap_err().kind(), Kind::Version, "the frame can be skipped and answered");
+}
+
+#[test]
+fn a_request_may_give_way() {
+    assert_eq!(Header::decode(&forged(12, &BACKGROUND.to_le_bytes())).unwrap().flags, BACKGROUND);
+    assert_eq!(Header::decode(&head(&frame())).unwrap().flags, 0);
 }
 
 #[test]

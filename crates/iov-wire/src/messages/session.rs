@@ -85,6 +85,8 @@ pub struct Welcome {
     pub addresses: Vec<String>,
     /// The target of [`Hello`]: a server that does not know of several leaves it out.
     pub target: u32,
+    /// It knows [`BACKGROUND`](crate::frame::BACKGROUND).
+    pub priorities: bool,
 }
 
 /// Before a server lets anybody in over a network: prove that you have the store's secret.
@@ -117,6 +119,7 @@ message! {
         8 => proof: bytes,
         9 => addresses: repeated string,
         10 => target: uint,
+        11 => priorities: boolean,
     }
 }
 

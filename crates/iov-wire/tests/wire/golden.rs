@@ -22,7 +22,8 @@ fn path(verb: Verb) -> PathBuf {
     let newest = match verb {
         CatalogAnswer => "-7",
         Catalog => "-6",
-        GrantAnswer | Welcome => "-4",
+        Welcome => "-5",
+        GrantAnswer => "-4",
         Grant | Hello => "-3",
         Join | Object | Resume | ResumeAnswer => "-2",
         _ => "",
@@ -171,7 +172,8 @@ fn answer_at_first() -> CatalogAnswer {
 #[test]
 fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "")).expect("the bytes of the first release");
-    let local = Welcome { proof: Vec::new(), addresses: Vec::new(), target: 0, ..examples::welcome() };
+    let alike = Welcome { priorities: false, ..examples::welcome() };
+    let local = Welcome { proof: Vec::new(), addresses: Vec::new(), target: 0, ..alike.clone() };
     reads(&bytes, Welcome { lease_ns: 0, ..local.clone() });
     // Before there were connections over a network.
     let bytes = std::fs::read(named(Verb::Welcome, "-2")).expect("the bytes of a later one");
@@ -180,7 +182,10 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, Hello { channel: 0, challenge: Vec::new(), target: 0, of: Uuid::NIL, ..examples::hello() });
     // Before there were several targets.
     let bytes = std::fs::read(named(Verb::Welcome, "-3")).expect("the bytes of a later one");
-    reads(&bytes, Welcome { target: 0, ..examples::welcome() });
+    reads(&bytes, Welcome { target: 0, ..alike.clone() });
+    // Before requests could give way to others.
+    let bytes = std::fs::read(named(Verb::Welcome, "-4")).expect("the bytes of a later one");
+    reads(&bytes, alike);
     let bytes = std::fs::read(named(Verb::Hello, "-2")).expect("the bytes of a later one");
     reads(&bytes, Hello { target: 0, of: Uuid::NIL, ..examples::hello() });
     let bytes = std::fs::read(named(Verb::Catalog, "-2")).expect("the bytes of a later one");

@@ -18,6 +18,7 @@ mod members;
 mod near;
 mod network;
 mod peers;
+mod priority;
 mod raw;
 mod restart;
 mod shared;

@@ -33,6 +33,16 @@ pub(crate) fn mutants() -> Vec<Mutant> {
                 target.run(op, memory)
             })
         }),
+        mutant(
+            "m2_a_seal_waits_for_what_is_to_be_shown",
+            "seals over changes of its own stage",
+            |target, mut op, memory| {
+                if op.verb == ObjectVerb::Seal && op.demand.stage.is_some() {
+                    op.verb = ObjectVerb::Stat;
+                }
+                target.run(op, memory)
+            },
+        ),
         mutant("t11_a_write_is_before_the_seal_or_fails", "writes in two halves", in_halves),
         mutant("t16_units_are_old_or_new", "writes a unit in two halves", in_halves),
         mutant("t16_units_are_old_or_new", "copies a unit in two halves", |target, op, memory| match op.verb {

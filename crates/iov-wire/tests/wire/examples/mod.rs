@@ -52,6 +52,7 @@ pub(crate) fn welcome() -> Welcome {
         proof: vec![0x77; 32],
         addresses: vec!["node7-ib:4867".into(), "10.0.0.7:4867".into()],
         target: 3,
+        priorities: true,
     }
 }
 

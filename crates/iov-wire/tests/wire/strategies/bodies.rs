@@ -36,11 +36,33 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
         (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
             StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
         });
-    let more = (any::<Vec<u8>>(), list(text()), any::<u32>());
+    let more = (any::<Vec<u8>>(), list(text()), any::<(u32, bool)>());
     (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>(), more)
-        .prop_map(|(version, store, [incarnation, lease_ns], capability, daemon, pid, (proof, addresses, target))| {
-            Welcome { version, store, incarnation, capability, daemon, pid, lease_ns, proof, addresses, target }
-        })
+        .prop_map(
+            |(
+                version,
+                store,
+                [incarnation, lease_ns],
+                capability,
+                daemon,
+                pid,
+                (proof, addresses, (target, priorities)),
+            )| {
+                Welcome {
+                    version,
+                    store,
+                    incarnation,
+                    capability,
+                    daemon,
+                    pid,
+                    lease_ns,
+                    proof,
+                    addresses,
+                    target,
+                    priorities,
+                }
+            },
+        )
         .boxed()
 }
 
