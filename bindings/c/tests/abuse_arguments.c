@@ -215,7 +215,7 @@ static void test_unknown_values_and_reserved_fields(void) {
         fields[i] = 99;
         INVALID(with_controls());
     }
-    session.flags = 16;
+    session.flags = 32;
     INVALID(iov_open("mem:abuse", &session, &s_out));
     session.flags = 0;
     session.deadline_ns = -5;
