@@ -9,7 +9,7 @@ DESTDIR ?=
 
 # Debian packages; with =COMMAND any program of that name will do.
 APT_BUILD := gcc=cc libc6-dev git=git
-APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio
+APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr
 APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 
 CARGO_DENY := $(shell command -v cargo-deny 2>/dev/null)

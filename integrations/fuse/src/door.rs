@@ -8,11 +8,12 @@ use std::{
 use fuser::{
     FileHandle, FopenFlags, Generation, INodeNo, LockOwner, Notifier, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
 };
-use iov_posix::{Attributes, Create, Directory, File, FileSystem, Flags, Level, Node, Outcome, Who};
+use iov_posix::{Attributes, Create, File, FileSystem, Flags, Level, Node, Outcome, Tag, Tags, Who};
 
 use crate::{
     convert::{self, errno},
-    inodes::{Content, Inodes},
+    folders::Stream,
+    inodes::{self, Content, Inodes},
     locks::Owners,
     opened::Opened,
 };
@@ -49,7 +50,9 @@ pub(crate) struct Door {
     pub(crate) ttl: Duration,
     pub(crate) known: Arc<Known>,
     pub(crate) files: Opened<File>,
-    pub(crate) streams: Opened<Directory>,
+    pub(crate) streams: Opened<Stream>,
+    /// The view of metadata, if there is one.
+    pub(crate) tags: Option<Tags>,
 }
 
 /// Answers with an error where there is one.
@@ -86,7 +89,20 @@ pub(crate) fn born(req: &Request, mode: u32) -> Create {
 
 impl Door {
     pub(crate) fn node(&self, ino: INodeNo) -> Outcome<Arc<Node>> {
-        self.known.inodes.get(ino.0).ok_or(iov_posix::Errno::ESTALE)
+        match self.known.inodes.get(ino.0) {
+            Some(inodes::Known::Node(node)) => Ok(node),
+            // Everything that can be done to them has been.
+            Some(inodes::Known::Tag(_)) => Err(iov_posix::Errno::EROFS),
+            None => Err(iov_posix::Errno::ESTALE),
+        }
+    }
+
+    /// A part of the view of metadata.
+    pub(crate) fn tag(&self, ino: INodeNo) -> Option<Arc<Tag>> {
+        match self.known.inodes.get(ino.0) {
+            Some(inodes::Known::Tag(tag)) => Some(tag),
+            _ => None,
+        }
     }
 
     pub(crate) fn file(&self, fh: FileHandle) -> Outcome<Arc<File>> {

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use iov_posix::{Attributes, Node};
+use iov_posix::{Attributes, Node, Tag};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,8 +26,41 @@ impl Content {
     }
 }
 
+/// What a number stands for.
+#[derive(Clone)]
+pub(crate) enum Known {
+    /// Something with an identity.
+    Node(Arc<Node>),
+    /// A part of the view of metadata.
+    Tag(Arc<Tag>),
+}
+
+impl Known {
+    fn is(&self, other: &Known) -> bool {
+        match (self, other) {
+            (Known::Node(one), Known::Node(other)) => one.uuid() == other.uuid(),
+            (Known::Tag(one), Known::Tag(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// The number that it gets if no other has it.
+    fn number(&self) -> u64 {
+        match self {
+            Known::Node(node) => node.ino(),
+            Known::Tag(tag) => number_of(tag),
+        }
+    }
+}
+
+/// The number of a part of the view.
+pub(crate) fn number_of(tag: &Tag) -> u64 {
+    let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(tag);
+    (number & (u64::MAX >> 1)).max(2)
+}
+
 struct Inode {
-    node: Arc<Node>,
+    known: Known,
     /// How often the kernel was told of it, less how often it has forgotten.
     lookups: u64,
     /// What its cached pages are of.
@@ -38,23 +72,28 @@ struct Inode {
 pub(crate) struct Inodes(Mutex<HashMap<u64, Inode>>);
 
 impl Inodes {
-    /// The file of a number.
-    pub(crate) fn get(&self, ino: u64) -> Option<Arc<Node>> {
-        lock(&self.0).get(&ino).map(|inode| inode.node.clone())
+    /// What a number stands for.
+    pub(crate) fn get(&self, ino: u64) -> Option<Known> {
+        lock(&self.0).get(&ino).map(|inode| inode.known.clone())
     }
 
-    /// The kernel is told of a file: the number to tell. Two identities with one number get different ones.
+    /// The kernel is told of a file: the number to tell.
     pub(crate) fn tell(&self, node: &Arc<Node>) -> u64 {
+        self.tell_of(Known::Node(node.clone()))
+    }
+
+    /// The kernel is told of something: the number to tell. Two with one number get different ones.
+    pub(crate) fn tell_of(&self, known: Known) -> u64 {
         let mut inodes = lock(&self.0);
-        let mut ino = node.ino();
+        let mut ino = known.number();
         while let Some(inode) = inodes.get_mut(&ino) {
-            if inode.node.uuid() == node.uuid() {
+            if inode.known.is(&known) {
                 inode.lookups += 1;
                 return ino;
             }
             ino = ino.wrapping_add(1).max(2);
         }
-        inodes.insert(ino, Inode { node: node.clone(), lookups: 1, cached: None });
+        inodes.insert(ino, Inode { known, lookups: 1, cached: None });
         ino
     }
 

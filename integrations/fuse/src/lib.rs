@@ -14,6 +14,7 @@ mod locks;
 mod mount;
 mod opened;
 mod requests;
+mod tagged;
 
 pub use iov_posix::Rule;
 pub use mount::{Mount, MountOptions, parse_options, unmount};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
-use iov_posix::{FileSystem, Level, Options};
+use iov_posix::{Errno, FileSystem, Level, Options, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
 const TTL: Duration = Duration::from_secs(1);
+/// The name of the view of metadata, unless somebody says another.
+const TAGS: &str = "by";
 /// Threads that serve the kernel: requests wait for the store now and then, and others go on meanwhile.
 const THREADS: usize = 16;
 
@@ -31,6 +33,8 @@ pub struct MountOptions {
     pub ttl: Duration,
     /// Other users may enter; `/etc/fuse.conf` may have to allow it.
     pub allow_other: bool,
+    /// The name, in the root, of the view of metadata as directories; `None`: there is no such view.
+    pub tags: Option<String>,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
     /// Shown as the source in the table of mounts; it begins with `iov:`.
@@ -43,6 +47,7 @@ impl Default for MountOptions {
             posix: Options::default(),
             ttl: TTL,
             allow_other: false,
+            tags: None,
             kernel: Vec::new(),
             source: "iov:".to_owned(),
         }
@@ -50,7 +55,7 @@ impl Default for MountOptions {
 }
 
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
-/// `allow_other`, and those of the kernel.
+/// `tags`, `tags=NAME`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
@@ -59,6 +64,8 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             ("strict", "") => options.posix.level = Level::Strict,
             ("session", "") => options.posix.level = Level::Session,
             ("allow_other", "") => options.allow_other = true,
+            ("tags", "") => options.tags = Some(TAGS.to_owned()),
+            ("tags", name) => options.tags = Some(name.to_owned()),
             ("ttl", seconds) => {
                 let seconds = seconds.parse().ok().filter(|s: &f64| (0.0..=86_400.0).contains(s));
                 let seconds =
@@ -74,8 +81,8 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             (name, _) if name.starts_with("x-") => {}
             _ => {
                 return Err(Error::invalid(format!(
-                    "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, nosuid, \
-                     nodev, noexec and noatime are known"
+                    "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
+                     tags=NAME, nosuid, nodev, noexec and noatime are known"
                 )));
             }
         }
@@ -109,6 +116,25 @@ fn kernel_option(name: &str) -> Option<MountOption> {
     })
 }
 
+/// The view of metadata under a name that nothing else has.
+fn view(fs: &FileSystem, name: &str) -> Result<Tags> {
+    if name.is_empty() || name.contains('/') || matches!(name, "." | "..") {
+        return Err(Error::invalid(format!(
+            "tags={name}: the view of metadata needs a name in the root, as in tags=by"
+        )));
+    }
+    match fs.lookup(&fs.root(), name.as_bytes()) {
+        Err(Errno::ENOENT) => Ok(Tags::new(fs.clone(), name.as_bytes())),
+        Ok(_) => Err(Error::new(
+            Kind::Exists,
+            format!(
+                "the workspace has something called {name:?}: give the view of metadata another name, with tags=NAME"
+            ),
+        )),
+        Err(e) => Err(Error::from(std::io::Error::from_raw_os_error(e.0)).context(name)),
+    }
+}
+
 impl Mount {
     /// Makes a workspace appear in a directory. What lies there is hidden meanwhile.
     pub fn new(ws: Workspace, at: &Path, options: MountOptions) -> Result<Mount> {
@@ -136,13 +162,16 @@ impl Mount {
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
         let strict = options.posix.level == Level::Strict;
+        let fs = FileSystem::new(ws, options.posix);
+        let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let known = Arc::new(Known::default());
         let door = Door {
-            fs: FileSystem::new(ws, options.posix),
+            fs,
             ttl: if strict { Duration::ZERO } else { options.ttl },
             known: known.clone(),
             files: Opened::default(),
             streams: Opened::default(),
+            tags,
         };
         let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::unavailable(

@@ -8,12 +8,13 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use iov_posix::{Change, Directory, File, LockKind, LockRange, Rename, Seek, SetXattr};
+use iov_posix::{Change, Directory, File, LockKind, LockRange, Rename, Seek, SetXattr, Tag};
 
 use crate::{
     convert::{self, errno},
     door::{Door, O_APPEND, answer_xattr, born, by_identity, done, flags, or_error},
-    folders, locks,
+    folders::{self, Stream},
+    locks,
 };
 
 /// Most bytes of one request: what the kernel sends at most.
@@ -59,6 +60,10 @@ impl Filesystem for Door {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if let Some(tag) = self.find_tag(parent, name.as_bytes()) {
+            let attr = or_error!(reply, tag.and_then(|tag| self.tell_tag(tag)));
+            return reply.entry(&self.ttl, &attr, Generation(0));
+        }
         let parent = or_error!(reply, self.node(parent));
         self.entry(reply, self.fs.lookup(&parent, name.as_bytes()));
     }
@@ -68,6 +73,10 @@ impl Filesystem for Door {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        if let Some(tag) = self.tag(ino) {
+            let attr = or_error!(reply, self.attributes_of(&tag, ino.0));
+            return reply.attr(&self.ttl, &attr);
+        }
         let node = or_error!(reply, self.node(ino));
         // The kernel asks for a directory anew with each name that is made or taken away.
         if let Some((attributes, left)) = node.told_within(self.ttl) {
@@ -106,6 +115,9 @@ impl Filesystem for Door {
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        if let Some(Tag::Link(_, target)) = self.tag(ino).as_deref() {
+            return reply.data(target);
+        }
         let target = or_error!(reply, by_identity(self.node(ino).and_then(|node| node.read_link())));
         reply.data(&target);
     }
@@ -286,25 +298,26 @@ impl Filesystem for Door {
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let stream = or_error!(reply, by_identity(self.node(ino).and_then(|node| Directory::open(&node))));
+        let stream = match self.tag(ino).as_deref() {
+            Some(Tag::View(view)) => self.open_view(view),
+            Some(Tag::Link(..)) => Err(iov_posix::Errno::ENOTDIR),
+            None => by_identity(self.node(ino).and_then(|node| Directory::open(&node))).map(Stream::Directory),
+        };
+        let stream = or_error!(reply, stream);
         reply.opened(self.streams.put(stream), FopenFlags::empty());
     }
 
     fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let Some(stream) = self.streams.get(fh) else { return reply.error(Errno::EBADF) };
-        if offset == 0 {
-            stream.rewind();
-        }
+        self.rewound(&stream, offset);
         or_error!(reply, folders::fill(&stream, ino.0, offset, &mut reply));
         reply.ok();
     }
 
     fn readdirplus(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let Some(stream) = self.streams.get(fh) else { return reply.error(Errno::EBADF) };
-        if offset == 0 {
-            stream.rewind();
-        }
-        or_error!(reply, folders::fill_plus(&stream, &self.known.inodes, (ino.0, offset, self.ttl), &mut reply));
+        self.rewound(&stream, offset);
+        or_error!(reply, folders::fill_plus(self, &stream, ino.0, offset, &mut reply));
         reply.ok();
     }
 
@@ -342,12 +355,18 @@ impl Filesystem for Door {
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if self.tag(ino).is_some() {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let value = or_error!(reply, self.node(ino).and_then(|node| node.xattr(name.as_bytes())));
         answer_xattr(reply, &value, size);
     }
 
     fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = or_error!(reply, self.node(ino).and_then(|node| node.xattrs()));
+        let names = match self.tag(ino) {
+            Some(_) => Vec::new(),
+            None => or_error!(reply, self.node(ino).and_then(|node| node.xattrs())),
+        };
         let mut list = names.join(&0);
         if !names.is_empty() {
             list.push(0);

@@ -8,7 +8,7 @@ use iov_posix::{Attributes, FileSystem, Kind, Level, Options, SetTime};
 use crate::{
     MountOptions,
     convert::{attr, kind, rdev_from_kernel, rdev_to_kernel, set_time},
-    inodes::{Content, Inodes},
+    inodes::{Content, Inodes, Known},
     mount::unescaped,
     parse_options, unmount,
 };
@@ -83,7 +83,7 @@ fn the_kernel_forgets_as_often_as_it_was_told() {
     let ino = inodes.tell(&root);
     assert_eq!((ino, inodes.tell(&root)), (1, 1));
     inodes.forget(ino, 1);
-    assert!(inodes.get(ino).is_some_and(|node| node.is(&root)));
+    assert!(matches!(inodes.get(ino), Some(Known::Node(node)) if node.is(&root)));
     inodes.forget(ino, 5);
     assert!(inodes.get(ino).is_none());
     inodes.forget(ino, 1);

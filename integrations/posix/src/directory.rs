@@ -8,7 +8,7 @@ use ioverbs::{
 };
 
 use crate::{
-    Attributes, Errno, Kind, Node, Outcome,
+    Attributes, Errno, FileSystem, Kind, Node, Outcome,
     fs::{lock, stat_of},
 };
 
@@ -71,32 +71,10 @@ impl Directory {
 
     /// All of them, of one moment: positions stay, and no search waits for a program that takes its time.
     fn list(&self) -> Outcome<Arc<[DirEntry]>> {
-        let fs = self.node.file_system();
-        fs.again("readdir", || {
-            let out = Cursor::pending(fs.session());
-            let spec = SearchSpec {
-                predicate: None,
-                params: Vec::new(),
-                group: Some(self.node.uuid()),
-                deep: false,
-                order: None,
-                limit: 0,
-                keys: vec!["iov.mode".to_owned()],
-                count: false,
-                names: true,
-                page: PAGE,
-            };
-            ioverbs::run(fs.session(), Op::Search { w: fs.workspace().clone(), group: None, spec, out: out.clone() })?;
-            let mut all = Vec::new();
-            loop {
-                let page = out.next(PAGE, -1)?;
-                if page.is_empty() {
-                    out.close();
-                    return Ok(all.into());
-                }
-                all.extend(page.into_iter().filter_map(entry_of));
-            }
-        })
+        let keys = vec!["iov.mode".to_owned()];
+        let spec = SearchSpec { group: Some(self.node.uuid()), keys, names: true, ..everything() };
+        let found = self.node.file_system().search("readdir", &spec)?;
+        Ok(found.into_iter().filter_map(entry_of).collect())
     }
 
     /// Entries with their nodes and attributes, in one request. What has gone meanwhile has none.
@@ -104,6 +82,7 @@ impl Directory {
         let fs = self.node.file_system();
         let nodes: Vec<Arc<Node>> = entries.iter().map(|entry| fs.node(entry.uuid, entry.kind)).collect();
         let handles: Vec<_> = nodes.iter().map(|node| node.handle()).collect();
+        handles.iter().flatten().try_for_each(|handle| handle.settle())?;
         let statuses = fs.again("readdir", || {
             let ops = nodes.iter().zip(&handles).map(|(node, handle)| node.stat_op(handle.as_deref()).into());
             let statuses = fs.try_all(ops.collect())?;
@@ -123,6 +102,44 @@ impl Directory {
             Ok(Some((node, attributes)))
         });
         found.collect()
+    }
+}
+
+/// A search for all there is.
+pub(crate) fn everything() -> SearchSpec {
+    SearchSpec {
+        predicate: None,
+        params: Vec::new(),
+        group: None,
+        deep: false,
+        order: None,
+        limit: 0,
+        keys: Vec::new(),
+        count: false,
+        names: false,
+        page: PAGE,
+    }
+}
+
+impl FileSystem {
+    /// All that a search finds, of one moment.
+    pub(crate) fn search(&self, verb: &str, spec: &SearchSpec) -> Outcome<Vec<Entry>> {
+        self.again(verb, || {
+            let (out, spec) = (Cursor::pending(self.session()), spec.clone());
+            ioverbs::run(
+                self.session(),
+                Op::Search { w: self.workspace().clone(), group: None, spec, out: out.clone() },
+            )?;
+            let mut all = Vec::new();
+            loop {
+                let page = out.next(PAGE, -1)?;
+                if page.is_empty() {
+                    out.close();
+                    return Ok(all);
+                }
+                all.extend(page);
+            }
+        })
     }
 }
 

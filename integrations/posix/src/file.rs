@@ -62,9 +62,11 @@ impl File {
         Ok((file, attributes))
     }
 
-    /// A file that was just made. Somebody may have found it by its name meanwhile.
-    pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags) -> File {
-        File { node: node.clone(), handle: node.share(Handle::new(node.file_system(), c)), flags }
+    /// A file that was just made, with these attributes. Somebody may have found it by its name meanwhile.
+    pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags, attributes: &Attributes) -> File {
+        let handle = Handle::new(node.file_system(), c);
+        handle.begin_behind(attributes);
+        File { node: node.clone(), handle: node.share(handle), flags }
     }
 
     /// What it is open on.
@@ -82,13 +84,20 @@ impl File {
         self.handle.temporary.store(true, Ordering::Relaxed);
     }
 
+    /// The store knows all that was written here.
+    pub(crate) fn settle(&self) -> Outcome<()> {
+        self.handle.settle()
+    }
+
     /// Runs what comes to the same when it is done twice.
     fn again(&self, verb: &str, op: impl Fn() -> Op) -> Outcome<ioverbs::Status> {
+        self.settle()?;
         self.node.file_system().again(verb, || ioverbs::run(self.collection().session(), op()))
     }
 
     /// Reads; short only at the end.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Outcome<usize> {
+        self.settle()?;
         self.node.file_system().again("read", || ioverbs::read_at(self.collection(), offset, out))
     }
 
@@ -102,6 +111,7 @@ impl File {
         if data.is_empty() {
             return Ok(0);
         }
+        self.settle()?;
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
         self.node.file_system().at_most_once("write", || ioverbs::append(self.collection(), data))?;
         Ok(data.len())
@@ -114,6 +124,9 @@ impl File {
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
+        }
+        if self.handle.write_behind(offset, data)? {
+            return Ok(data.len());
         }
         self.node.file_system().again("write", || ioverbs::write_at(self.collection(), offset, data))?;
         Ok(data.len())
@@ -167,6 +180,7 @@ impl File {
         if to_offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
         }
+        to.settle()?;
         self.again("copy", || {
             let (src, dst) = (self.collection().clone(), to.collection().clone());
             Op::Copy { src, src_offset: offset, dst, dst_offset: to_offset, len }
@@ -176,13 +190,17 @@ impl File {
 
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
-        self.again("sync", || Op::Persist { c: self.collection().clone() }).map(drop)
+        let persist = || Op::Persist { c: self.collection().clone() };
+        match self.handle.settle_with(Some(&persist))? {
+            true => Ok(()),
+            false => self.again("sync", persist).map(drop),
+        }
     }
 
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        if self.flags.write { self.publish() } else { Ok(()) }
+        if self.flags.write { self.publish().and(self.handle.take_failure()) } else { Ok(()) }
     }
 
     /// What anybody has written who has it open is published.
@@ -194,7 +212,11 @@ impl File {
         if effective.point == Point::Close && effective.persistence >= Persistence::Durable {
             return self.sync();
         }
-        self.again("commit", || Op::Commit { c: self.collection().clone() }).map(drop)
+        let commit = || Op::Commit { c: self.collection().clone() };
+        match self.handle.settle_with(Some(&commit))? {
+            true => Ok(()),
+            false => self.again("commit", commit).map(drop),
+        }
     }
 
     /// Closes it. It is closed, whatever this says.

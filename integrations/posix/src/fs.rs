@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
 };
 
 use ioverbs::{
@@ -10,7 +10,7 @@ use ioverbs::{
     Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam,
 };
 
-use crate::{Attributes, Errno, Kind, Node, Outcome, Rule};
+use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers};
 
 /// What holds between this file system and others on the same workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,7 +34,8 @@ pub struct Options {
     pub readonly: bool,
     /// Further controls of the files that are created.
     pub controls: Controls,
-    /// What is promised of files by where they are made, before `controls`: later ones before earlier ones.
+    /// What is promised of files by where they are made, before what directories say themselves and before `controls`: later ones
+    /// before earlier ones.
     pub rules: Vec<Rule>,
     /// Hears of failures of the store.
     pub report: Option<Report>,
@@ -76,6 +77,10 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What somebody has to do with, so that each is there once.
     nodes: Mutex<HashMap<Uuid, Weak<Node>>>,
+    /// Those who have something to tell the store.
+    pub(crate) tellers: Tellers,
+    /// Grows when a name is taken away, moved or added.
+    pub(crate) names: AtomicU64,
 }
 
 /// A workspace as a file system. May be used by many threads.
@@ -102,7 +107,13 @@ pub(crate) fn name(bytes: &[u8]) -> Outcome<Name> {
 impl FileSystem {
     /// The files of a workspace.
     pub fn new(ws: Workspace, options: Options) -> FileSystem {
-        FileSystem(Arc::new(Inner { ws, options, nodes: Mutex::default() }))
+        FileSystem(Arc::new(Inner {
+            ws,
+            options,
+            nodes: Mutex::default(),
+            tellers: Tellers::default(),
+            names: AtomicU64::new(0),
+        }))
     }
 
     /// The workspace.
@@ -230,18 +241,19 @@ impl FileSystem {
     }
 
     /// The controls of a new file.
-    pub(crate) fn controls(&self, parent: &Node, name: Option<&[u8]>) -> Controls {
+    pub(crate) fn controls(&self, parent: &Node, name: Option<&[u8]>) -> Outcome<Controls> {
         let consistency = match self.0.options.level {
             Level::Session => Consistency::Session,
             Level::Strict => Consistency::Sequential,
         };
         let mut controls = self.ruled(parent, name);
+        fill(&mut controls, &self.promised(parent)?);
         fill(&mut controls, &self.0.options.controls);
         controls.consistency = controls.consistency.or(Some(consistency));
         controls.concurrency = controls.concurrency.or(Some(Concurrency::Shared));
         controls.atomicity = controls.atomicity.or(Some(ioverbs::Atomicity::None));
         controls.mutability = controls.mutability.or(Some(Mutability::Overwrite));
-        controls
+        Ok(controls)
     }
 
     /// Names that were made and taken away survive what the store survives (`fsync` of a directory, `sync`).

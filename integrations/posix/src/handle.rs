@@ -9,6 +9,7 @@ use ioverbs::{Collection, EntryKind, Kind as Failure, Op, Result, Stat, Which};
 
 use crate::{
     Attributes, FileSystem, Node, Outcome,
+    behind::Behind,
     fs::{lock, stat_of},
 };
 
@@ -19,6 +20,8 @@ pub(crate) struct Handle {
     /// It has no name yet, and goes with this handle unless it gets one.
     pub(crate) temporary: AtomicBool,
     ended: AtomicBool,
+    /// What the store has not been told of it.
+    pub(crate) behind: Behind,
 }
 
 impl Drop for Handle {
@@ -30,7 +33,11 @@ impl Drop for Handle {
 impl Handle {
     pub(crate) fn new(fs: &FileSystem, c: Collection) -> Handle {
         let (temporary, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        Handle { fs: fs.clone(), c, temporary, ended }
+        Handle { fs: fs.clone(), c, temporary, ended, behind: Behind::default() }
+    }
+
+    pub(crate) fn file_system(&self) -> &FileSystem {
+        &self.fs
     }
 
     /// Closes it: what was written is published, and persists as its controls say.
@@ -38,6 +45,7 @@ impl Handle {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        let told = self.settle();
         if self.temporary.load(Ordering::Relaxed)
             && let Ok(uuid) = self.c.uuid()
         {
@@ -45,7 +53,7 @@ impl Handle {
             // What cannot be removed goes with this process.
             let _ = ioverbs::run(self.c.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
         }
-        self.fs.run(Op::Close { c: self.c.clone() }).map(drop)
+        self.fs.run(Op::Close { c: self.c.clone() }).map(drop).and(told).and(self.take_failure())
     }
 }
 
@@ -59,6 +67,7 @@ impl Node {
     pub(crate) fn join(&self) -> Outcome<(Arc<Handle>, Attributes)> {
         let fs = self.file_system();
         if let Some(handle) = self.handle() {
+            handle.settle()?;
             let told =
                 fs.again("open", || match stat(ioverbs::run(handle.c.session(), Op::Stat { c: handle.c.clone() })) {
                     Err(e) if matches!(e.kind(), Failure::Stale | Failure::Fenced | Failure::Invalid) => Ok(None),

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod behind;
 mod directory;
 mod errno;
 mod file;
@@ -32,8 +33,10 @@ mod holes;
 mod locks;
 mod names;
 mod node;
+mod promised;
 mod rules;
 mod special;
+mod tags;
 mod xattr;
 
 pub use attributes::{Attributes, Change, Kind, SetTime, number};
@@ -46,6 +49,7 @@ pub use locks::{LockKind, LockRange};
 pub use names::Rename;
 pub use node::Node;
 pub use rules::Rule;
+pub use tags::{Tag, Tags, View};
 pub use xattr::SetXattr;
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ impl File {
             let unlock = || Op::Unlock { c: c.clone(), lock: lock.clone() };
             return fs.again("unlock", || ioverbs::run(c.session(), unlock())).map(drop);
         }
+        self.settle()?;
         let op = || Op::Lock { c: c.clone(), lock: lock.clone() };
         fs.again("lock", || ioverbs::run(c.session(), op())).map(drop).map_err(in_the_way)
     }

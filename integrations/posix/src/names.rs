@@ -1,6 +1,9 @@
 //! Names: finding, making, moving and removing what they stand for.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use ioverbs::{
     Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Lifetime, Metadata, Name, Op, Status, Uuid, Which,
@@ -78,7 +81,7 @@ impl FileSystem {
             lifetime: (name.is_none() && !directory).then_some(Lifetime::PROCESS),
             ..Attr::default()
         };
-        let controls = if directory { Controls::default() } else { self.controls(new.parent, new.name) };
+        let controls = if directory { Controls::default() } else { self.controls(new.parent, new.name)? };
         let uuid = new.uuid;
         // What that makes of the directory comes along.
         let look = || new.name.map(|_| Lent::from(new.parent.stat_op(None)));
@@ -140,7 +143,7 @@ impl FileSystem {
         let (c, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
         let attributes = self.attributes(stat_of(statuses.last())?)?;
         let node = self.node(attributes.uuid, Kind::File);
-        let file = File::of_new(&node, c, flags);
+        let file = File::of_new(&node, c, flags, &attributes);
         if name.is_none() {
             file.set_temporary();
         }
@@ -161,6 +164,7 @@ impl FileSystem {
         let attributes = self.attributes(stat_of(statuses.last())?)?;
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
+        node.says_nothing();
         self.placed(&node, parent, bytes);
         Ok((node, attributes))
     }
@@ -173,7 +177,9 @@ impl FileSystem {
         let group = parent.group()?;
         let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         // Another one may have got the name by the second time.
-        parent.rename_in("delete", &[], delete)
+        let done = parent.rename_in("delete", &[], delete);
+        self.names_changed();
+        done
     }
 
     /// Removes an empty directory: the caller has looked that it is one.
@@ -203,12 +209,19 @@ impl FileSystem {
             to: to_name.clone(),
             mode,
         };
-        from.0.rename_in("rename", &[to.0], rename)?;
+        let done = from.0.rename_in("rename", &[to.0], rename);
+        self.names_changed();
+        done?;
         self.moved(to);
         if mode == RenameMode::Exchange {
             self.moved(from);
         }
         Ok(())
+    }
+
+    /// What is known of the names of files does not hold any more.
+    fn names_changed(&self) {
+        self.0.names.fetch_add(1, Ordering::AcqRel);
     }
 
     /// One more name for a file.
@@ -226,7 +239,9 @@ impl FileSystem {
             let stays = temporary.then(|| Op::SetAttr { c: c.clone(), attr: stays });
             stays.into_iter().chain([link, Op::Stat { c: c.clone() }]).collect()
         };
+        node.settle()?;
         parent.untell();
+        self.names_changed();
         match self.once(|| node.try_with_handle(&mut ops)) {
             (Ok(statuses), _) => {
                 if let Some(handle) = node.handle() {

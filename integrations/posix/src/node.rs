@@ -11,6 +11,7 @@ use crate::{
     Attributes, Change, Errno, FileSystem, Kind, Outcome, attributes,
     fs::{lock, stat_of},
     handle::Handle,
+    promised::Said,
     rules::Place,
 };
 
@@ -23,8 +24,10 @@ pub struct Node {
     pub(crate) shared: Mutex<Weak<Handle>>,
     /// Of a directory: what was told of it last, and when (monotonic clock).
     told: Mutex<Option<(Attributes, i64)>>,
-    /// Of a directory: where it is, if there are rules for that.
+    /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
+    /// Of a directory: what it says of the files that are made below it.
+    pub(crate) said: Mutex<Said>,
     /// Of a symbolic link: where it leads, which never changes.
     pub(crate) target: OnceLock<Vec<u8>>,
 }
@@ -50,6 +53,7 @@ impl Node {
             shared: Mutex::new(Weak::new()),
             told: Mutex::default(),
             place: Mutex::default(),
+            said: Mutex::default(),
             target: OnceLock::new(),
         }
     }
@@ -96,10 +100,16 @@ impl Node {
     /// Does something that needs no bytes, by the handle of those who have it open or by none. It is one request, and may be sent
     /// twice where the store could not be reached.
     pub(crate) fn with_handle(&self, verb: &str, mut work: impl FnMut(&Collection) -> Vec<Op>) -> Outcome<Vec<Status>> {
+        self.settle()?;
         self.fs.again(verb, || self.try_with_handle(&mut work))
     }
 
-    /// The same, once.
+    /// The store knows all that was written to it here.
+    pub(crate) fn settle(&self) -> Outcome<()> {
+        self.handle().map_or(Ok(()), |handle| handle.settle())
+    }
+
+    /// The same, once. The store knows all that was written.
     pub(crate) fn try_with_handle(&self, work: &mut dyn FnMut(&Collection) -> Vec<Op>) -> Result<Vec<Status>> {
         // Kept until it is done: nobody closes it meanwhile.
         if let Some(handle) = self.handle() {
@@ -115,6 +125,9 @@ impl Node {
     /// Its attributes as of now.
     pub fn attributes(&self) -> Outcome<Attributes> {
         let handle = self.handle();
+        if let Some(untold) = handle.as_ref().map(|handle| handle.untold_attributes()).transpose()?.flatten() {
+            return Ok(untold);
+        }
         let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())))?;
         let attributes = self.fs.attributes(stat_of(Some(&status))?)?;
         self.tell(&attributes);
@@ -190,6 +203,10 @@ impl Node {
             atime_ns: change.atime.map(crate::SetTime::ns),
             lifetime: None,
         };
+        let untold = self.handle().filter(|_| change.size.is_none());
+        if let Some(attributes) = untold.and_then(|handle| handle.change_behind(&attr)) {
+            return Ok(attributes);
+        }
         // A length is one of bytes, which have to be open.
         let open = change.size.map(|_| self.join()).transpose()?;
         let statuses = self.with_handle("setattr", |c| {

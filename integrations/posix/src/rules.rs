@@ -3,9 +3,9 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use globset::{GlobBuilder, GlobMatcher};
-use ioverbs::{Controls, Error, Result, fill, text};
+use ioverbs::{Controls, Error, Result, fill};
 
-use crate::{FileSystem, Kind, Node, fs::lock};
+use crate::{FileSystem, Kind, Node, fs::lock, promised};
 
 /// A pattern of paths, and what is promised of the files that are made there.
 #[derive(Clone, Debug)]
@@ -21,18 +21,13 @@ impl Rule {
         let wrong = |why: &str| {
             Error::invalid(format!("{rule:?} {why}: a rule is PATTERN=PROFILE, as /checkpoints/**=checkpoint"))
         };
-        let (pattern, promised) = rule.split_once('=').ok_or_else(|| wrong("says no profile"))?;
+        let (pattern, promises) = rule.split_once('=').ok_or_else(|| wrong("says no profile"))?;
         if !pattern.starts_with('/') {
             return Err(wrong("begins at no root"));
         }
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();
         let matcher = glob.map_err(|e| wrong(&format!("has a pattern that cannot be read ({e})")))?.compile_matcher();
-        let mut controls = Controls::default();
-        match promised.contains('=') {
-            true => promised.split(',').try_for_each(|control| text::parse(&mut controls, control))?,
-            false => text::parse(&mut controls, &format!("profile={promised}"))?,
-        }
-        Ok(Rule { matcher, controls })
+        Ok(Rule { matcher, controls: promised::parse(promises)? })
     }
 }
 
@@ -61,7 +56,7 @@ impl FileSystem {
 
     /// A directory was found in another one.
     pub(crate) fn placed(&self, node: &Node, parent: &Node, name: &[u8]) {
-        if node.kind() == Kind::Directory && !self.0.options.rules.is_empty() {
+        if node.kind() == Kind::Directory {
             let place = (self.node(parent.uuid(), parent.kind()), name.into());
             let before = lock(&node.place).replace(place);
             // Not under the lock: it may be the last to have its parent.
@@ -78,17 +73,22 @@ impl FileSystem {
     }
 }
 
+impl Node {
+    /// Where a directory is, and where those above it are, as far as that is known.
+    fn places(&self) -> impl Iterator<Item = (Arc<Node>, Box<[u8]>)> {
+        let first = lock(&self.place).clone();
+        // Two that were moved into each other's place while somebody looked: nobody's path is so long.
+        std::iter::successors(first, |(parent, _)| lock(&parent.place).clone()).take(ioverbs::limits::GROUP_DEPTH)
+    }
+
+    /// The directories above it, the nearest first.
+    pub(crate) fn above(&self) -> impl Iterator<Item = Arc<Node>> {
+        self.places().map(|(parent, _)| parent)
+    }
+}
+
 /// The path of a directory, as far as it is known: the root's is empty.
 fn path_of(node: &Node) -> Vec<u8> {
-    let mut names: Vec<Box<[u8]>> = Vec::new();
-    let mut at = lock(&node.place).clone();
-    while let Some((parent, name)) = at {
-        names.push(name);
-        // Two that were moved into each other's place while somebody looked: nobody's path is so long.
-        if names.len() > ioverbs::limits::GROUP_DEPTH {
-            break;
-        }
-        at = lock(&parent.place).clone();
-    }
+    let names: Vec<Box<[u8]>> = node.places().map(|(_, name)| name).collect();
     names.iter().rev().flat_map(|name| std::iter::once(b'/').chain(name.iter().copied())).collect()
 }

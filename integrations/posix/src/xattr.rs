@@ -2,11 +2,16 @@
 //!
 //! `user.temperature` is the key `temperature`. A value that is text is kept as such, and others as bytes; where the key has a
 //! number, a truth value or a time already, text that reads as one stays one. Reading gives text for all of them. `user.iov.size`
-//! and other keys of the system can be read.
+//! and other keys of the system can be read. `user.posix.controls` of a directory says what is promised of the files that are made
+//! in it and below.
 
 use ioverbs::{Kind as Failure, Metadata, Op, Output, Value};
 
-use crate::{Errno, Node, Outcome, special::RDEV};
+use crate::{
+    Errno, Kind, Node, Outcome,
+    promised::{self, CONTROLS},
+    special::RDEV,
+};
 
 /// The names of which we know.
 const USER: &[u8] = b"user.";
@@ -33,7 +38,7 @@ fn key(name: &[u8]) -> Outcome<&str> {
 }
 
 /// A value as a program reads it.
-fn bytes_of(value: &Value) -> Vec<u8> {
+pub(crate) fn bytes_of(value: &Value) -> Vec<u8> {
     match value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Str(text) => text.as_bytes().to_vec(),
@@ -92,6 +97,9 @@ impl Node {
         if key == RDEV {
             return Err(Errno::EPERM);
         }
+        if key == CONTROLS {
+            self.check_controls(bytes)?;
+        }
         let there = self.value(key)?;
         match (how, &there) {
             (SetXattr::Create, Some(_)) => return Err(Errno::EEXIST),
@@ -103,8 +111,19 @@ impl Node {
             Failure::TooBig => Errno::E2BIG,
             _ => Errno::EPERM,
         })?;
+        self.unsay();
         let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
+        self.unsay();
         put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
+    }
+
+    /// What is said of the files below it must be understood, and be said by a directory.
+    fn check_controls(&self, bytes: &[u8]) -> Outcome<()> {
+        if self.kind() != Kind::Directory || self.uuid().is_nil() {
+            return Err(Errno::EINVAL);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+        promised::parse(text).map(drop).map_err(|_| Errno::EINVAL)
     }
 
     /// Removes an attribute.
@@ -115,6 +134,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
+        self.unsay();
         removed.map(drop).map_err(|e| if e == Errno::ENOENT { Errno::ENODATA } else { e })
     }
 }

@@ -305,3 +305,49 @@ fn numbers_of_files_differ_and_stay() {
     }
     assert_eq!(root.ino(), 1);
 }
+
+#[test]
+fn directories_say_what_is_promised_of_the_files_below_them() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    use ioverbs::{Consistency::*, Spatiality::*};
+    let made = |fs: &FileSystem, dir: &Node| {
+        let file = fs.create(dir, b"new", born(0o644), WRITE).unwrap().0;
+        let effective = file.collection().effective().unwrap();
+        fs.unlink(dir, b"new").unwrap();
+        (effective.consistency, effective.spatiality)
+    };
+    let top = fs.mkdir(&fs.root(), b"top", born(0o755)).unwrap().0;
+    let below = fs.mkdir(&top, b"below", born(0o755)).unwrap().0;
+    assert_eq!(made(&fs, &below), (Session, Any));
+    let set = |dir: &Node, value: &str| dir.set_xattr(b"user.posix.controls", value.as_bytes(), SetXattr::Either);
+    set(&top, "consistency=commit,spatiality=random").unwrap();
+    assert_eq!(made(&fs, &below), (Commit, Random));
+    assert_eq!(made(&fs, &fs.root()), (Session, Any));
+    // The nearest comes first, and another file system hears of it.
+    set(&below, "consistency=sequential").unwrap();
+    let other = FileSystem::new(again(&ws), Options::default());
+    let top_there = other.lookup(&other.root(), b"top").unwrap().0;
+    let below_there = other.lookup(&top_there, b"below").unwrap().0;
+    assert_eq!((made(&fs, &below), made(&other, &below_there)), ((Sequential, Random), (Sequential, Random)));
+    // What a file system was told goes before.
+    let rules = vec![Rule::parse("/top/**=consistency=eventual(1s)").unwrap()];
+    let ruled = FileSystem::new(again(&ws), Options { rules, ..Options::default() });
+    let top_there = ruled.lookup(&ruled.root(), b"top").unwrap().0;
+    assert_eq!(made(&ruled, &top_there), (Eventual, Random));
+    assert_eq!(below.xattr(b"user.posix.controls").unwrap(), b"consistency=sequential");
+    below.remove_xattr(b"user.posix.controls").unwrap();
+    assert_eq!(made(&fs, &below), (Commit, Random));
+    // What cannot be understood, or is said of a file, is refused.
+    for wrong in ["atomicity=perhaps", "profile=none-such", "none-such", "colour=red"] {
+        assert_eq!(set(&top, wrong), Err(Errno::EINVAL), "{wrong}");
+    }
+    let file = put(&fs, &top, b"file", b"");
+    assert_eq!(set(&file, "spatiality=random"), Err(Errno::EINVAL));
+    // Set past us it is met where it counts.
+    let mut pairs = ioverbs::Metadata::new();
+    pairs.set("posix.controls", ioverbs::Value::Str("atomicity=perhaps".into())).unwrap();
+    top.with_handle("put", |c| vec![ioverbs::Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]).unwrap();
+    top.unsay();
+    assert_eq!(fs.create(&top, b"never", born(0o644), WRITE).map(drop).unwrap_err(), Errno::EINVAL);
+}

@@ -342,3 +342,58 @@ fn full_stores_and_odd_names_are_told_as_posix_does() {
     );
     m.shell(&deep).ok();
 }
+
+#[test]
+fn metadata_is_shown_as_directories() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "tags,ttl=0");
+    m.shell(
+        "mkdir -p runs/1 runs/2; for i in 1 2; do echo bytes $i > runs/$i/out; done
+         setfattr -n user.experiment -v nacelle runs/1/out; setfattr -n user.experiment -v wing runs/2/out
+         setfattr -n user.run -v 'a/b' runs/1/out",
+    )
+    .ok();
+    store.iov(&["tag", "w/runs", "experiment=wing", "cells:i64=1000"]).ok();
+    let seen = m.shell(
+        "test \"$(ls)\" = runs; ls by by/experiment by/experiment/nacelle by/experiment/wing by/experiment/nacelle/by/run; ls by/cells
+         cat by/experiment/nacelle/out by/run/a%2Fb/out by/experiment/wing/runs/1/out
+         stat -c '%F %a' by by/experiment/nacelle by/experiment/nacelle/out; readlink by/experiment/nacelle/by/run/a%2Fb/out
+         echo more >> by/experiment/nacelle/out; cat runs/1/out; find by/experiment -type l | sort",
+    );
+    let expected = "by:\ncells\nexperiment\nrun\n\nby/experiment:\nnacelle\nwing\n\nby/experiment/nacelle:\nby\nout\n\n\
+                    by/experiment/nacelle/by/run:\na%2Fb\n\nby/experiment/wing:\nby\nout\nruns\n1000\n\
+                    bytes 1\nbytes 1\nbytes 1\ndirectory 555\ndirectory 555\nsymbolic link 777\n\
+                    ../../../../../../runs/1/out\nbytes 1\nmore\nby/experiment/nacelle/by/run/a%2Fb/out\n\
+                    by/experiment/nacelle/out\nby/experiment/wing/by/cells/1000/runs\nby/experiment/wing/out\nby/experiment/wing/runs\n";
+    assert_eq!(seen.ok().text(), expected);
+    let refused = m.shell(
+        "for c in 'mkdir by/new' 'touch by/experiment/x' 'rm by/experiment/nacelle/out' 'mv runs by/' 'rmdir by/run' 'ls by/experiment/rudder' \
+         'ln runs/1/out by/x' 'setfattr -n user.a -v b by'; do ! $c 2>/dev/null; done; ls by/run > /dev/null",
+    );
+    refused.ok();
+    assert_eq!(store.iov(&["ls", "w"]).ok().text(), "runs/\n", "nothing of it is in the workspace");
+    drop(m);
+    // It gets another name where the workspace has that one.
+    let at = store.path("mnt");
+    let taken = store.iov(&["mount", "w", at.to_str().unwrap(), "-o", "tags=runs"]);
+    taken.fails(73, &["give the view of metadata another name"]);
+}
+
+#[test]
+fn directories_say_what_is_promised_of_what_is_made_in_them() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    m.shell(
+        "mkdir -p ck/deep; setfattr -n user.posix.controls -v profile=checkpoint ck; echo x > ck/deep/f; echo x > g",
+    )
+    .ok();
+    let of = |name: &str| store.iov(&["stat", name]).ok().text();
+    assert!(of("w/ck/deep/f").contains("durable") && !of("w/g").contains("durable"), "{}", of("w/ck/deep/f"));
+    m.shell("! setfattr -n user.posix.controls -v profile=none ck 2>/dev/null; getfattr --only-values -n user.posix.controls ck").ok();
+}

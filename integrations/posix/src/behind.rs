@@ -1,0 +1,203 @@
+//! Small new files are written behind: what a program writes to a file that it has just made, from its beginning on, and what it
+//! sets of its attributes, goes to the store together with the publication, in one request, when the file is closed.
+//!
+//! That is what `session` allows (C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
+//! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end, more than
+//! [`MOST`] bytes), and after a second at most. What fails then is told there, and where nobody was there to hear of it, when the
+//! file is closed.
+
+use std::{
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ioverbs::{Attr, Consistency, Lent, Op, seam};
+
+use crate::{
+    Attributes, Errno, Level, Outcome,
+    fs::{Inner, lock},
+    handle::Handle,
+};
+
+/// Most bytes of a file that are kept: what most files of a tree of sources have.
+const MOST: usize = 64 << 10;
+/// Half of how long they are kept at most.
+const SPAN: Duration = Duration::from_millis(500);
+
+/// What the store has not been told.
+pub(crate) struct Untold {
+    /// As they will be.
+    attributes: Attributes,
+    /// All of the file's bytes.
+    data: Vec<u8>,
+    attr: Attr,
+    /// How often names had been taken away or moved when it was made.
+    names: u64,
+}
+
+/// What a handle has to tell the store.
+#[derive(Default)]
+pub(crate) struct Behind {
+    untold: Mutex<Option<Untold>>,
+    /// There is something, perhaps; else nobody need look.
+    any: AtomicBool,
+    /// Why the store was not told, for who closes the file.
+    failed: Mutex<Option<Errno>>,
+}
+
+/// The handles that have something to tell, of a file system.
+#[derive(Default)]
+pub(crate) struct Tellers {
+    all: Mutex<Vec<Weak<Handle>>>,
+    runs: AtomicBool,
+}
+
+impl Handle {
+    /// From now on what is done to this file, which was just made, is told later, if that is allowed.
+    pub(crate) fn begin_behind(&self, attributes: &Attributes) {
+        let allowed = self.file_system().level() == Level::Session
+            && self.c.is_writable()
+            && self.c.effective().is_ok_and(|effective| effective.consistency != Consistency::Sequential);
+        if allowed {
+            let names = self.file_system().0.names.load(Ordering::Acquire);
+            let untold = Untold { attributes: *attributes, data: Vec::new(), attr: Attr::default(), names };
+            *lock(&self.behind.untold) = Some(untold);
+            self.behind.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// The attributes of a file of which the store has not been told all; `None`: the store knows. What became of its names
+    /// only the store knows, which is told then.
+    pub(crate) fn untold_attributes(&self) -> Outcome<Option<Attributes>> {
+        if !self.behind.any.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let names = self.file_system().0.names.load(Ordering::Acquire);
+        let untold = lock(&self.behind.untold).as_ref().map(|u| (u.attributes, u.names == names));
+        match untold {
+            Some((attributes, true)) => Ok(Some(attributes)),
+            _ => self.settle().map(|()| None),
+        }
+    }
+
+    /// Keeps bytes to tell the store later; `false`: it has to be told now, and knows all that was before.
+    pub(crate) fn write_behind(self: &Arc<Self>, offset: u64, data: &[u8]) -> Outcome<bool> {
+        if !self.behind.any.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let mut behind = lock(&self.behind.untold);
+        let taken = behind.as_mut().filter(|u| offset == u.data.len() as u64 && u.data.len() + data.len() <= MOST);
+        let Some(untold) = taken else {
+            drop(behind);
+            return self.settle().map(|()| false);
+        };
+        let begins = untold.data.is_empty();
+        untold.data.extend_from_slice(data);
+        let now_ns = seam::now_ns();
+        let a = &mut untold.attributes;
+        (a.size, a.blocks) = (untold.data.len() as u64, (untold.data.len() as u64).div_ceil(512));
+        (a.mtime_ns, a.ctime_ns) = (now_ns, now_ns);
+        untold.attr.mtime_ns = Some(now_ns);
+        drop(behind);
+        if begins {
+            self.file_system().0.tellers.add(self);
+        }
+        Ok(true)
+    }
+
+    /// Keeps attributes to tell the store later; those that the file then has.
+    pub(crate) fn change_behind(&self, attr: &Attr) -> Option<Attributes> {
+        if !self.behind.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut behind = lock(&self.behind.untold);
+        let Untold { attributes: a, attr: kept, .. } = behind.as_mut()?;
+        let set = |to: &mut u32, kept: &mut Option<u32>, new: Option<u32>| {
+            if let Some(new) = new {
+                (*to, *kept) = (new, Some(new));
+            }
+        };
+        set(&mut a.mode, &mut kept.mode, attr.mode);
+        set(&mut a.uid, &mut kept.uid, attr.uid);
+        set(&mut a.gid, &mut kept.gid, attr.gid);
+        if let Some(ns) = attr.mtime_ns {
+            (a.mtime_ns, kept.mtime_ns) = (ns, Some(ns));
+        }
+        if let Some(ns) = attr.atime_ns {
+            (a.atime_ns, kept.atime_ns) = (ns, Some(ns));
+        }
+        a.ctime_ns = seam::now_ns();
+        Some(*a)
+    }
+
+    /// Tells the store what it has not been told. From now on everything is told at once.
+    pub(crate) fn settle(&self) -> Outcome<()> {
+        self.settle_with(None).map(drop)
+    }
+
+    /// The same, and what comes behind it, in one request. `false`: there was nothing to tell, and that has not been done either.
+    pub(crate) fn settle_with(&self, end: Option<&dyn Fn() -> Op>) -> Outcome<bool> {
+        if !self.behind.any.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        // Until the store knows: whoever comes meanwhile has to find it there.
+        let mut behind = lock(&self.behind.untold);
+        self.behind.any.store(false, Ordering::Release);
+        let Some(untold) = behind.take() else { return Ok(false) };
+        let fs = self.file_system();
+        let told = fs.again("write", || {
+            let write =
+                (!untold.data.is_empty()).then(|| Lent::Write { c: self.c.clone(), offset: 0, data: &untold.data });
+            let set = || Op::SetAttr { c: self.c.clone(), attr: untold.attr.clone() };
+            let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
+            let end = end.map(|end| Lent::from(end()));
+            fs.all_of(write.into_iter().chain(set).chain(end).collect())
+        });
+        drop(behind);
+        told.map(|_| true).inspect_err(|e| *lock(&self.behind.failed) = Some(*e))
+    }
+
+    /// Why the store was not told something, for the first who closes the file.
+    pub(crate) fn take_failure(&self) -> Outcome<()> {
+        lock(&self.behind.failed).take().map_or(Ok(()), Err)
+    }
+}
+
+impl Tellers {
+    /// Sees to it that the store is told in time.
+    fn add(&self, handle: &Arc<Handle>) {
+        lock(&self.all).push(Arc::downgrade(handle));
+        if self.runs.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let fs = Arc::downgrade(&handle.file_system().0);
+        if seam::spawn("iov-behind", move || run(&fs)).is_err() {
+            self.runs.store(false, Ordering::Release);
+            // Nobody would see to it.
+            let _ = handle.settle();
+        }
+    }
+}
+
+/// Tells the store what nobody else has told it for long, until there is nothing.
+fn run(fs: &Weak<Inner>) {
+    let mut before: Vec<Weak<Handle>> = Vec::new();
+    loop {
+        seam::sleep(SPAN.as_nanos() as u64);
+        // Those that were there a span ago. What fails is kept for who closes the file.
+        for handle in before.iter().filter_map(Weak::upgrade) {
+            let _ = handle.settle();
+        }
+        let Some(inner) = fs.upgrade() else { return };
+        let mut all = lock(&inner.tellers.all);
+        before = std::mem::take(&mut *all);
+        before.retain(|handle| handle.strong_count() > 0);
+        if before.is_empty() {
+            inner.tellers.runs.store(false, Ordering::Release);
+            return;
+        }
+    }
+}

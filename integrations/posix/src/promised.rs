@@ -1,0 +1,93 @@
+//! What directories say of the files that are made in them and below: the attribute `user.posix.controls`, as `profile=checkpoint`.
+
+use std::sync::Arc;
+
+use ioverbs::{Controls, Kind as Failure, Op, Output, Result, Value, fill, seam, text};
+
+use crate::{Errno, FileSystem, Node, Outcome, fs::lock};
+
+/// The metadata key of a group that says it.
+pub(crate) const CONTROLS: &str = "posix.controls";
+/// How long what a directory has said holds, in nanoseconds: as long as a name.
+const FRESH_NS: i64 = 1_000_000_000;
+
+/// What a directory has said, and when (monotonic clock).
+pub(crate) type Said = Option<(Controls, i64)>;
+
+/// Reads a profile's name, or `CONTROL=VALUE[,CONTROL=VALUE…]`.
+pub(crate) fn parse(promised: &str) -> Result<Controls> {
+    let mut controls = Controls::default();
+    match promised.contains('=') {
+        true => promised.split(',').try_for_each(|control| text::parse(&mut controls, control))?,
+        false => text::parse(&mut controls, &format!("profile={promised}"))?,
+    }
+    Ok(controls)
+}
+
+/// Reads what a directory has under [`CONTROLS`].
+fn read(value: &Value) -> Result<Controls> {
+    match value {
+        Value::Str(text) => parse(text),
+        _ => Err(ioverbs::Error::invalid("it is no text")),
+    }
+    .map_err(|e| e.context(format!("{CONTROLS} of a directory")))
+}
+
+impl Node {
+    /// It has just been made: nobody has given it controls.
+    pub(crate) fn says_nothing(&self) {
+        *lock(&self.said) = Some((Controls::default(), seam::monotonic_ns()));
+    }
+
+    /// What it says has changed.
+    pub(crate) fn unsay(&self) {
+        *lock(&self.said) = None;
+    }
+
+    fn said(&self) -> Option<Controls> {
+        let fresh = |(_, at_ns): &(Controls, i64)| seam::monotonic_ns() - at_ns < FRESH_NS;
+        lock(&self.said).as_ref().filter(|said| fresh(said)).map(|(controls, _)| controls.clone())
+    }
+}
+
+impl FileSystem {
+    /// What a directory and those above it say of what is made in it, the nearest first. The root says nothing: that is what the
+    /// workspace's controls are for.
+    pub(crate) fn promised(&self, parent: &Node) -> Outcome<Controls> {
+        let mut dirs = vec![self.node(parent.uuid(), parent.kind())];
+        dirs.extend(parent.above());
+        dirs.retain(|dir| !dir.uuid().is_nil());
+        self.ask(&dirs.iter().filter(|dir| dir.said().is_none()).collect::<Vec<_>>())?;
+        let mut controls = Controls::default();
+        for dir in dirs {
+            if let Some((said, _)) = &*lock(&dir.said) {
+                fill(&mut controls, said);
+            }
+        }
+        Ok(controls)
+    }
+
+    /// Asks directories what they say, in one request.
+    fn ask(&self, dirs: &[&Arc<Node>]) -> Outcome<()> {
+        if dirs.is_empty() {
+            return Ok(());
+        }
+        let get = |dir: &&Arc<Node>| Ok(Op::MetaGet { c: dir.group()?, key: CONTROLS.to_owned() }.into());
+        let at_ns = seam::monotonic_ns();
+        let statuses = self.again("getxattr", || {
+            let ops = dirs.iter().map(get).collect::<Outcome<Vec<_>>>();
+            self.try_all(ops.map_err(|_| ioverbs::Error::internal("a directory is above a file"))?)
+        })?;
+        for (dir, status) in dirs.iter().zip(&statuses) {
+            let said = match (status.result(), &status.output) {
+                // It, or what it said, is gone.
+                (Err(e), _) if e.kind() == Failure::NotFound => Ok(Controls::default()),
+                (Err(e), _) => Err(e),
+                (Ok(()), Output::Value(value)) => read(value),
+                _ => return Err(Errno::EIO),
+            };
+            *lock(&dir.said) = Some((said.map_err(|e| self.errno("controls", &e))?, at_ns));
+        }
+        Ok(())
+    }
+}
