@@ -76,13 +76,17 @@ impl Entry {
     }
 }
 
+/// What is known of objects. Each small read and write looks one up, by an identity that a catalog has given: a hash against
+/// chosen keys would cost a tenth of it.
+type Entries = HashMap<ObjectId, Entry, foldhash::fast::RandomState>;
+
 /// What there is of direct access to a `file:` target on the same host.
 pub(crate) struct Direct {
     number: u64,
     pub(crate) link: Arc<Link>,
     pub(crate) socket: RemoteBackend,
     pub(crate) kept: SumCache,
-    entries: Mutex<HashMap<ObjectId, Entry>>,
+    entries: Mutex<Entries>,
     page: Mutex<Option<(Weak<Up>, Arc<ClientPage>)>>,
     clock: AtomicU64,
     /// Bytes of some object are shown in place.
