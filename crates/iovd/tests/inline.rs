@@ -126,6 +126,48 @@ fn o9_a_read_sees_the_earlier_writes_of_its_batch_wherever_the_bytes_are() {
 }
 
 #[test]
+fn o9_attributes_set_behind_small_bytes_go_with_them_and_stay_behind_them() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let (_, elsewhere) = store.loaded();
+    let create = |name: &str| ioverbs::create(&ws, None, Some(name), Metadata::new(), Controls::default()).unwrap();
+    let set = |c: &ioverbs::Collection, ns: i64| {
+        let attr = ioverbs::Attr { mtime_ns: Some(ns), ..Default::default() };
+        ioverbs::Lent::from(Op::SetAttr { c: c.clone(), attr })
+    };
+    let write = |c: &ioverbs::Collection, data: &'static [u8]| ioverbs::Lent::Write { c: c.clone(), offset: 0, data };
+    let run =
+        |ops| ioverbs::run_batch(&s, BatchAttr::default(), ops).unwrap().iter().all(|status| status.result().is_ok());
+    let (one, two) = (create("one"), create("two"));
+    let before = counter(&s, "metadata_requests");
+    assert!(run(vec![write(&one, b"1"), write(&two, b"2"), set(&one, 1), set(&two, 2), set(&one, 3)]));
+    assert_eq!(counter(&s, "metadata_requests") - before, 1, "in one request");
+    let mtime = |c: &ioverbs::Collection| ioverbs::stat(c).unwrap().mtime_ns;
+    assert_eq!((mtime(&one), mtime(&two), all(&one)), (3, 2, b"1".to_vec()));
+    // Somebody else makes it too large for its record: the bytes go elsewhere, and what was set still comes behind them.
+    let other = ioverbs::lookup(&elsewhere, None, "one", Controls::default()).unwrap();
+    ioverbs::write_at(&other, 0, &[9; 20_000]).unwrap();
+    ioverbs::close(&other).unwrap();
+    assert!(run(vec![write(&one, b"moved"), set(&one, 5), Op::Commit { c: one.clone() }.into()]));
+    ioverbs::close(&one).unwrap();
+    let after = ioverbs::lookup(&elsewhere, None, "one", Controls::default()).unwrap();
+    assert_eq!((all(&after).len(), &all(&after)[..6]), (20_000, &b"moved\x09"[..]));
+    // What comes between the two on the same collection stays there.
+    let ops = vec![write(&two, b"long"), Op::Truncate { c: two.clone(), size: 1 }.into(), set(&two, 7)];
+    assert!(run(ops));
+    assert_eq!((mtime(&two), all(&two)), (7, b"l".to_vec()));
+    // Each ends by itself: what cannot be written keeps nothing else from being done.
+    let over = ioverbs::WorkspaceAttr { quota_bytes: Some(30_000), ..Default::default() };
+    ioverbs::run(&s, Op::WorkspaceSet { w: ws.clone(), attr: over }).unwrap();
+    let large: &'static [u8] = Box::leak(vec![1; 8000].into_boxed_slice());
+    let three = create("three");
+    ioverbs::write_at(&create("four"), 0, &[1; 8000]).unwrap();
+    let statuses = ioverbs::run_batch(&s, BatchAttr::default(), vec![write(&three, large), set(&three, 9)]).unwrap();
+    assert!(statuses[0].result().is_err() && statuses[1].result().is_ok(), "{statuses:?}");
+    assert_eq!(mtime(&three), 9);
+}
+
+#[test]
 fn p2_bytes_in_records_survive_sigkill_of_the_daemon() {
     let store = Store::new();
     let (_, ws) = store.workspace();

@@ -162,17 +162,11 @@ impl Mount {
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
         let strict = options.posix.level == Level::Strict;
-        let fs = FileSystem::new(ws, options.posix);
+        let ttl = if strict { Duration::ZERO } else { options.ttl };
+        let fs = FileSystem::new(ws, Options { unseen: ttl, ..options.posix });
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let known = Arc::new(Known::default());
-        let door = Door {
-            fs,
-            ttl: if strict { Duration::ZERO } else { options.ttl },
-            known: known.clone(),
-            files: Opened::default(),
-            streams: Opened::default(),
-            tags,
-        };
+        let door = Door { fs, ttl, known: known.clone(), files: Opened::default(), streams: Opened::default(), tags };
         let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::unavailable(
                 "this machine has no /dev/fuse: load the module fuse, or give the container that device",

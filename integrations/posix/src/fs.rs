@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
+    time::Duration,
 };
 
 use ioverbs::{
@@ -32,6 +33,8 @@ pub struct Options {
     pub level: Level,
     /// Nothing is changed.
     pub readonly: bool,
+    /// How long what others do to names may stay unseen; zero: not at all.
+    pub unseen: Duration,
     /// Further controls of the files that are created.
     pub controls: Controls,
     /// What is promised of files by where they are made, before what directories say themselves and before `controls`: later ones

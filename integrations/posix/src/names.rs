@@ -43,6 +43,9 @@ impl FileSystem {
     /// What a name stands for.
     pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<(Arc<Node>, Attributes)> {
         let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
+        if parent.has_not(bytes) {
+            return Err(Errno::ENOENT);
+        }
         let look = || Op::Look { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
         let attributes = self.attributes(stat_of(Some(&status))?)?;
@@ -66,6 +69,7 @@ impl FileSystem {
         let directory = new.kind == Kind::Directory;
         let parent = new.parent.group()?;
         let name = new.name.map(name).transpose()?;
+        new.name.inspect(|name| new.parent.may_have(name));
         let kind = if directory { EntryKind::Group } else { EntryKind::Collection };
         let Create { mut mode, who } = new.born;
         mode &= 0o7777;
@@ -165,6 +169,7 @@ impl FileSystem {
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
         node.says_nothing();
+        node.is_new();
         self.placed(&node, parent, bytes);
         Ok((node, attributes))
     }
@@ -201,6 +206,10 @@ impl FileSystem {
         };
         let (from_parent, to_parent, from_name, to_name) =
             (from.0.group()?, to.0.group()?, known(from.1)?, name(to.1)?);
+        to.0.may_have(to.1);
+        if mode == RenameMode::Exchange {
+            from.0.may_have(from.1);
+        }
         let rename = || Op::Rename {
             w: self.workspace().clone(),
             from_parent: Some(from_parent.clone()),
@@ -231,6 +240,7 @@ impl FileSystem {
             return Err(Errno::EPERM);
         }
         let (group, name) = (parent.group()?, name(bytes)?);
+        parent.may_have(bytes);
         let mut ops = |c: &Collection| {
             let link = Op::Link { c: c.clone(), parent: Some(group.clone()), name: name.clone() };
             // What had no name stays from now on.

@@ -1,6 +1,7 @@
 //! Something with an identity: a directory, a file, a symbolic link.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, OnceLock, Weak},
     time::Duration,
 };
@@ -26,6 +27,8 @@ pub struct Node {
     told: Mutex<Option<(Attributes, i64)>>,
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
+    /// Of a directory that was made here: which names there may be in it, and when it was made (monotonic clock).
+    names: Mutex<Option<(HashSet<Box<[u8]>>, i64)>>,
     /// Of a directory: what it says of the files that are made below it.
     pub(crate) said: Mutex<Said>,
     /// Of a symbolic link: where it leads, which never changes.
@@ -54,6 +57,7 @@ impl Node {
             told: Mutex::default(),
             place: Mutex::default(),
             said: Mutex::default(),
+            names: Mutex::default(),
             target: OnceLock::new(),
         }
     }
@@ -223,6 +227,32 @@ impl Node {
         // Where this was the last, what is published with the close is to be heard of.
         open.and_then(|(handle, _)| Arc::into_inner(handle)).map_or(Ok(()), |handle| handle.end())?;
         Ok(attributes)
+    }
+
+    /// It has just been made, and is empty.
+    pub(crate) fn is_new(&self) {
+        if !self.fs.0.options.unseen.is_zero() {
+            *lock(&self.names) = Some((HashSet::new(), seam::monotonic_ns()));
+        }
+    }
+
+    /// Somebody may find this name in it from now on.
+    pub(crate) fn may_have(&self, name: &[u8]) {
+        if let Some((names, _)) = &mut *lock(&self.names) {
+            names.insert(name.into());
+        }
+    }
+
+    /// Whether it has not had this name since it was made here, unless somebody elsewhere has made it within the time for which
+    /// that may stay unseen.
+    pub(crate) fn has_not(&self, name: &[u8]) -> bool {
+        let mut names = lock(&self.names);
+        let Some((known, at_ns)) = &*names else { return false };
+        if u128::try_from(seam::monotonic_ns() - at_ns).is_ok_and(|age| age < self.fs.0.options.unseen.as_nanos()) {
+            return !known.contains(name);
+        }
+        *names = None;
+        false
     }
 
     /// Whether the two are one.

@@ -32,6 +32,7 @@ impl FileSystem {
         }
         let born = Create { mode: 0o777, ..born };
         let (group, name) = (parent.group()?, name(bytes)?);
+        parent.may_have(bytes);
         let uuid = seam::new_uuid();
         // Its name comes behind its bytes, so that nobody finds it without.
         let new = New { parent, name: None, kind: Kind::Symlink, born, metadata: Metadata::new(), uuid };

@@ -1,5 +1,6 @@
 //! File systems on a store in memory, two on one workspace where it matters.
 
+mod behind;
 mod files;
 mod meaning;
 

@@ -1,7 +1,10 @@
 //! Bytes that live in the record of a small collection: the catalog reads and writes them, in the same wave in which
 //! targets would.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use iov_store::Answer;
 use iov_types::{
@@ -55,10 +58,40 @@ impl Exec {
         if asked.is_empty() {
             return false;
         }
+        for (i, op) in self.along_with(&sent) {
+            sent.push(Some(i));
+            asked.push(op);
+        }
         self.sent = sent;
         self.phase = Phase::Inline;
         self.submit_facts(asked, Submission::Each, request);
         true
+    }
+
+    /// Attributes that are set behind writes which are sent to the catalog: it takes both in this order, so that they go with them.
+    /// Where the bytes have moved meanwhile, they are set once more behind those.
+    fn along_with(&self, sent: &[Option<usize>]) -> Vec<(usize, CatalogOp)> {
+        let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. });
+        let sent: HashSet<usize> = sent.iter().flatten().copied().filter(writes).collect();
+        let mut along = Vec::new();
+        if !self.apart || sent.is_empty() {
+            return along;
+        }
+        // Whether all that comes before on a collection is among what is sent, or has ended.
+        let mut clear: HashMap<Uuid, bool> = HashMap::new();
+        for (i, op) in self.ops.iter().enumerate() {
+            let Some(uuid) = op.handle().and_then(|c| c.uuid().ok()) else { continue };
+            let pending = self.status[i].state == OpState::Pending;
+            match op {
+                _ if sent.contains(&i) => drop(clear.entry(uuid).or_insert(true)),
+                Op::SetAttr { .. } if pending && clear.get(&uuid) == Some(&true) => {
+                    along.extend(self.catalog_op(i).ok().flatten().map(|op| (i, op)));
+                }
+                _ if pending => drop(clear.insert(uuid, false)),
+                _ => {}
+            }
+        }
+        along
     }
 
     /// The collections whose bytes an operation reads or writes.
@@ -143,7 +176,12 @@ impl Exec {
             }
         }
         for (i, replies) in by_op {
-            if let Some(status) = self.inline_status(i, replies) {
+            if let Op::SetAttr { c, .. } = &self.ops[i] {
+                // Else it has to come behind the bytes.
+                if c.is_inline() {
+                    self.early.extend(replies.into_iter().next().map(|reply| (i, reply)));
+                }
+            } else if let Some(status) = self.inline_status(i, replies) {
                 self.end(i, status);
             }
         }

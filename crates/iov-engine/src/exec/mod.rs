@@ -31,7 +31,7 @@ use iov_semantics::{
 use iov_store::{OpCx, Submitted};
 use iov_types::{
     Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, State, Uuid, Which,
-    catalog::{CatalogOp, Opened, Submission},
+    catalog::{CatalogOp, CatalogReply, Opened, Submission},
 };
 
 use crate::{Collection, Op, OpState, Session, Status, collection::CollectionInner, request::RequestInner};
@@ -92,6 +92,10 @@ pub(crate) struct Exec {
     /// Handles of sealed collections that are being opened in the catalog, and those that could not be.
     attaching: Vec<Collection>,
     unattached: Vec<(Collection, Error)>,
+    /// Nothing of the batch waits for the success of something else.
+    apart: bool,
+    /// What the catalog has answered to operations of a later wave, which went along with bytes in records.
+    early: HashMap<usize, Result<CatalogReply>>,
     /// Bytes that a read of a sealed collection must find.
     expected: HashMap<usize, u64>,
     cancelled: bool,
@@ -130,6 +134,7 @@ impl Exec {
         let (births, born_with) = births::collect(&ops);
         let mut cx = session.cx(deadline_ns);
         cx.batch = id.unwrap_or(Uuid::NIL);
+        let apart = policy == OnError::Continue && barriers.is_empty();
         let plan = Plan::new(describe::describe(&ops), &barriers, policy);
         let first = if rollback { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next };
         Exec {
@@ -147,6 +152,8 @@ impl Exec {
             touched: Vec::new(),
             attaching: Vec::new(),
             unattached: Vec::new(),
+            apart,
+            early: HashMap::new(),
             expected: HashMap::new(),
             cancelled: false,
             session,

@@ -35,7 +35,9 @@ impl Exec {
         };
         if let Some(error) = self.give_up() {
             for &i in &wave.ops {
-                self.end(i, Status::failed(error.clone()));
+                if !self.was_early(i) {
+                    self.end(i, Status::failed(error.clone()));
+                }
             }
             return;
         }
@@ -191,8 +193,17 @@ impl Exec {
         })
     }
 
+    /// Whether the catalog has answered an operation before its wave; then it ends here.
+    fn was_early(&mut self, i: usize) -> bool {
+        let Some(reply) = self.early.remove(&i) else { return false };
+        let status = self.reply(i, reply);
+        self.end(i, status);
+        true
+    }
+
     pub(super) fn send_facts(&mut self, request: &Arc<RequestInner>) {
-        let wave = self.unanswered(self.wave_ops());
+        let mut wave = self.unanswered(self.wave_ops());
+        wave.retain(|i| !self.was_early(*i));
         if self.attach_first(&wave, request) {
             return;
         }

@@ -1,0 +1,144 @@
+//! What is told the store later, and what it is not asked.
+
+use ioverbs::seam;
+
+use super::*;
+use crate::{Change, Errno, Rename, SetTime, SetXattr};
+
+/// How often the catalog was asked so far.
+fn asked(ws: &Workspace) -> u64 {
+    let at = ioverbs::Counters::NAMES.iter().position(|n| *n == "metadata_requests").unwrap();
+    ws.session().counters().snapshot()[at]
+}
+
+#[test]
+fn what_is_not_in_a_new_directory_is_known_for_a_while() {
+    let ws = workspace();
+    let unseen = std::time::Duration::from_secs(3600);
+    let fs = FileSystem::new(ws.clone(), Options { unseen, ..Options::default() });
+    let dir = fs.mkdir(&fs.root(), b"d", born(0o755)).unwrap().0;
+    let before = asked(&ws);
+    assert_eq!(fs.lookup(&dir, b"a").unwrap_err(), Errno::ENOENT);
+    assert_eq!(asked(&ws), before, "nobody was asked");
+    // All ways to a name are known.
+    let other = fs.mkdir(&fs.root(), b"e", born(0o755)).unwrap().0;
+    let file = put(&fs, &dir, b"a", b"x");
+    fs.link(&file, &dir, b"b").unwrap();
+    fs.symlink(&dir, b"c", b"a", born(0o777)).unwrap();
+    fs.mkdir(&dir, b"f", born(0o755)).unwrap();
+    put(&fs, &other, b"g", b"");
+    fs.rename((&other, b"g"), (&dir, b"h"), Rename::Replace).unwrap();
+    put(&fs, &other, b"i", b"");
+    fs.rename((&other, b"i"), (&dir, b"a"), Rename::Exchange).unwrap();
+    for (parent, names) in [(&dir, &[&b"a"[..], b"b", b"c", b"f", b"h"][..]), (&other, &[b"i"])] {
+        for name in names {
+            assert!(fs.lookup(parent, name).is_ok(), "{name:?}");
+        }
+    }
+    assert_eq!(fs.lookup(&other, b"g").unwrap_err(), Errno::ENOENT);
+    fs.unlink(&dir, b"b").unwrap();
+    assert_eq!(fs.lookup(&dir, b"b").unwrap_err(), Errno::ENOENT);
+    // Who is not to miss anything asks each time.
+    let careful = FileSystem::new(again(&ws), Options::default());
+    let dir = careful.mkdir(&careful.root(), b"new", born(0o755)).unwrap().0;
+    let (there, _) = fs.lookup(&fs.root(), b"new").unwrap();
+    put(&fs, &there, b"x", b"");
+    assert!(careful.lookup(&dir, b"x").is_ok());
+}
+
+#[test]
+fn small_new_files_are_written_behind_and_nobody_notices() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let create = |name: &[u8]| fs.create(&fs.root(), name, born(0o644), WRITE).unwrap();
+    let time = SetTime::At(1_000_000_007);
+    // All of it is kept, and told with the close.
+    let (file, node, first) = create(b"a");
+    let before = asked(&ws);
+    assert_eq!((file.write(0, b"hel").unwrap(), file.write(3, b"lo").unwrap()), (3, 2));
+    let set = node.change(&Change { mode: Some(0o600), uid: Some(1), mtime: Some(time), ..Change::default() }).unwrap();
+    assert_eq!((set.size, set.mode, set.uid, set.mtime_ns), (5, 0o600, 1, 1_000_000_007));
+    assert!(set.ctime_ns >= first.ctime_ns && node.attributes().unwrap() == set);
+    assert_eq!(asked(&ws), before, "nobody was asked");
+    file.flush().unwrap();
+    let told = node.attributes().unwrap();
+    assert_eq!((told.size, told.mode, told.uid, told.mtime_ns), (5, 0o600, 1, 1_000_000_007));
+    file.close().unwrap();
+    assert_eq!(get(&node), b"hello");
+    // Whatever looks at it before finds it.
+    type Look = fn(&FileSystem, &File, &Arc<Node>);
+    let looks: [Look; 8] = [
+        |_, file, _| assert_eq!(file.read(0, &mut [0; 9]).unwrap(), 4),
+        |_, file, _| assert_eq!(file.size().unwrap(), 4),
+        |_, file, _| assert_eq!(file.seek(0, crate::Seek::Hole).unwrap(), 4),
+        |_, _, node| assert_eq!(File::open(node, READ).unwrap().1.size, 4),
+        |fs, _, node| assert_eq!(fs.lookup(&fs.root(), b"b").unwrap().1.size, node.attributes().unwrap().size),
+        |_, file, _| file.truncate(4).unwrap(),
+        |_, _, node| node.set_xattr(b"user.k", b"v", SetXattr::Create).unwrap(),
+        |_, file, _| file.sync().unwrap(),
+    ];
+    for look in looks {
+        let (file, node, _) = create(b"b");
+        file.write(0, b"data").unwrap();
+        look(&fs, &file, &node);
+        file.write(4, b"+").unwrap();
+        assert_eq!(node.attributes().unwrap().size, 5);
+        file.close().unwrap();
+        assert_eq!(get(&node), b"data+");
+        fs.unlink(&fs.root(), b"b").unwrap();
+    }
+    // Bytes elsewhere, and many.
+    let (file, node, _) = create(b"c");
+    file.write(0, b"ab").unwrap();
+    file.write(1, b"cd").unwrap();
+    file.write(10, &[7; 70_000]).unwrap();
+    file.close().unwrap();
+    let mut expected = vec![0; 70_010];
+    expected[..3].copy_from_slice(b"acd");
+    expected[10..].fill(7);
+    assert_eq!(get(&node), expected);
+    // What becomes of its names is known.
+    let (file, node, _) = create(b"d");
+    file.write(0, b"x").unwrap();
+    fs.link(&node, &fs.root(), b"e").unwrap();
+    assert_eq!(node.attributes().unwrap().links, 2);
+    let (other, gone, _) = create(b"f");
+    other.write(0, b"yz").unwrap();
+    fs.unlink(&fs.root(), b"f").unwrap();
+    let a = gone.attributes().unwrap();
+    assert_eq!((a.links, a.size), (0, 2));
+    drop((file, other));
+    // In a while it is told, whoever looks.
+    let (file, node, _) = create(b"g");
+    file.write(0, b"late").unwrap();
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let until = seam::monotonic_ns() + 30_000_000_000;
+    while elsewhere.lookup(&elsewhere.root(), b"g").unwrap().1.size < 4 {
+        assert!(seam::monotonic_ns() < until, "nobody was told");
+        seam::sleep(10_000_000);
+    }
+    drop((file, node));
+    // Where everybody is to see everything at once, it is told at once.
+    let strict = FileSystem::new(again(&ws), Options { level: crate::Level::Strict, ..Options::default() });
+    let (file, _, _) = strict.create(&strict.root(), b"h", born(0o644), WRITE).unwrap();
+    file.write(0, b"now").unwrap();
+    assert_eq!(fs.lookup(&fs.root(), b"h").unwrap().1.size, 3);
+}
+
+#[test]
+fn what_cannot_be_told_is_heard_of_when_the_file_is_closed() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let quota = ioverbs::WorkspaceAttr { quota_bytes: Some(100), ..Default::default() };
+    ioverbs::run(ws.session(), ioverbs::Op::WorkspaceSet { w: ws.clone(), attr: quota }).unwrap();
+    let [file, second] = [b"a", b"b"].map(|name| fs.create(&fs.root(), name, born(0o644), WRITE).unwrap().0);
+    file.write(0, &[1; 5000]).unwrap();
+    assert_eq!(file.flush(), Err(Errno::EDQUOT));
+    assert_eq!(file.flush(), Ok(()), "once");
+    // Told without anybody there to hear of it, it is kept for who closes the file.
+    let file = second;
+    file.write(0, &[1; 5000]).unwrap();
+    assert_eq!(file.sync(), Err(Errno::EDQUOT));
+    assert_eq!(file.flush(), Err(Errno::EDQUOT));
+    assert_eq!((file.flush(), file.close()), (Ok(()), Ok(())));
+}
