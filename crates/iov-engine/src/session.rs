@@ -73,6 +73,8 @@ pub(crate) struct SessionInner {
     pub(crate) records: Option<Arc<Records>>,
     /// Handles opened from these.
     pub(crate) detached: Detached,
+    /// The catalog cannot set the length of bytes in records.
+    pub(crate) cut_elsewhere: AtomicBool,
     generation: u64,
     closed: AtomicBool,
 }
@@ -110,6 +112,7 @@ impl Session {
             leases: Leases::default(),
             records,
             detached: Detached::default(),
+            cut_elsewhere: AtomicBool::new(false),
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
         }))

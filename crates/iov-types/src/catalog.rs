@@ -164,6 +164,8 @@ pub enum CatalogOp {
     /// Writes bytes that live in the record. Where they grow beyond what a record takes they move out first, and the
     /// answer is `Moved`: nothing was written.
     Write { ws: Uuid, uuid: Uuid, offset: u64, data: Vec<u8> },
+    /// Sets the length of bytes that live in the record; what is beyond the old one reads as zeros. `Moved` as for a write.
+    Truncate { ws: Uuid, uuid: Uuid, size: u64 },
     /// Moves bytes out of the record, to a target.
     MoveOut { ws: Uuid, uuid: Uuid },
     /// Seals (M2): the record first, so that nobody can open it for writing any more; the target follows.

@@ -152,6 +152,11 @@ fn o9_attributes_set_behind_small_bytes_go_with_them_and_stay_behind_them() {
     ioverbs::close(&one).unwrap();
     let after = ioverbs::lookup(&elsewhere, None, "one", Controls::default()).unwrap();
     assert_eq!((all(&after).len(), &all(&after)[..6]), (20_000, &b"moved\x09"[..]));
+    // A length is one of the bytes in the record, too.
+    let before = counter(&s, "data_requests");
+    ioverbs::write_at(&two, 0, b"longer").unwrap();
+    ioverbs::run(&s, Op::Truncate { c: two.clone(), size: 3 }).unwrap();
+    assert_eq!((all(&two), counter(&s, "data_requests") - before), (b"lon".to_vec(), 0));
     // What comes between the two on the same collection stays there.
     let ops = vec![write(&two, b"long"), Op::Truncate { c: two.clone(), size: 1 }.into(), set(&two, 7)];
     assert!(run(ops));

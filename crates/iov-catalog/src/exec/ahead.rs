@@ -104,6 +104,7 @@ impl Ahead {
             }
             CatalogOp::Stat { ws, uuid }
             | CatalogOp::Write { ws, uuid, .. }
+            | CatalogOp::Truncate { ws, uuid, .. }
             | CatalogOp::MoveOut { ws, uuid }
             | CatalogOp::MetaGet { ws, uuid, .. }
             | CatalogOp::MetaList { ws, uuid }

@@ -43,6 +43,7 @@ impl Exec<'_> {
             CatalogOp::Seal { ws, uuid, .. } => verbs::seal::seal(self, ws, uuid),
             CatalogOp::Read { ws, uuid, offset, len } => verbs::bytes::read(self, ws, uuid, offset, len),
             CatalogOp::Write { ws, uuid, offset, data } => verbs::bytes::write(self, ws, uuid, offset, &data),
+            CatalogOp::Truncate { ws, uuid, size } => verbs::bytes::truncate(self, ws, uuid, size),
             CatalogOp::MoveOut { ws, uuid } => verbs::bytes::move_out(self, ws, uuid),
             CatalogOp::Lock { ws, uuid, lock } => verbs::lock::lock(self, ws, uuid, &lock),
             CatalogOp::Unlock { ws, uuid, lock } => verbs::lock::unlock(self, ws, uuid, &lock),

@@ -45,6 +45,41 @@ fn created(client: &Client, text: &str, controls: Controls) -> (Uuid, bool) {
 }
 
 #[test]
+fn small_collections_are_cut_and_lengthened_in_their_record() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    let cut = |client: &Client, size: u64| client.ask(CatalogOp::Truncate { ws: client.ws, uuid, size });
+    write(&client, uuid, 0, b"12345").unwrap();
+    let before = client.stat(uuid).unwrap();
+    assert_eq!(cut(&client, 3).unwrap(), CatalogReply::Done);
+    assert_eq!((read(&client, uuid).unwrap(), client.stat_workspace().bytes), (b"123".to_vec(), 3));
+    let after = client.stat(uuid).unwrap();
+    assert!(after.version > before.version && after.bytes == 3);
+    cut(&client, 5).unwrap();
+    assert_eq!(read(&client, uuid).unwrap(), b"123\0\0", "what was cut off does not come back (O6)");
+    cut(&client, 0).unwrap();
+    assert_eq!((read(&client, uuid).unwrap(), client.stat_workspace().bytes), (Vec::new(), 0));
+    write(&client, uuid, 1, b"x").unwrap();
+    assert_eq!(read(&client, uuid).unwrap(), b"\0x");
+    // Only who has it open for writing, up to the limits, and not behind a seal.
+    let e = cut(&client.other(), 1).unwrap_err();
+    assert_eq!((e.kind(), e.clause()), (Kind::Stale, Some(Clause::O10)));
+    let quota = WorkspaceAttr { quota_bytes: Some(100), ..WorkspaceAttr::default() };
+    client.ask(CatalogOp::WorkspaceSet { ws: client.ws, attr: quota }).unwrap();
+    assert_eq!(cut(&client, 200).unwrap_err().kind(), Kind::Exhausted);
+    let quota = WorkspaceAttr { quota_bytes: Some(u64::MAX), ..WorkspaceAttr::default() };
+    client.ask(CatalogOp::WorkspaceSet { ws: client.ws, attr: quota }).unwrap();
+    assert_eq!(cut(&client, LIMIT).unwrap(), CatalogReply::Done);
+    assert_eq!(cut(&client, LIMIT + 1).unwrap(), CatalogReply::Moved, "nothing was cut, and a target has the bytes");
+    assert_eq!((read(&client, uuid), client.stat(uuid).unwrap().bytes), (None, LIMIT));
+    let (uuid, _) = created(&client, "sealed", Controls::default());
+    client.ask(CatalogOp::Seal { ws: client.ws, uuid, published: Default::default() }).unwrap();
+    let e = client.ask(CatalogOp::Truncate { ws: client.ws, uuid, size: 1 }).unwrap_err();
+    assert_eq!((e.kind(), e.clause()), (Kind::Immutable, Some(Clause::M2)));
+}
+
+#[test]
 fn small_collections_never_reach_a_target() {
     let rig = rig();
     let client = rig.in_workspace();

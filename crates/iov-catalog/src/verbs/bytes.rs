@@ -57,7 +57,8 @@ pub(crate) fn read(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, len: u64
     Ok(CatalogReply::Bytes(bytes.get(from..to).unwrap_or_default().to_vec()))
 }
 
-pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &[u8]) -> Reply {
+/// The record of a collection whose bytes this session may change, and the place of its workspace.
+fn changing(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<(usize, Record)> {
     let at = x.writable(ws)?;
     need_collection(uuid)?;
     if x.mode != Mode::Each {
@@ -65,7 +66,7 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
             Error::invalid("bytes of a batch that applies as a whole are staged at a target").with_clause(Clause::B3)
         );
     }
-    let mut record = x.usable_record(at, uuid)?;
+    let record = x.usable_record(at, uuid)?;
     collection(record.kind)?;
     x.may_change(ws, uuid, &record.names)?;
     if record.state == State::Sealed {
@@ -76,28 +77,59 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
         return Err(Error::stale("the collection is not open for writing in this session: open it again")
             .with_clause(Clause::O10));
     }
-    if !record.inline {
-        return Ok(CatalogReply::Moved);
-    }
-    let end = offset.saturating_add(data.len() as u64);
+    Ok((at, record))
+}
+
+/// Makes room for bytes up to `end`; `false`: they are at a target now.
+fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64) -> Result<bool> {
     let max = record.effective.collection_size.max;
-    if max != 0 && end > max && !data.is_empty() {
+    if max != 0 && end > max {
         return Err(Error::file_too_big(format!(
             "byte {end} is beyond collection_size.max = {max}; use a collection with a larger limit"
         ))
         .with_clause(Clause::H1));
     }
     if end > x.core.capability().inline_bytes {
-        move_record_out(x, at, uuid, &mut record)?;
-        return Ok(CatalogReply::Moved);
-    }
-    if data.is_empty() {
-        return Ok(CatalogReply::Done);
+        move_record_out(x, at, uuid, record)?;
+        return Ok(false);
     }
     let grown = end.saturating_sub(record.size);
     let (used, quota) = (x.workspaces[at].usage.bytes, x.record(at).quota_bytes);
     if grown > 0 && used.saturating_add(grown) > quota {
         return Err(over_quota(used.saturating_add(grown), quota).with_outcome(Outcome::NotApplied));
+    }
+    Ok(true)
+}
+
+/// Puts bytes beside their record.
+fn keep(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, bytes: Vec<u8>) -> Reply {
+    let ws = x.workspaces[at].uuid;
+    x.use_more(at, 0, bytes.len() as i64 - record.size as i64);
+    record.size = bytes.len() as u64;
+    record.allocated = record.size;
+    record.mtime_ns = x.now_ns;
+    record.changed_ns = x.now_ns;
+    record.version += 1;
+    let key = keys::bytes(ws, uuid).to_vec();
+    match bytes.is_empty() {
+        true => x.delete(key),
+        false => x.put(key, Bytes::from(bytes)),
+    }
+    x.put_record(ws, uuid, &mut record);
+    Ok(CatalogReply::Done)
+}
+
+pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &[u8]) -> Reply {
+    let (at, mut record) = changing(x, ws, uuid)?;
+    if !record.inline {
+        return Ok(CatalogReply::Moved);
+    }
+    if data.is_empty() {
+        return Ok(CatalogReply::Done);
+    }
+    let end = offset.saturating_add(data.len() as u64);
+    if !reach(x, at, uuid, &mut record, end)? {
+        return Ok(CatalogReply::Moved);
     }
     let old = stored(x, ws, uuid, record.size)?;
     let mut bytes = Vec::with_capacity(end.max(record.size) as usize);
@@ -105,15 +137,17 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
     // What lies between is a hole, which reads as zeros (O6).
     bytes.resize(end.max(record.size) as usize, 0);
     bytes[offset as usize..end as usize].copy_from_slice(data);
-    record.size = bytes.len() as u64;
-    record.allocated = record.size;
-    record.mtime_ns = x.now_ns;
-    record.changed_ns = x.now_ns;
-    record.version += 1;
-    x.use_more(at, 0, grown as i64);
-    x.put(keys::bytes(ws, uuid).to_vec(), Bytes::from(bytes));
-    x.put_record(ws, uuid, &mut record);
-    Ok(CatalogReply::Done)
+    keep(x, at, uuid, record, bytes)
+}
+
+pub(crate) fn truncate(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, size: u64) -> Reply {
+    let (at, mut record) = changing(x, ws, uuid)?;
+    if !record.inline || !reach(x, at, uuid, &mut record, size)? {
+        return Ok(CatalogReply::Moved);
+    }
+    let mut bytes = stored(x, ws, uuid, record.size)?.to_vec();
+    bytes.resize(size as usize, 0);
+    keep(x, at, uuid, record, bytes)
 }
 
 /// Whoever may read it may have it moved: nobody sees a difference.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use iov_store::Answer;
@@ -71,7 +71,7 @@ impl Exec {
     /// Attributes that are set behind writes which are sent to the catalog: it takes both in this order, so that they go with them.
     /// Where the bytes have moved meanwhile, they are set once more behind those.
     fn along_with(&self, sent: &[Option<usize>]) -> Vec<(usize, CatalogOp)> {
-        let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. });
+        let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. } | Op::Truncate { .. });
         let sent: HashSet<usize> = sent.iter().flatten().copied().filter(writes).collect();
         let mut along = Vec::new();
         if !self.apart || sent.is_empty() {
@@ -102,11 +102,15 @@ impl Exec {
 
     /// The handle of an operation whose bytes the catalog keeps, where the operation is one that it knows.
     fn inline_handle(&self, i: usize) -> Option<Collection> {
-        let (Op::Read { c, chunks } | Op::Write { c, chunks }) = &self.ops[i] else { return None };
+        let (c, chunks) = match &self.ops[i] {
+            Op::Read { c, chunks } | Op::Write { c, chunks } => (c, &chunks[..]),
+            Op::Truncate { c, .. } if !self.session.0.cut_elsewhere.load(Ordering::Relaxed) => (c, &[][..]),
+            _ => return None,
+        };
         if !c.is_inline() || c.has_stage() || self.stage.is_some() {
             return None;
         }
-        if matches!(self.ops[i], Op::Write { .. }) {
+        if matches!(self.ops[i], Op::Write { .. } | Op::Truncate { .. }) {
             let Ok(contract) = self.contract(c) else { return Some(c.clone()) };
             // What a batch promises beyond its handle, whoever moves the bytes later would not know of.
             if contract.durability >= Persistence::Durable
@@ -118,7 +122,8 @@ impl Exec {
             let limit = self.session.0.sides.catalog.capability().inline_bytes;
             let limit = if contract.max_size == 0 { limit } else { limit.min(contract.max_size) };
             let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
-            if !chunks.iter().all(|(offset, memory)| fits(*offset, memory.len())) {
+            let cut = if let Op::Truncate { size, .. } = self.ops[i] { size } else { 0 };
+            if cut > limit || !chunks.iter().all(|(offset, memory)| fits(*offset, memory.len())) {
                 return None;
             }
         }
@@ -133,6 +138,7 @@ impl Exec {
             Op::Read { c, .. } if let Some(size) = self.whole(c) => (size, 1),
             Op::Read { chunks, .. } => (chunks.iter().map(|(_, m)| limit.min(m.len() as u64)).sum(), chunks.len()),
             Op::Write { chunks, .. } => (chunks.iter().map(|(_, m)| m.len() as u64).sum(), chunks.len()),
+            Op::Truncate { .. } => (0, 1),
             _ => (0, 0),
         }
     }
@@ -153,6 +159,11 @@ impl Exec {
                 self.may_overwrite(&contract, i)?;
                 let write = |offset: u64, data: &[u8]| CatalogOp::Write { ws, uuid, offset, data: data.to_vec() };
                 Ok(chunks.iter().map(|(offset, memory)| write(*offset, memory.bytes())).collect())
+            }
+            Op::Truncate { size, .. } => {
+                let contract = self.data_handle(c, true)?;
+                self.may_overwrite(&contract, i)?;
+                Ok(vec![CatalogOp::Truncate { ws, uuid, size: *size }])
             }
             _ => Err(Error::internal("not an operation on bytes")),
         }
@@ -232,7 +243,14 @@ impl Exec {
                 }
                 Counters::add(&self.session.counters().bytes_written, bytes);
             }
-            _ => {}
+            _ => {
+                error = replies.into_iter().find_map(Result::err);
+                if error.as_ref().is_some_and(|e| e.kind() == Kind::Version) {
+                    // A daemon of an older release: a target cuts them.
+                    self.session.0.cut_elsewhere.store(true, Ordering::Relaxed);
+                    return None;
+                }
+            }
         }
         Some(match error {
             None => Status::ok(bytes, Output::None),

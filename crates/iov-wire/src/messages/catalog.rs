@@ -109,6 +109,7 @@ choice! {
         37 => Map { 1 => from: uint },
         38 => Ticket { 1 => uuid: uuid },
         39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message },
+        40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
     }
 }
 

@@ -128,6 +128,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Map { from: 3 },
         Ticket { uuid },
         Look { ws, parent, which: Which::Name(name("d")) },
+        Truncate { ws, uuid, size: 100 },
     ]
 }
 

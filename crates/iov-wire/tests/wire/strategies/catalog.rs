@@ -147,6 +147,7 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         any::<u32>().prop_map(|from| Map { from }),
         uuid().prop_map(|uuid| Ticket { uuid }),
         (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Look { ws, parent, which }),
+        (uuid(), uuid(), number()).prop_map(|(ws, uuid, size)| Truncate { ws, uuid, size }),
         Just(Renew),
         Just(Goodbye),
     ]
