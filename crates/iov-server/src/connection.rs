@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 
@@ -16,8 +16,11 @@ use iov_net::{
     stream::Stream,
     tls::Exported,
 };
-use iov_store::{OpCx, seam};
-use iov_types::{Caller, Error, Kind, Priority, Result, Uuid};
+use iov_store::{Catalog, OpCx, seam};
+use iov_types::{
+    Caller, Error, Kind, Priority, Result, Uuid,
+    catalog::{CatalogOp, Submission},
+};
 use iov_wire::{
     Body, Header, MAX_VERSION, Verb,
     frame::{self, BACKGROUND, NO_DEADLINE},
@@ -42,6 +45,10 @@ const GREETING_BYTES: usize = 16 << 10;
 /// A worker serves a connection for so many frames, or bytes, before others get their turn.
 const TURN_FRAMES: usize = 256;
 const TURN_BYTES: usize = 16 << 20;
+/// The same for requests in the background, which wait for others, and have few to serve them.
+const GENTLE_FRAMES: usize = 8;
+/// How often who asks in the background is noted to be alive, in nanoseconds: what he says of that waits behind what he asks.
+const ALIVE_NS: i64 = 1_000_000_000;
 /// What a worker keeps for the payloads to come.
 const SPARE_BYTES: usize = 4 << 20;
 
@@ -99,6 +106,8 @@ pub(crate) struct Client {
     pub(crate) version: u16,
     /// Segments whose descriptors it has, and whether for writing.
     pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
+    /// When it was last noted to be alive, on the monotonic clock.
+    pub(crate) alive_ns: AtomicI64,
     /// It has said what it had.
     pub(crate) resumed: AtomicBool,
 }
@@ -296,6 +305,18 @@ impl Connection {
         }
     }
 
+    /// The session of who asks in the background is alive, whatever else of it waits.
+    fn is_alive(&self, server: &Arc<Server>, client: &Arc<Client>) {
+        let (now_ns, last_ns) = (seam::monotonic_ns(), client.alive_ns.load(Ordering::Relaxed));
+        if let Some(catalog) = server.facts.catalog()
+            && now_ns - last_ns > ALIVE_NS
+        {
+            client.alive_ns.store(now_ns, Ordering::Relaxed);
+            let cx = client.cx(&Context::default(), &Header::new(Verb::Renew, 0));
+            catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
+        }
+    }
+
     /// Leaves a request to those who serve its priority.
     fn set_aside(
         &self,
@@ -310,7 +331,10 @@ impl Connection {
         let workers = server.workers(incoming.priority, channel);
         // Without descriptors for it there is no connection either.
         self.served_by(workers).map_err(|_| End::Broke)?;
-        workers.stand_in(server);
+        if incoming.priority == Priority::Background {
+            // Those of the foreground have one who waits, always; a thread that is started here would inherit how it gives way.
+            workers.stand_in(server);
+        }
         Ok(())
     }
 
@@ -366,7 +390,8 @@ impl Connection {
         let (mut frames, mut bytes) = (0, 0);
         loop {
             // Others want to be served too, and a daemon to end; but what is in the buffer no socket tells of again.
-            if (frames >= TURN_FRAMES || bytes >= TURN_BYTES) && incoming.frames.is_between() {
+            let most = if incoming.priority == Priority::Background { GENTLE_FRAMES } else { TURN_FRAMES };
+            if (frames >= most || bytes >= TURN_BYTES) && incoming.frames.is_between() {
                 return Ok(());
             }
             if server.is_over() {
@@ -435,6 +460,7 @@ impl Connection {
         let priority = priority(&frame.header);
         if priority == Priority::Background {
             server.background.fetch_add(1, Ordering::Relaxed);
+            self.is_alive(server, client);
         }
         if client.channel > 0 && !matches!(verb, Verb::Object | Verb::Goodbye) {
             return Err(Error::invalid(format!("{} goes over the session's first connection", verb.name())));
@@ -452,7 +478,10 @@ impl Connection {
                 verbs::object::run(self, server, client, frame)?;
             }
             Verb::Grant => verbs::grant::run(self, server, client, frame)?,
-            Verb::Sums => verbs::sums::run(self, server, client, frame)?,
+            Verb::Sums => {
+                let _turn = server.turns.take(priority);
+                verbs::sums::run(self, server, client, frame)?;
+            }
             Verb::GiveBack => verbs::give_back::run(server, client, frame)?,
             Verb::Renew => verbs::renew::run(self, server, client, frame)?,
             Verb::Status => verbs::status::run(self, server, client, frame)?,

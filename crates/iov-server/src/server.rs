@@ -195,6 +195,9 @@ impl Server {
                 self.sessions.expired(now).into_iter().for_each(|ending| self.end_with(ending));
                 // One that was about to leave may have been counted as waiting.
                 self.control.stand_in(self);
+                if self.gentle.is_used() {
+                    self.gentle.stand_in(self);
+                }
                 if !doors.network.is_empty() {
                     self.data.stand_in(self);
                 }

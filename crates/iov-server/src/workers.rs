@@ -7,7 +7,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -40,6 +40,7 @@ pub(crate) struct Workers {
     most: usize,
     /// Its threads give way to others.
     gives_way: bool,
+    used: AtomicBool,
     threads: AtomicUsize,
     idle: AtomicUsize,
 }
@@ -78,13 +79,18 @@ impl Workers {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN).map_err(failed)?;
-        let (threads, idle) = Default::default();
-        Ok(Workers { name, epoll, bell, most, gives_way: false, threads, idle })
+        let (used, threads, idle) = Default::default();
+        Ok(Workers { name, epoll, bell, most, gives_way: false, used, threads, idle })
     }
 
     /// The same, of threads that give way to others.
     pub(crate) fn in_background(name: &'static str, most: usize) -> Result<Workers> {
         Ok(Workers { gives_way: true, ..Workers::new(name, most)? })
+    }
+
+    /// Whether it has ever had to serve anything.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// How many threads there are.
@@ -94,6 +100,7 @@ impl Workers {
 
     /// Serves a connection too.
     pub(crate) fn add(&self, connection: &Connection, awaits: Awaits) -> Result<()> {
+        self.used.store(true, Ordering::Relaxed);
         let number = EventData::new_u64(connection.id());
         epoll::add(&self.epoll, connection, number, awaits.flags()).map_err(failed)
     }

@@ -177,6 +177,9 @@ impl Filesystem for Door {
             RenameFlags::RENAME_EXCHANGE => Rename::Exchange,
             _ => return reply.error(Errno::EINVAL),
         };
+        if self.find_tag(newparent, newname.as_bytes()).is_some() {
+            return reply.error(Errno::EROFS);
+        }
         let (from, to) = (or_error!(reply, self.node(parent)), or_error!(reply, self.node(newparent)));
         let renamed = self.fs.rename((&from, name.as_bytes()), (&to, newname.as_bytes()), rename);
         done(reply, renamed);

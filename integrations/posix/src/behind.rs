@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use ioverbs::{Attr, Consistency, Lent, Op, seam};
+use ioverbs::{Attr, Consistency, Effective, Lent, Mutability, Op, Persistence, Point, seam};
 
 use crate::{
     Attributes, Errno, Level, Outcome,
@@ -26,6 +26,10 @@ use crate::{
 const MOST: usize = 64 << 10;
 /// Half of how long they are kept at most.
 const SPAN: Duration = Duration::from_millis(500);
+
+/// How long it takes to tell the store something, at least.
+#[cfg(test)]
+pub(crate) static TELLING_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 /// What the store has not been told.
 pub(crate) struct Untold {
@@ -58,9 +62,14 @@ pub(crate) struct Tellers {
 impl Handle {
     /// From now on what is done to this file, which was just made, is told later, if that is allowed.
     pub(crate) fn begin_behind(&self, attributes: &Attributes) {
+        let allows = |effective: Effective| {
+            matches!(effective.consistency, Consistency::Session | Consistency::Commit)
+                && effective.mutability == Mutability::Overwrite
+                && (effective.persistence == Persistence::Volatile || effective.point == Point::Close)
+        };
         let allowed = self.file_system().level() == Level::Session
             && self.c.is_writable()
-            && self.c.effective().is_ok_and(|effective| effective.consistency != Consistency::Sequential);
+            && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
             let untold = Untold { attributes: *attributes, data: Vec::new(), attr: Attr::default(), names };
@@ -71,20 +80,23 @@ impl Handle {
 
     /// The attributes of a file of which the store has not been told all; `None`: the store knows. What became of its names
     /// only the store knows, which is told then.
-    pub(crate) fn untold_attributes(&self) -> Outcome<Option<Attributes>> {
+    pub(crate) fn untold_attributes(&self) -> Option<Attributes> {
         if !self.behind.any.load(Ordering::Acquire) {
-            return Ok(None);
+            return None;
         }
         let names = self.file_system().0.names.load(Ordering::Acquire);
         let untold = lock(&self.behind.untold).as_ref().map(|u| (u.attributes, u.names == names));
         match untold {
-            Some((attributes, true)) => Ok(Some(attributes)),
-            _ => self.settle().map(|()| None),
+            Some((attributes, true)) => Some(attributes),
+            _ => {
+                self.settle_for_others();
+                None
+            }
         }
     }
 
     /// Keeps bytes to tell the store later; `false`: it has to be told now, and knows all that was before.
-    pub(crate) fn write_behind(self: &Arc<Self>, offset: u64, data: &[u8]) -> Outcome<bool> {
+    pub(crate) fn write_behind(&self, offset: u64, data: &[u8]) -> Outcome<bool> {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -94,17 +106,12 @@ impl Handle {
             drop(behind);
             return self.settle().map(|()| false);
         };
-        let begins = untold.data.is_empty();
         untold.data.extend_from_slice(data);
         let now_ns = seam::now_ns();
         let a = &mut untold.attributes;
         (a.size, a.blocks) = (untold.data.len() as u64, (untold.data.len() as u64).div_ceil(512));
         (a.mtime_ns, a.ctime_ns) = (now_ns, now_ns);
         untold.attr.mtime_ns = Some(now_ns);
-        drop(behind);
-        if begins {
-            self.file_system().0.tellers.add(self);
-        }
         Ok(true)
     }
 
@@ -143,21 +150,31 @@ impl Handle {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
         }
-        // Until the store knows: whoever comes meanwhile has to find it there.
+        // Until the store knows: whoever comes meanwhile waits, and finds it there.
         let mut behind = lock(&self.behind.untold);
-        self.behind.any.store(false, Ordering::Release);
-        let Some(untold) = behind.take() else { return Ok(false) };
+        let Some(untold) = &*behind else { return Ok(false) };
         let fs = self.file_system();
+        #[cfg(test)]
+        seam::sleep(TELLING_NS.load(Ordering::Relaxed));
         let told = fs.again("write", || {
             let write =
                 (!untold.data.is_empty()).then(|| Lent::Write { c: self.c.clone(), offset: 0, data: &untold.data });
             let set = || Op::SetAttr { c: self.c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
-            let end = end.map(|end| Lent::from(end()));
-            fs.all_of(write.into_iter().chain(set).chain(end).collect())
+            let ops: Vec<_> = write.into_iter().chain(set).chain(end.map(|end| Lent::from(end()))).collect();
+            if ops.is_empty() { Ok(Vec::new()) } else { fs.all_of(ops) }
         });
-        drop(behind);
-        told.map(|_| true).inspect_err(|e| *lock(&self.behind.failed) = Some(*e))
+        if let Err(e) = &told {
+            *lock(&self.behind.failed) = Some(*e);
+        }
+        *behind = None;
+        self.behind.any.store(false, Ordering::Release);
+        told.map(|_| true)
+    }
+
+    /// Tells the store, for somebody who only wants to look: what fails is for who closes the file.
+    pub(crate) fn settle_for_others(&self) {
+        let _ = self.settle();
     }
 
     /// Why the store was not told something, for the first who closes the file.
@@ -167,8 +184,11 @@ impl Handle {
 }
 
 impl Tellers {
-    /// Sees to it that the store is told in time.
-    fn add(&self, handle: &Arc<Handle>) {
+    /// Sees to it that the store is told in time, where there may be something to tell.
+    pub(crate) fn add(&self, handle: &Arc<Handle>) {
+        if !handle.behind.any.load(Ordering::Acquire) {
+            return;
+        }
         lock(&self.all).push(Arc::downgrade(handle));
         if self.runs.swap(true, Ordering::AcqRel) {
             return;
@@ -177,7 +197,7 @@ impl Tellers {
         if seam::spawn("iov-behind", move || run(&fs)).is_err() {
             self.runs.store(false, Ordering::Release);
             // Nobody would see to it.
-            let _ = handle.settle();
+            handle.settle_for_others();
         }
     }
 }
@@ -189,7 +209,7 @@ fn run(fs: &Weak<Inner>) {
         seam::sleep(SPAN.as_nanos() as u64);
         // Those that were there a span ago. What fails is kept for who closes the file.
         for handle in before.iter().filter_map(Weak::upgrade) {
-            let _ = handle.settle();
+            handle.settle_for_others();
         }
         let Some(inner) = fs.upgrade() else { return };
         let mut all = lock(&inner.tellers.all);

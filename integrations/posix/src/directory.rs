@@ -82,7 +82,7 @@ impl Directory {
         let fs = self.node.file_system();
         let nodes: Vec<Arc<Node>> = entries.iter().map(|entry| fs.node(entry.uuid, entry.kind)).collect();
         let handles: Vec<_> = nodes.iter().map(|node| node.handle()).collect();
-        handles.iter().flatten().try_for_each(|handle| handle.settle())?;
+        handles.iter().flatten().for_each(|handle| handle.settle_for_others());
         let statuses = fs.again("readdir", || {
             let ops = nodes.iter().zip(&handles).map(|(node, handle)| node.stat_op(handle.as_deref()).into());
             let statuses = fs.try_all(ops.collect())?;

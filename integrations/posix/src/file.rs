@@ -66,7 +66,9 @@ impl File {
     pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags, attributes: &Attributes) -> File {
         let handle = Handle::new(node.file_system(), c);
         handle.begin_behind(attributes);
-        File { node: node.clone(), handle: node.share(handle), flags }
+        let handle = node.share(handle);
+        node.file_system().0.tellers.add(&handle);
+        File { node: node.clone(), handle, flags }
     }
 
     /// What it is open on.

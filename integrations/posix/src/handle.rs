@@ -67,7 +67,7 @@ impl Node {
     pub(crate) fn join(&self) -> Outcome<(Arc<Handle>, Attributes)> {
         let fs = self.file_system();
         if let Some(handle) = self.handle() {
-            handle.settle()?;
+            handle.settle_for_others();
             let told =
                 fs.again("open", || match stat(ioverbs::run(handle.c.session(), Op::Stat { c: handle.c.clone() })) {
                     Err(e) if matches!(e.kind(), Failure::Stale | Failure::Fenced | Failure::Invalid) => Ok(None),

@@ -182,9 +182,9 @@ impl FileSystem {
         let group = parent.group()?;
         let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         // Another one may have got the name by the second time.
-        let done = parent.rename_in("delete", &[], delete);
+        let done = parent.rename_in("delete", &[], delete, &Vec::new);
         self.names_changed();
-        done
+        done.map(drop)
     }
 
     /// Removes an empty directory: the caller has looked that it is one.
@@ -218,12 +218,17 @@ impl FileSystem {
             to: to_name.clone(),
             mode,
         };
-        let done = from.0.rename_in("rename", &[to.0], rename);
+        let places: &[(&Node, &[u8])] = if mode == RenameMode::Exchange { &[to, from] } else { &[to] };
+        let groups = [&to_parent, &from_parent];
+        let look = |(group, (_, bytes)): (&&Collection, &(&Node, &[u8]))| {
+            let which = Which::Name(known(bytes).ok()?);
+            Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which })
+        };
+        let looks = || groups.iter().zip(places).filter_map(look).collect();
+        let done = from.0.rename_in("rename", &[to.0], rename, &looks);
         self.names_changed();
-        done?;
-        self.moved(to);
-        if mode == RenameMode::Exchange {
-            self.moved(from);
+        for (looked, place) in done?.iter().zip(places) {
+            self.moved(*place, looked);
         }
         Ok(())
     }

@@ -16,6 +16,9 @@ use crate::{
     rules::Place,
 };
 
+/// Names that there may be, and since when none else is known (monotonic clock).
+type Names = (HashSet<Box<[u8]>>, i64);
+
 /// A file system has one node for each identity that somebody has to do with: who has it keeps it, not the file.
 pub struct Node {
     fs: FileSystem,
@@ -28,7 +31,7 @@ pub struct Node {
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
     /// Of a directory that was made here: which names there may be in it, and when it was made (monotonic clock).
-    names: Mutex<Option<(HashSet<Box<[u8]>>, i64)>>,
+    names: Mutex<Option<Names>>,
     /// Of a directory: what it says of the files that are made below it.
     pub(crate) said: Mutex<Said>,
     /// Of a symbolic link: where it leads, which never changes.
@@ -129,7 +132,7 @@ impl Node {
     /// Its attributes as of now.
     pub fn attributes(&self) -> Outcome<Attributes> {
         let handle = self.handle();
-        if let Some(untold) = handle.as_ref().map(|handle| handle.untold_attributes()).transpose()?.flatten() {
+        if let Some(untold) = handle.as_ref().and_then(|handle| handle.untold_attributes()) {
             return Ok(untold);
         }
         let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())))?;
@@ -167,18 +170,25 @@ impl Node {
         span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
     }
 
-    /// Runs what changes a name in it, and looks at what that makes of it.
-    pub(crate) fn rename_in(&self, verb: &str, others: &[&Node], op: impl Fn() -> Op) -> Outcome<()> {
+    /// Runs what changes a name in it, and looks at what that makes of it; also what some further looks behind that come to.
+    pub(crate) fn rename_in(
+        &self,
+        verb: &str,
+        others: &[&Node],
+        op: impl Fn() -> Op,
+        further: &dyn Fn() -> Vec<Op>,
+    ) -> Outcome<Vec<Status>> {
         let nodes: Vec<&Node> = std::iter::once(self).chain(others.iter().copied()).collect();
         let done = self.fs.at_most_once(verb, || {
             let looks = nodes.iter().map(|node| node.stat_op(None));
-            let statuses = self.fs.try_all(std::iter::once(op()).chain(looks).map(Lent::from).collect())?;
+            let ops = std::iter::once(op()).chain(looks).chain(further());
+            let statuses = self.fs.try_all(ops.map(Lent::from).collect())?;
             statuses.first().map_or(Ok(()), Status::result).map(|()| statuses)
         });
         for (i, node) in nodes.iter().enumerate() {
             node.tell_of(done.as_ref().ok().and_then(|statuses| statuses.get(i + 1)));
         }
-        done.map(drop)
+        done.map(|mut statuses| statuses.split_off(nodes.len() + 1))
     }
 
     /// Notes what a look at it came to.

@@ -11,8 +11,12 @@ pub(crate) const CONTROLS: &str = "posix.controls";
 /// How long what a directory has said holds, in nanoseconds: as long as a name.
 const FRESH_NS: i64 = 1_000_000_000;
 
-/// What a directory has said, and when (monotonic clock).
-pub(crate) type Said = Option<(Controls, i64)>;
+/// What a directory has said, when (monotonic clock), and how often that was changed here.
+#[derive(Default)]
+pub(crate) struct Said {
+    now: Option<(Controls, i64)>,
+    changes: u64,
+}
 
 /// Reads a profile's name, or `CONTROL=VALUE[,CONTROL=VALUE…]`.
 pub(crate) fn parse(promised: &str) -> Result<Controls> {
@@ -36,17 +40,18 @@ fn read(value: &Value) -> Result<Controls> {
 impl Node {
     /// It has just been made: nobody has given it controls.
     pub(crate) fn says_nothing(&self) {
-        *lock(&self.said) = Some((Controls::default(), seam::monotonic_ns()));
+        lock(&self.said).now = Some((Controls::default(), seam::monotonic_ns()));
     }
 
     /// What it says has changed.
     pub(crate) fn unsay(&self) {
-        *lock(&self.said) = None;
+        let mut said = lock(&self.said);
+        (said.now, said.changes) = (None, said.changes + 1);
     }
 
     fn said(&self) -> Option<Controls> {
         let fresh = |(_, at_ns): &(Controls, i64)| seam::monotonic_ns() - at_ns < FRESH_NS;
-        lock(&self.said).as_ref().filter(|said| fresh(said)).map(|(controls, _)| controls.clone())
+        lock(&self.said).now.as_ref().filter(|said| fresh(said)).map(|(controls, _)| controls.clone())
     }
 }
 
@@ -60,7 +65,7 @@ impl FileSystem {
         self.ask(&dirs.iter().filter(|dir| dir.said().is_none()).collect::<Vec<_>>())?;
         let mut controls = Controls::default();
         for dir in dirs {
-            if let Some((said, _)) = &*lock(&dir.said) {
+            if let Some((said, _)) = &lock(&dir.said).now {
                 fill(&mut controls, said);
             }
         }
@@ -74,11 +79,12 @@ impl FileSystem {
         }
         let get = |dir: &&Arc<Node>| Ok(Op::MetaGet { c: dir.group()?, key: CONTROLS.to_owned() }.into());
         let at_ns = seam::monotonic_ns();
+        let before: Vec<u64> = dirs.iter().map(|dir| lock(&dir.said).changes).collect();
         let statuses = self.again("getxattr", || {
             let ops = dirs.iter().map(get).collect::<Outcome<Vec<_>>>();
             self.try_all(ops.map_err(|_| ioverbs::Error::internal("a directory is above a file"))?)
         })?;
-        for (dir, status) in dirs.iter().zip(&statuses) {
+        for ((dir, status), before) in dirs.iter().zip(&statuses).zip(before) {
             let said = match (status.result(), &status.output) {
                 // It, or what it said, is gone.
                 (Err(e), _) if e.kind() == Failure::NotFound => Ok(Controls::default()),
@@ -86,7 +92,12 @@ impl FileSystem {
                 (Ok(()), Output::Value(value)) => read(value),
                 _ => return Err(Errno::EIO),
             };
-            *lock(&dir.said) = Some((said.map_err(|e| self.errno("controls", &e))?, at_ns));
+            let told = said.map_err(|e| self.errno("controls", &e))?;
+            let mut said = lock(&dir.said);
+            // What is set meanwhile is asked for next time.
+            if said.changes == before {
+                said.now = Some((told, at_ns));
+            }
         }
         Ok(())
     }

@@ -3,9 +3,13 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use globset::{GlobBuilder, GlobMatcher};
-use ioverbs::{Controls, Error, Result, fill};
+use ioverbs::{Controls, Error, Result, Status, fill};
 
-use crate::{FileSystem, Kind, Node, fs::lock, promised};
+use crate::{
+    FileSystem, Kind, Node,
+    fs::{lock, stat_of},
+    promised,
+};
 
 /// A pattern of paths, and what is promised of the files that are made there.
 #[derive(Clone, Debug)]
@@ -64,11 +68,11 @@ impl FileSystem {
         }
     }
 
-    /// A name was moved: what is below it is elsewhere now.
-    pub(crate) fn moved(&self, to: (&Node, &[u8])) {
-        if !self.0.options.rules.is_empty() {
-            // Looking at it places it; where that fails it is placed when somebody looks next.
-            let _ = self.lookup(to.0, to.1);
+    /// A name was moved, and looked at there: what is below it is elsewhere now.
+    pub(crate) fn moved(&self, (parent, name): (&Node, &[u8]), looked: &Status) {
+        // Where that failed it is placed when somebody looks next.
+        if let (true, Ok(stat)) = (looked.result().is_ok(), stat_of(Some(looked))) {
+            self.placed(&self.node(stat.uuid, Kind::of(stat.kind, stat.mode)), parent, name);
         }
     }
 }

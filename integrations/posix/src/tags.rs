@@ -15,8 +15,8 @@ use crate::{Errno, FileSystem, Outcome, directory::everything, fs::lock, xattr::
 
 /// How long what was found holds, in nanoseconds: as long as a name; where finding it takes long, ten times as long as that.
 const FRESH_NS: i64 = 1_000_000_000;
-/// Most of what was found that is kept.
-const KEPT: usize = 64;
+/// Most entries that are kept of what was found.
+const KEPT: usize = 1 << 16;
 /// Keys of ours, which say nothing to people.
 const OURS: &str = "posix.";
 
@@ -52,7 +52,12 @@ pub struct Tags {
     /// Its name in the root.
     name: Vec<u8>,
     found: Mutex<HashMap<Chosen, Found>>,
+    /// The links of what matched last, and until when they hold.
+    links: Mutex<Option<(Chosen, Links, i64)>>,
 }
+
+/// The entries of a directory of what matches.
+type Links = Arc<BTreeMap<Vec<u8>, Tag>>;
 
 /// A value as a name; `None`: it is too long for one.
 fn shown(value: &Value) -> Option<Vec<u8>> {
@@ -125,7 +130,7 @@ fn has(entry: &Entry, (key, name): &(String, Vec<u8>)) -> bool {
 impl Tags {
     /// The view of a file system, under this name in its root.
     pub fn new(fs: FileSystem, name: &[u8]) -> Tags {
-        Tags { fs, name: name.to_vec(), found: Mutex::default() }
+        Tags { fs, name: name.to_vec(), found: Mutex::default(), links: Mutex::default() }
     }
 
     /// Its name in the root.
@@ -160,7 +165,7 @@ impl Tags {
         let (found, end_ns) = (Arc::new(found), seam::monotonic_ns());
         let mut kept = lock(&self.found);
         kept.retain(|_, (_, until_ns)| end_ns < *until_ns);
-        if kept.len() < KEPT {
+        if kept.values().map(|(found, _)| found.len()).sum::<usize>() + found.len() <= KEPT {
             kept.insert(chosen.clone(), (found.clone(), end_ns + FRESH_NS.max(10 * (end_ns - now_ns))));
         }
         Ok(found)
@@ -195,6 +200,22 @@ impl Tags {
             true => Err(Errno::ENOENT),
             false => Ok(entries),
         }
+    }
+
+    /// The entries of what matches, as they were a moment ago at most: a program looks at one after the other.
+    fn links(&self, chosen: &Chosen) -> Outcome<Links> {
+        let now_ns = seam::monotonic_ns();
+        if let Some((of, links, until_ns)) = &*lock(&self.links)
+            && of == chosen
+            && now_ns < *until_ns
+        {
+            return Ok(links.clone());
+        }
+        let links = Arc::new(self.matches(chosen)?);
+        let end_ns = seam::monotonic_ns();
+        let until_ns = end_ns + FRESH_NS.max(10 * (end_ns - now_ns));
+        *lock(&self.links) = Some((chosen.clone(), links.clone(), until_ns));
+        Ok(links)
     }
 
     fn matches(&self, chosen: &Chosen) -> Outcome<BTreeMap<Vec<u8>, Tag>> {
@@ -255,7 +276,8 @@ impl Tags {
                 Tag::View(View::Matches(all)) if self.found(&all)?.is_empty() => Err(Errno::ENOENT),
                 tag => Ok(tag),
             },
-            _ => self.entries(view)?.remove(name).ok_or(Errno::ENOENT),
+            View::Matches(chosen) => self.links(chosen)?.get(name).cloned().ok_or(Errno::ENOENT),
+            View::Keys(_) => self.entries(view)?.remove(name).ok_or(Errno::ENOENT),
         }
     }
 }

@@ -80,8 +80,14 @@ impl Exec {
         // Whether all that comes before on a collection is among what is sent, or has ended.
         let mut clear: HashMap<Uuid, bool> = HashMap::new();
         for (i, op) in self.ops.iter().enumerate() {
-            let Some(uuid) = op.handle().and_then(|c| c.uuid().ok()) else { continue };
             let pending = self.status[i].state == OpState::Pending;
+            let Some(uuid) = op.handle().and_then(|c| c.uuid().ok()) else {
+                if pending {
+                    // It may look at any of them, or take any away.
+                    clear.values_mut().for_each(|clear| *clear = false);
+                }
+                continue;
+            };
             match op {
                 _ if sent.contains(&i) => drop(clear.entry(uuid).or_insert(true)),
                 Op::SetAttr { .. } if pending && clear.get(&uuid) == Some(&true) => {
@@ -173,8 +179,13 @@ impl Exec {
     pub(super) fn inline_arrived(&mut self, answer: Answer) {
         self.phase = Phase::Unsent;
         let sent = std::mem::take(&mut self.sent);
+        let cuts = sent.iter().flatten().any(|i| matches!(self.ops[*i], Op::Truncate { .. }));
         let mut replies = match answer {
             Ok(replies) => replies.into_iter(),
+            Err(e) if cuts && e.kind() == Kind::Version => {
+                // A daemon of an older release, which has done nothing of it: a target cuts them.
+                return self.session.0.cut_elsewhere.store(true, Ordering::Relaxed);
+            }
             Err(e) => vec![Err(e); sent.len()].into_iter(),
         };
         let mut by_op: Vec<(usize, Vec<Result<CatalogReply>>)> = Vec::new();

@@ -3,7 +3,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Mutex, atomic::AtomicBool},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicI64},
+    },
 };
 
 use iov_net::{
@@ -148,6 +151,7 @@ fn let_in(
         target,
         version,
         segments: Mutex::default(),
+        alive_ns: AtomicI64::new(0),
         resumed: AtomicBool::new(false),
     })
 }

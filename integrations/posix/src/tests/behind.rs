@@ -3,7 +3,7 @@
 use ioverbs::seam;
 
 use super::*;
-use crate::{Change, Errno, Rename, SetTime, SetXattr};
+use crate::{Change, Errno, Rename, Rule, SetTime, SetXattr};
 
 /// How often the catalog was asked so far.
 fn asked(ws: &Workspace) -> u64 {
@@ -141,4 +141,65 @@ fn what_cannot_be_told_is_heard_of_when_the_file_is_closed() {
     assert_eq!(file.sync(), Err(Errno::EDQUOT));
     assert_eq!(file.flush(), Err(Errno::EDQUOT));
     assert_eq!((file.flush(), file.close()), (Ok(()), Ok(())));
+}
+
+#[test]
+fn what_comes_while_the_store_is_told_comes_behind_that() {
+    let fs = file_system();
+    crate::behind::TELLING_NS.store(30_000_000, std::sync::atomic::Ordering::Relaxed);
+    for round in 0..4u32 {
+        let name = round.to_string().into_bytes();
+        let (file, node, _) = fs.create(&fs.root(), &name, born(0o644), WRITE).unwrap();
+        file.write(0, &[1; 3000]).unwrap();
+        let there = node.clone();
+        let teller = seam::spawn("teller", move || there.settle().unwrap()).unwrap();
+        seam::sleep(10_000_000);
+        file.write(0, &[2; 100]).unwrap();
+        assert_eq!(file.append(&[3; 10]).unwrap(), 10);
+        let set = node.change(&Change { mode: Some(0o600), ..Change::default() }).unwrap();
+        assert_eq!((set.mode, set.size, file.size().unwrap()), (0o600, 3010, 3010), "round {round}");
+        file.flush().unwrap();
+        teller.join().unwrap();
+        file.close().unwrap();
+        let bytes = get(&node);
+        assert!(bytes[..100] == [2; 100] && bytes[100..3000] == [1; 2900] && bytes[3000..] == [3; 10], "round {round}");
+        assert_eq!(node.attributes().unwrap().mode, 0o600);
+    }
+    crate::behind::TELLING_NS.store(0, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[test]
+fn a_new_file_that_stays_open_is_told_of_as_well() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o644), WRITE).unwrap();
+    node.change(&Change { mode: Some(0o600), ..Change::default() }).unwrap();
+    let until = seam::monotonic_ns() + 30_000_000_000;
+    while elsewhere.lookup(&elsewhere.root(), b"a").unwrap().1.mode != 0o600 {
+        assert!(seam::monotonic_ns() < until, "nobody was told");
+        seam::sleep(10_000_000);
+    }
+    // What others do with it is seen.
+    let there = elsewhere.lookup(&elsewhere.root(), b"a").unwrap().0;
+    let other = File::open(&there, WRITE).unwrap().0;
+    other.write(0, b"theirs").unwrap();
+    other.close().unwrap();
+    assert_eq!((node.attributes().unwrap().size, file.size().unwrap()), (6, 6));
+}
+
+#[test]
+fn only_what_may_be_seen_later_is_told_later() {
+    let rules =
+        ["/append*=mutability=append", "/at-once*=consistency=sequential", "/soon*=consistency=eventual(100ms)"];
+    let rules = rules.map(|rule| Rule::parse(rule).unwrap()).to_vec();
+    let fs = FileSystem::new(workspace(), Options { rules, ..Options::default() });
+    let create = |name: &[u8]| fs.create(&fs.root(), name, born(0o644), WRITE).unwrap().0;
+    assert!(create(b"append").write(0, b"x").is_err(), "it is refused at once");
+    for name in [&b"at-once"[..], b"soon"] {
+        let file = create(name);
+        let before = asked(fs.workspace());
+        file.node().change(&Change { mode: Some(0o600), ..Change::default() }).unwrap();
+        assert!(asked(fs.workspace()) > before, "{name:?}");
+    }
 }

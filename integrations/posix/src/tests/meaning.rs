@@ -338,6 +338,11 @@ fn directories_say_what_is_promised_of_the_files_below_them() {
     assert_eq!(below.xattr(b"user.posix.controls").unwrap(), b"consistency=sequential");
     below.remove_xattr(b"user.posix.controls").unwrap();
     assert_eq!(made(&fs, &below), (Commit, Random));
+    // What is moved hears of others.
+    let aside = fs.mkdir(&fs.root(), b"aside", born(0o755)).unwrap().0;
+    set(&aside, "consistency=sequential").unwrap();
+    fs.rename((&top, b"below"), (&aside, b"below"), Rename::Replace).unwrap();
+    assert_eq!(made(&fs, &below), (Sequential, Any));
     // What cannot be understood, or is said of a file, is refused.
     for wrong in ["atomicity=perhaps", "profile=none-such", "none-such", "colour=red"] {
         assert_eq!(set(&top, wrong), Err(Errno::EINVAL), "{wrong}");

@@ -370,7 +370,7 @@ fn metadata_is_shown_as_directories() {
                     by/experiment/nacelle/out\nby/experiment/wing/by/cells/1000/runs\nby/experiment/wing/out\nby/experiment/wing/runs\n";
     assert_eq!(seen.ok().text(), expected);
     let refused = m.shell(
-        "for c in 'mkdir by/new' 'touch by/experiment/x' 'rm by/experiment/nacelle/out' 'mv runs by/' 'rmdir by/run' 'ls by/experiment/rudder' \
+        "for c in 'mkdir by/new' 'touch by/experiment/x' 'rm by/experiment/nacelle/out' 'mv runs by/' 'mv -T runs by' 'rmdir by/run' 'ls by/experiment/rudder' \
          'ln runs/1/out by/x' 'setfattr -n user.a -v b by'; do ! $c 2>/dev/null; done; ls by/run > /dev/null",
     );
     refused.ok();
