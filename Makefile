@@ -10,6 +10,7 @@ DESTDIR ?=
 # Debian packages; with =COMMAND any program of that name will do.
 APT_BUILD := gcc=cc libc6-dev git=git
 APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr
+APT_LONG  := dbench=dbench bonnie++=bonnie++
 APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 
 CARGO_DENY := $(shell command -v cargo-deny 2>/dev/null)
@@ -99,6 +100,7 @@ test-examples:
 # Tests marked #[ignore] are the long ones; the number of random cases grows with them.
 test-long: export IOV_TEST_LONG = 1
 test-long: test
+	@scripts/need-apt.sh $(APT_LONG)
 	PROPTEST_CASES=4096 cargo test --workspace --release -- --include-ignored
 	bindings/c/tests/asan.sh
 

@@ -150,6 +150,21 @@ fn programs_work_where_nothing_is_cached() {
     programs("strict");
 }
 
+/// What has no opinion on us, for longer.
+#[test]
+#[ignore = "takes minutes; make test-long installs dbench and bonnie++"]
+fn heavy_programs_work_in_a_mounted_workspace() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    for options in ["", "strict"] {
+        let m = Mounted::new(&store, "mnt", options);
+        m.shell("mkdir d && dbench -t 20 -D d 3 > dbench.out && grep -q Throughput dbench.out && rm -r d").ok();
+        m.shell("mkdir b && chmod 777 b && bonnie++ -f -d b -s 128M -r 32M -n 2:20000:100:4 -u root -q > bonnie.out 2>&1").ok();
+    }
+}
+
 #[test]
 fn two_mounts_see_what_was_closed_and_share_locks() {
     if !has_fuse() {
