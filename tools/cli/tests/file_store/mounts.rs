@@ -161,7 +161,10 @@ fn heavy_programs_work_in_a_mounted_workspace() {
     for options in ["", "strict"] {
         let m = Mounted::new(&store, "mnt", options);
         m.shell("mkdir d && dbench -t 20 -D d 3 > dbench.out && grep -q Throughput dbench.out && rm -r d").ok();
-        m.shell("mkdir b && chmod 777 b && bonnie++ -f -d b -s 128M -r 32M -n 2:20000:100:4 -u root -q > bonnie.out 2>&1").ok();
+        m.shell(
+            "mkdir b && chmod 777 b && bonnie++ -f -d b -s 128M -r 32M -n 2:20000:100:4 -u root -q > bonnie.out 2>&1 && rm -r b",
+        )
+        .ok();
     }
 }
 
