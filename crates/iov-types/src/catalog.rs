@@ -41,8 +41,8 @@ pub struct Staged {
     pub place: Place,
 }
 
-/// One page of a search, or what to do with its cursor.
-#[derive(Clone, PartialEq, Debug)]
+/// One page of a search, or what to do with its cursor. The default finds everything.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct SearchSpec {
     /// The predicate; `None` = everything.
     pub predicate: Option<String>,

@@ -1,7 +1,7 @@
 //! Small new files are written behind: what a program writes to a file that it has just made, from its beginning on, and what it
 //! sets of its attributes, goes to the store together with the publication, in one request, when the file is closed.
 //!
-//! That is what `session` allows (C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
+//! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
 //! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end, more than
 //! [`MOST`] bytes), and after a second at most. What fails then is told there, and where nobody was there to hear of it, when the
 //! file is closed.

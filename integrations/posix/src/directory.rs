@@ -107,18 +107,7 @@ impl Directory {
 
 /// A search for all there is.
 pub(crate) fn everything() -> SearchSpec {
-    SearchSpec {
-        predicate: None,
-        params: Vec::new(),
-        group: None,
-        deep: false,
-        order: None,
-        limit: 0,
-        keys: Vec::new(),
-        count: false,
-        names: false,
-        page: PAGE,
-    }
+    SearchSpec { page: PAGE, ..SearchSpec::default() }
 }
 
 impl FileSystem {

@@ -223,8 +223,13 @@ impl File {
 
     /// Closes it. It is closed, whatever this says.
     pub fn close(self) -> Outcome<()> {
+        // Here, as whoever else holds it for a moment hears of no failure.
+        let told = self.handle.settle();
         // Others who have it open go on.
-        Arc::into_inner(self.handle).map_or(Ok(()), |handle| handle.end())
+        match Arc::into_inner(self.handle) {
+            Some(handle) => handle.end().and(told),
+            None => told,
+        }
     }
 }
 

@@ -134,18 +134,7 @@ pub(crate) fn kind_text(kind: EntryKind) -> &'static str {
 
 /// A search for everything, to be narrowed.
 pub(crate) fn everything(keys: &[&str]) -> SearchSpec {
-    SearchSpec {
-        predicate: None,
-        params: Vec::new(),
-        group: None,
-        deep: false,
-        order: None,
-        limit: 0,
-        keys: keys.iter().map(|k| (*k).to_owned()).collect(),
-        count: false,
-        names: false,
-        page: 0,
-    }
+    SearchSpec { keys: keys.iter().map(|k| (*k).to_owned()).collect(), ..SearchSpec::default() }
 }
 
 /// The members of a group, one result for each name.

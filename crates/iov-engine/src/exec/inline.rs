@@ -197,14 +197,21 @@ impl Exec {
                 _ => by_op.push((i, vec![reply])),
             }
         }
-        for (i, replies) in by_op {
-            if let Op::SetAttr { c, .. } = &self.ops[i] {
-                // Else it has to come behind the bytes.
-                if c.is_inline() {
-                    self.early.extend(replies.into_iter().next().map(|reply| (i, reply)));
+        // Of which collections the bytes are elsewhere, so that what was sent along has to come behind them once more.
+        let mut moved = HashSet::new();
+        for (i, mut replies) in by_op {
+            let uuid = self.ops[i].handle().and_then(|c| c.uuid().ok());
+            if !matches!(self.ops[i], Op::SetAttr { .. }) {
+                match self.inline_status(i, replies) {
+                    Some(status) => self.end(i, status),
+                    None => moved.extend(uuid),
                 }
-            } else if let Some(status) = self.inline_status(i, replies) {
-                self.end(i, status);
+                continue;
+            }
+            match replies.pop() {
+                Some(reply) if !uuid.is_some_and(|uuid| moved.contains(&uuid)) => drop(self.early.insert(i, reply)),
+                Some(Ok(_)) => drop(self.repeats.insert(i)),
+                _ => {}
             }
         }
     }

@@ -18,7 +18,7 @@ mod waves;
 pub(crate) use explain::explain_ops;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -96,6 +96,8 @@ pub(crate) struct Exec {
     apart: bool,
     /// What the catalog has answered to operations of a later wave, which went along with bytes in records.
     early: HashMap<usize, Result<CatalogReply>>,
+    /// Those of them that are done and have to be done once more.
+    repeats: HashSet<usize>,
     /// Bytes that a read of a sealed collection must find.
     expected: HashMap<usize, u64>,
     cancelled: bool,
@@ -154,6 +156,7 @@ impl Exec {
             unattached: Vec::new(),
             apart,
             early: HashMap::new(),
+            repeats: HashSet::new(),
             expected: HashMap::new(),
             cancelled: false,
             session,

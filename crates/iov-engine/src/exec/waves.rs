@@ -35,9 +35,12 @@ impl Exec {
         };
         if let Some(error) = self.give_up() {
             for &i in &wave.ops {
-                if !self.was_early(i) {
-                    self.end(i, Status::failed(error.clone()));
+                if self.was_early(i) {
+                    continue;
                 }
+                let error = error.clone();
+                let done = self.repeats.contains(&i);
+                self.end(i, Status::failed(if done { error.with_outcome(Outcome::Unknown) } else { error }));
             }
             return;
         }

@@ -16,18 +16,8 @@ use world::World;
 
 /// A search for everything that a predicate finds.
 fn find(predicate: &str) -> SearchSpec {
-    SearchSpec {
-        predicate: (!predicate.is_empty()).then(|| predicate.to_owned()),
-        params: Vec::new(),
-        group: None,
-        deep: false,
-        order: None,
-        limit: 0,
-        keys: Vec::new(),
-        count: false,
-        names: false,
-        page: 100,
-    }
+    let predicate = (!predicate.is_empty()).then(|| predicate.to_owned());
+    SearchSpec { predicate, page: 100, ..SearchSpec::default() }
 }
 
 fn uuid(n: u64) -> Uuid {
