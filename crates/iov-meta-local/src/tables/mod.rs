@@ -26,8 +26,10 @@ const OPEN_FILES: usize = 256;
 
 /// All tables of a store. They hold the store's directory, and with it its lock.
 pub(crate) struct Tables {
-    pub(crate) home: Home,
     trees: Vec<Tree>,
+    /// Dropped last, so below the trees: a tree that goes removes the tables merged away, by paths that lead over this
+    /// descriptor. Were it closed, its number could be the directory of another store, and the lock another process's.
+    pub(crate) home: Home,
 }
 
 impl Tables {
@@ -39,7 +41,7 @@ impl Tables {
         let open = |family: &Family| Tree::open(&home, *family, cache.clone(), files.clone(), make);
         let trees = FAMILIES.iter().map(open).collect::<Result<Vec<_>>>()?;
         home.sync_dir(TABLES)?;
-        Ok(Arc::new(Tables { home, trees }))
+        Ok(Arc::new(Tables { trees, home }))
     }
 
     /// The tree of a family.

@@ -117,6 +117,28 @@ fn a_state_is_merged_away_only_when_nobody_holds_it() {
     assert!(tree.bytes() <= held, "{} bytes, {held} while it was held: overwritten values go", tree.bytes());
 }
 
+/// Closing two stores of one process at once once removed tables of one from the other: what the library removes when a
+/// tree is dropped it finds by the descriptor of the directory, whose number the next store gets.
+#[test]
+fn merged_tables_go_while_the_directory_is_still_held() {
+    let place = Place::new("closed");
+    let files = || std::fs::read_dir(place.path().join("tables/records/tables")).expect("its tables").count();
+    let tables = open(place.path(), true);
+    let tree = tables.tree(Family::Records);
+    let held = Pin::new(&tables, 0);
+    for round in 0..8u8 {
+        let keys: Vec<_> = (0..100).map(|n| key(Family::Records, n)).collect();
+        let value = [round];
+        tree.ingest(keys.iter().map(|k| (&k[..], Some(&value[..]), 1))).expect("a run");
+        while tree.merge().expect("a merge") {}
+    }
+    let (live, there) = (tree.tables(), files());
+    assert!(there > live, "{there} files: merged tables stay while a state is held");
+    drop(held);
+    drop(tables);
+    assert_eq!(files(), live, "files after closing");
+}
+
 #[test]
 fn families_and_spans_cover_all_keys_in_order() {
     assert!(SPANS.windows(2).all(|pair| pair[0].to == Some(pair[1].from)));

@@ -261,6 +261,12 @@ impl Tree {
         self.tree.l0_run_count()
     }
 
+    /// Tables of the newest state.
+    #[cfg(test)]
+    pub(super) fn tables(&self) -> usize {
+        self.tree.table_count()
+    }
+
     /// Bytes on the medium.
     pub(crate) fn bytes(&self) -> u64 {
         self.tree.disk_space()
