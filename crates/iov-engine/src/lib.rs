@@ -9,6 +9,7 @@ mod cursor;
 mod event;
 mod exec;
 mod leases;
+mod lend;
 mod op;
 mod progress;
 mod records;

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, Now, OpCx, Shown, Sink, Submitted, seam};
+use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, LentFile, Now, OpCx, Shown, Sink, Submitted, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Result};
 use iov_wire::messages::{Access, GiveBack, GrantRequest, Granted};
 
@@ -119,7 +119,7 @@ pub(crate) enum Way {
 }
 
 /// A `file:` target seen from a client on the same host.
-pub struct DirectBackend(Arc<Direct>);
+pub struct DirectBackend(pub(crate) Arc<Direct>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -230,6 +230,21 @@ impl Direct {
         drop(entries);
         // What cannot be mapped can be read.
         grant.show(range.offset, range.len).unwrap_or(Shown::Never)
+    }
+
+    /// The next operation on an object is not taken for the only one, nor for too small to ask for a grant.
+    pub(crate) fn expect_more(&self, object: ObjectId) {
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(object).or_default();
+        (entry.uses, entry.kept) = (entry.uses.max(1), false);
+    }
+
+    /// A grant that there is on an object, as it is now.
+    pub(crate) fn of_all(&self, object: ObjectId, epoch: u64, write: bool) -> Option<Arc<Grant>> {
+        let entries = lock(&self.entries);
+        let may = |grant: &&Arc<Grant>| !write || grant.access == Access::Write;
+        let fits = |grant: &&Arc<Grant>| may(grant) && epoch <= grant.epoch && grant.slot.holds();
+        entries.get(&object)?.grants.iter().find(fits).cloned()
     }
 
     /// Gives back what an object's writer was lent ahead.
@@ -444,6 +459,13 @@ impl Backend for DirectBackend {
             return Shown::Never;
         }
         self.0.show(object, epoch, range)
+    }
+
+    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64, write: bool) -> Result<Box<dyn LentFile>> {
+        if !self.0.direct || self.0.link.targets().medium != Capability::FILES || self.0.link.in_child() {
+            return Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"));
+        }
+        self.lend_file(cx, object, epoch, write)
     }
 
     fn closed(&self, object: ObjectId) {

@@ -13,6 +13,7 @@ mod handshake;
 mod joined;
 mod kept;
 mod lanes;
+mod lend;
 mod link;
 mod mapped;
 mod memory;

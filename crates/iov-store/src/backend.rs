@@ -1,6 +1,7 @@
 //! Bytes: objects on a target.
 
 use std::{
+    os::fd::BorrowedFd,
     ptr::NonNull,
     sync::{Arc, Condvar, Mutex},
 };
@@ -87,6 +88,16 @@ pub enum Shown {
     Never,
 }
 
+/// A file of which the bytes are those of an object, each at the offset that it has in the object, for as long as this lives.
+pub trait LentFile: Send + Sync {
+    /// The file: for reading only, or for both.
+    fn file(&self) -> BorrowedFd<'_>;
+
+    /// Whether what has been moved through it until now is what the object holds. Where it was lent for writing, `false` is for
+    /// good, and what was written may be lost.
+    fn holds(&self) -> bool;
+}
+
 /// An operation and its memory.
 pub type Submitted = (ObjectOp, Memory);
 
@@ -113,6 +124,13 @@ pub trait Backend: Send + Sync {
     /// Shows bytes in place, for a reader.
     fn show(&self, _object: ObjectId, _epoch: u64, _range: Range) -> Shown {
         Shown::Never
+    }
+
+    /// Lends the file that an object is, to whoever moves bytes without this library, such as the kernel on behalf of other
+    /// processes: for reading where the object is sealed, for writing to whom nobody else is beside. Waits for the target.
+    /// `Unsupported` where there is no such file.
+    fn lend(&self, _cx: &OpCx, _object: ObjectId, _epoch: u64, _write: bool) -> Result<Box<dyn LentFile>> {
+        Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"))
     }
 
     /// A handle that has changed an object is being closed: what is held of it ahead of need can go.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use iov_posix::{Attributes, Kind, SetTime};
+use iov_posix::{Attributes, Kind, Seek, SetTime};
 
 pub(crate) fn errno(e: iov_posix::Errno) -> Errno {
     Errno::from_i32(e.0)
@@ -76,5 +76,14 @@ pub(crate) fn attr(ino: u64, a: &Attributes) -> FileAttr {
         rdev: rdev_to_kernel(a.rdev),
         blksize: 4096,
         flags: 0,
+    }
+}
+
+/// `SEEK_DATA` and `SEEK_HOLE`, as on Linux; all else the kernel does itself.
+pub(crate) fn seek(whence: i32) -> Option<Seek> {
+    match whence {
+        3 => Some(Seek::Data),
+        4 => Some(Seek::Hole),
+        _ => None,
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     inodes::{self, Content, Inodes},
     locks::Owners,
     opened::Opened,
+    passing::{Passing, Passthrough, Way},
 };
 
 const O_ACCMODE: i32 = 0o3;
@@ -51,6 +52,9 @@ pub(crate) struct Door {
     pub(crate) known: Arc<Known>,
     pub(crate) files: Opened<File>,
     pub(crate) streams: Opened<Stream>,
+    /// Which files the kernel may move the bytes of, if it can.
+    pub(crate) passthrough: Passthrough,
+    pub(crate) passing: Passing,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
 }
@@ -81,6 +85,12 @@ pub(crate) fn done(reply: ReplyEmpty, outcome: Outcome<()>) {
 
 pub(crate) fn flags(flags: i32) -> Flags {
     Flags { write: flags & O_ACCMODE != 0, append: flags & O_APPEND != 0, truncate: flags & O_TRUNC != 0 }
+}
+
+/// What is to be done before bytes are changed, other than by a write: all but root take from a file what rights it gives to
+/// who runs it (`FUSE_HANDLE_KILLPRIV_V2`). The kernel marks such requests, but the library does not pass the mark on.
+pub(crate) fn lower_rights(req: &Request, node: &Node) -> Outcome<()> {
+    if req.uid() == 0 { Ok(()) } else { node.lower_rights() }
 }
 
 pub(crate) fn born(req: &Request, mode: u32) -> Create {
@@ -124,9 +134,13 @@ impl Door {
     }
 
     /// How the kernel is to cache what it reads of a file that was opened, of which these are the attributes.
-    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes) -> FopenFlags {
-        if self.fs.level() == Level::Strict {
-            return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way) -> FopenFlags {
+        match way {
+            Way::Passed(_) => return FopenFlags::empty(),
+            Way::Cached if self.fs.level() == Level::Session => {}
+            Way::Cached | Way::Direct => {
+                return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+            }
         }
         let keeps = self.known.inodes.keeps_pages(ino, Content::of(attributes));
         if keeps { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }

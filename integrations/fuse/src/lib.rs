@@ -13,11 +13,13 @@ mod inodes;
 mod locks;
 mod mount;
 mod opened;
+mod passing;
 mod requests;
 mod tagged;
 
 pub use iov_posix::Rule;
 pub use mount::{Mount, MountOptions, parse_options, unmount};
+pub use passing::Passthrough;
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fuser::{Errno, ReplyEmpty};
+use fuser::{Errno, INodeNo, ReplyEmpty, Request};
 use iov_posix::{Errno as No, File, LockKind, LockRange};
 
-use crate::{convert::errno, inodes::lock};
+use crate::{
+    convert::errno,
+    door::{Door, done},
+    inodes::lock,
+};
 
 /// Types of `struct flock`, as on Linux.
 const READ: i32 = 0;
@@ -60,8 +64,26 @@ fn is_interrupted(thread: u32) -> bool {
 /// A lock that somebody waits for.
 pub(crate) type Wanted = (Arc<File>, u64, LockRange, LockKind);
 
+impl Door {
+    /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
+    pub(crate) fn lock(&self, req: &Request, ino: INodeNo, wanted: Wanted, sleep: bool, reply: ReplyEmpty) {
+        let (file, owner, range, kind) = wanted;
+        match file.lock(owner, range, kind) {
+            Err(No::EAGAIN) if sleep => {
+                let (known, ino) = (self.known.clone(), ino.0);
+                wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner), reply);
+            }
+            Ok(()) if kind != LockKind::None => {
+                self.known.locked(ino.0, owner);
+                reply.ok();
+            }
+            outcome => done(reply, outcome),
+        }
+    }
+}
+
 /// Answers when the lock is there, behind `got`, or whoever asks is interrupted.
-pub(crate) fn wait(wanted: Wanted, thread: u32, got: impl FnOnce() + Send + 'static, reply: ReplyEmpty) {
+fn wait(wanted: Wanted, thread: u32, got: impl FnOnce() + Send + 'static, reply: ReplyEmpty) {
     let (file, owner, range, kind) = wanted;
     let waiting = move || {
         loop {

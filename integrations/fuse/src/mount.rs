@@ -15,6 +15,7 @@ use ioverbs::{Error, Kind, Result, Workspace};
 use crate::{
     door::{Door, Known},
     opened::Opened,
+    passing::{Passing, Passthrough},
 };
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
@@ -35,6 +36,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The name, in the root, of the view of metadata as directories; `None`: there is no such view.
     pub tags: Option<String>,
+    /// Which files the kernel may move the bytes of by itself, where it can and this process is root's.
+    pub passthrough: Passthrough,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
     /// Shown as the source in the table of mounts; it begins with `iov:`.
@@ -48,6 +51,7 @@ impl Default for MountOptions {
             ttl: TTL,
             allow_other: false,
             tags: None,
+            passthrough: Passthrough::default(),
             kernel: Vec::new(),
             source: "iov:".to_owned(),
         }
@@ -55,7 +59,7 @@ impl Default for MountOptions {
 }
 
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
-/// `tags`, `tags=NAME`, `allow_other`, and those of the kernel.
+/// `tags`, `tags=NAME`, `passthrough=off|read|write`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
@@ -64,6 +68,14 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             ("strict", "") => options.posix.level = Level::Strict,
             ("session", "") => options.posix.level = Level::Session,
             ("allow_other", "") => options.allow_other = true,
+            ("passthrough", how) => {
+                options.passthrough = match how {
+                    "off" => Passthrough::Off,
+                    "read" => Passthrough::Read,
+                    "" | "write" => Passthrough::Write,
+                    _ => return Err(Error::invalid(format!("{option:?}: passthrough is off, read or write"))),
+                }
+            }
             ("tags", "") => options.tags = Some(TAGS.to_owned()),
             ("tags", name) => options.tags = Some(name.to_owned()),
             ("ttl", seconds) => {
@@ -82,7 +94,7 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             _ => {
                 return Err(Error::invalid(format!(
                     "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
-                     tags=NAME, nosuid, nodev, noexec and noatime are known"
+                     tags=NAME, passthrough=off|read|write, nosuid, nodev, noexec and noatime are known"
                 )));
             }
         }
@@ -166,7 +178,16 @@ impl Mount {
         let fs = FileSystem::new(ws, Options { unseen: ttl, ..options.posix });
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let known = Arc::new(Known::default());
-        let door = Door { fs, ttl, known: known.clone(), files: Opened::default(), streams: Opened::default(), tags };
+        let door = Door {
+            fs,
+            ttl,
+            known: known.clone(),
+            files: Opened::default(),
+            streams: Opened::default(),
+            passthrough: options.passthrough,
+            passing: Passing::default(),
+            tags,
+        };
         let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::unavailable(
                 "this machine has no /dev/fuse: load the module fuse, or give the container that device",

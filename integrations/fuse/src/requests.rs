@@ -8,13 +8,14 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use iov_posix::{Change, Directory, File, LockKind, LockRange, Rename, Seek, SetXattr, Tag};
+use iov_posix::{Change, Directory, File, LockKind, LockRange, Rename, SetXattr, Tag};
 
 use crate::{
     convert::{self, errno},
-    door::{Door, O_APPEND, answer_xattr, born, by_identity, done, flags, or_error},
+    door::{Door, O_APPEND, answer_xattr, born, by_identity, done, flags, lower_rights, or_error},
     folders::{self, Stream},
     locks,
+    passing::{Passthrough, Way},
 };
 
 /// Most bytes of one request: what the kernel sends at most.
@@ -22,9 +23,6 @@ const REQUEST: u32 = 1 << 20;
 
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
-
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
 
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
@@ -44,10 +42,20 @@ impl Filesystem for Door {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // Without it the kernel asks before each write whether the file has rights to be taken from it.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         for flag in wanted {
             // An older kernel does without.
             let _ = config.add_capabilities(flag);
+        }
+        // Files below are told by who may do anything on this machine. One depth is enough: they are of no stacked file system.
+        if self.passthrough != Passthrough::Off
+            && rustix::process::geteuid().is_root()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+            && config.set_max_stack_depth(1).is_ok()
+        {
+            self.passing.allow(self.passthrough);
         }
         let root = self.fs.root();
         self.known.inodes.tell(&root);
@@ -55,6 +63,7 @@ impl Filesystem for Door {
     }
 
     fn destroy(&mut self) {
+        self.passing.forsake();
         self.files.clear();
         self.streams.clear();
     }
@@ -88,7 +97,7 @@ impl Filesystem for Door {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -109,6 +118,7 @@ impl Filesystem for Door {
         let node = or_error!(reply, self.node(ino));
         if size.is_some() {
             self.known.inodes.changed(ino.0);
+            or_error!(reply, by_identity(lower_rights(req, &node)));
         }
         let attributes = or_error!(reply, by_identity(node.change(&change)));
         reply.attr(&self.ttl, &convert::attr(ino.0, &attributes));
@@ -191,14 +201,22 @@ impl Filesystem for Door {
         self.entry(reply, linked.map(|attributes| (node, attributes)));
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags_: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, req: &Request, ino: INodeNo, flags_: OpenFlags, reply: ReplyOpen) {
         let opened = self.node(ino).and_then(|node| File::open(&node, flags(flags_.0)));
         let (file, attributes) = or_error!(reply, by_identity(opened));
         if flags_.0 & O_TRUNC != 0 {
             self.known.inodes.changed(ino.0);
+            if attributes.mode & 0o6000 != 0 {
+                or_error!(reply, lower_rights(req, file.node()));
+            }
         }
-        let caching = self.caching(ino.0, &attributes);
-        reply.opened(self.files.put(file), caching);
+        let way = self.passing.opened(ino.0, &file, &attributes, |below| reply.open_backing(below));
+        let caching = self.caching(ino.0, &attributes, &way);
+        let fh = self.files.put(file);
+        match way {
+            Way::Passed(backing) => reply.opened_passthrough(fh, caching, &backing.id),
+            Way::Cached | Way::Direct => reply.opened(fh, caching),
+        }
     }
 
     fn create(
@@ -219,8 +237,15 @@ impl Filesystem for Door {
         };
         let (file, node, attributes) = or_error!(reply, made);
         let ino = self.known.inodes.tell(&node);
-        let caching = self.caching(ino, &attributes);
-        reply.created(&self.ttl, &convert::attr(ino, &attributes), Generation(0), self.files.put(file), caching);
+        let way = self.passing.opened(ino, &file, &attributes, |below| reply.open_backing(below));
+        let caching = self.caching(ino, &attributes, &way);
+        let (attr, fh) = (convert::attr(ino, &attributes), self.files.put(file));
+        match way {
+            Way::Passed(backing) => {
+                reply.created_passthrough(&self.ttl, &attr, Generation(0), fh, caching, &backing.id);
+            }
+            Way::Cached | Way::Direct => reply.created(&self.ttl, &attr, Generation(0), fh, caching),
+        }
     }
 
     fn read(
@@ -265,6 +290,9 @@ impl Filesystem for Door {
     ) {
         let file = or_error!(reply, self.file_or_open(ino, fh, true));
         self.known.inodes.changed(ino.0);
+        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            or_error!(reply, file.node().lower_rights());
+        }
         // Pages that were mapped go where they lie, and whether others go to the end may change while it is open.
         let at_place = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) || flags.0 & O_APPEND == 0;
         let n = or_error!(reply, if at_place { file.write_at(offset, data) } else { file.append(data) });
@@ -292,8 +320,10 @@ impl Filesystem for Door {
         if let Some(owner) = lock_owner {
             self.unlock_all(ino, &file, owner);
         }
+        let passed = file.check_lent();
+        self.passing.closed(ino.0);
         // Another request on it may be under way, and ends it then.
-        done(reply, Arc::try_unwrap(file).map_or(Ok(()), File::close));
+        done(reply, Arc::try_unwrap(file).map_or(Ok(()), File::close).and(passed));
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
@@ -416,23 +446,13 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let Some(kind) = locks::kind(typ) else { return reply.error(Errno::EINVAL) };
-        let (file, range) = (or_error!(reply, self.file(fh)), LockRange::Bytes(start, end));
-        match file.lock(lock_owner.0, range, kind) {
-            Err(iov_posix::Errno::EAGAIN) if sleep => {
-                let (known, ino, owner) = (self.known.clone(), ino.0, lock_owner.0);
-                locks::wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner), reply);
-            }
-            Ok(()) if kind != LockKind::None => {
-                self.known.locked(ino.0, lock_owner.0);
-                reply.ok();
-            }
-            outcome => done(reply, outcome),
-        }
+        let file = or_error!(reply, self.file(fh));
+        self.lock(req, ino, (file, lock_owner.0, LockRange::Bytes(start, end), kind), sleep, reply);
     }
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -441,15 +461,12 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         self.known.inodes.changed(ino.0);
-        done(reply, self.file(fh).and_then(|file| file.allocate(offset, length, mode)));
+        let file = or_error!(reply, self.file(fh));
+        done(reply, lower_rights(req, file.node()).and_then(|()| file.allocate(offset, length, mode)));
     }
 
     fn lseek(&self, _req: &Request, _ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let what = match whence {
-            SEEK_DATA => Seek::Data,
-            SEEK_HOLE => Seek::Hole,
-            _ => return reply.error(Errno::EINVAL),
-        };
+        let Some(what) = convert::seek(whence) else { return reply.error(Errno::EINVAL) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let found = or_error!(reply, self.file(fh).and_then(|file| file.seek(offset, what)));
         reply.offset(i64::try_from(found).unwrap_or(i64::MAX));
@@ -457,7 +474,7 @@ impl Filesystem for Door {
 
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -470,6 +487,7 @@ impl Filesystem for Door {
     ) {
         let (from, to) = (or_error!(reply, self.file(fh_in)), or_error!(reply, self.file(fh_out)));
         self.known.inodes.changed(ino_out.0);
+        or_error!(reply, lower_rights(req, to.node()));
         // The answer has 32 bits; programs ask again for the rest.
         let copied = or_error!(reply, from.copy_to(offset_in, &to, offset_out, len.min(1 << 30)));
         reply.written(copied as u32);

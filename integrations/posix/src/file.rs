@@ -27,7 +27,7 @@ pub struct Flags {
 /// A file that is open. Dropping it closes it; [`File::close`] also says whether that came through.
 pub struct File {
     node: Arc<Node>,
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
     flags: Flags,
 }
 
@@ -114,6 +114,9 @@ impl File {
             return Ok(0);
         }
         self.settle()?;
+        if let Some(done) = self.append_beside(data) {
+            return done.map(|()| data.len());
+        }
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
         self.node.file_system().at_most_once("write", || ioverbs::append(self.collection(), data))?;
         Ok(data.len())
@@ -193,16 +196,19 @@ impl File {
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
         let persist = || Op::Persist { c: self.collection().clone() };
-        match self.handle.settle_with(Some(&persist))? {
-            true => Ok(()),
-            false => self.again("sync", persist).map(drop),
+        if !self.handle.settle_with(Some(&persist))? {
+            self.again("sync", persist)?;
         }
+        self.check_lent()
     }
 
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        if self.flags.write { self.publish().and(self.handle.take_failure()) } else { Ok(()) }
+        if !self.flags.write {
+            return Ok(());
+        }
+        self.publish().and(self.handle.take_failure()).and(self.handle.check_lent())
     }
 
     /// What anybody has written who has it open is published.

@@ -30,6 +30,7 @@ mod file;
 mod fs;
 mod handle;
 mod holes;
+mod lent;
 mod locks;
 mod names;
 mod node;

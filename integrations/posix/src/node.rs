@@ -209,8 +209,11 @@ impl Node {
             (_, Some(size)) if size > i64::MAX as u64 => return Err(Errno::EFBIG),
             _ => {}
         }
+        // Who gives a file away takes its rights from it, in the same step: nobody has the one without the other.
+        let given = change.mode.is_none() && (change.uid.is_some() || change.gid.is_some());
+        let lowered = if given { self.lowered_mode()? } else { None };
         let attr = Attr {
-            mode: change.mode.map(|mode| mode & 0o7777),
+            mode: change.mode.map(|mode| mode & 0o7777).or(lowered),
             uid: change.uid,
             gid: change.gid,
             mtime_ns: change.mtime.map(crate::SetTime::ns),
@@ -237,6 +240,29 @@ impl Node {
         // Where this was the last, what is published with the close is to be heard of.
         open.and_then(|(handle, _)| Arc::into_inner(handle)).map_or(Ok(()), |handle| handle.end())?;
         Ok(attributes)
+    }
+
+    /// The mode of a file that runs with the rights of its owner or group (`S_ISUID`, `S_ISGID`) without them; `None`: it does not.
+    fn lowered_mode(&self) -> Outcome<Option<u32>> {
+        let lowered = |mode: u32| {
+            let group = if mode & 0o2010 == 0o2010 { 0o2000 } else { 0 };
+            mode & 0o7777 & !(0o4000 | group)
+        };
+        // Of directories it says something else.
+        if matches!(self.kind, Kind::Directory | Kind::Symlink) {
+            return Ok(None);
+        }
+        let mode = self.attributes()?.mode & 0o7777;
+        Ok(Some(lowered(mode)).filter(|new| *new != mode))
+    }
+
+    /// Somebody who may not give it such rights changes its bytes: it runs with those of its owner or group no more. Kernels do that
+    /// themselves, unless they leave it to the file system.
+    pub fn lower_rights(&self) -> Outcome<()> {
+        match self.lowered_mode()? {
+            Some(mode) => self.change(&Change { mode: Some(mode), ..Change::default() }).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// It has just been made, and is empty.

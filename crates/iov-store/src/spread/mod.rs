@@ -22,9 +22,9 @@ mod versions;
 use std::sync::{Arc, OnceLock};
 
 use iov_layout::Stripes;
-use iov_types::{Capability, ObjectId, Place, Range, Result, Uuid, catalog::Staged};
+use iov_types::{Capability, Error, ObjectId, Place, Range, Result, Uuid, catalog::Staged};
 
-use crate::{AtOnce, Backend, Now, OpCx, Shown, Sink, Submitted};
+use crate::{AtOnce, Backend, LentFile, Now, OpCx, Shown, Sink, Submitted};
 use run::Run;
 use table::{Lined, Table};
 use versions::Versions;
@@ -213,6 +213,15 @@ impl Backend for Spread {
             None => self.0.first.show(object, epoch, range),
             Some(place) => self.0.show(object, place, epoch, range),
         }
+    }
+
+    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64, write: bool) -> Result<Box<dyn LentFile>> {
+        let Some(place) = Place::of(object) else { return self.0.first.lend(cx, object, epoch, write) };
+        let (lined, stripes) = self.0.lined(place)?;
+        if stripes.width() > 1 || lined.backends.len() > 1 {
+            return Err(Error::unsupported("these bytes lie on several targets"));
+        }
+        lined.backends[0].lend(cx, Place::part(object.collection, 0), epoch, write)
     }
 
     fn closed(&self, object: ObjectId) {

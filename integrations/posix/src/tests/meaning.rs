@@ -35,6 +35,27 @@ fn what_is_born_has_mode_and_owner() {
 }
 
 #[test]
+fn a_file_that_is_given_away_or_changed_loses_the_rights_of_who_had_it() {
+    let fs = file_system();
+    let root = fs.root();
+    let node = put(&fs, &root, b"f", b"one");
+    let set = |mode| node.change(&Change { mode: Some(mode), ..Change::default() }).unwrap().mode;
+    let given = || node.change(&Change { uid: Some(4711), ..Change::default() }).unwrap();
+    assert_eq!((set(0o6755), given().mode, given().uid), (0o6755, 0o755, 4711));
+    assert_eq!((set(0o2644), given().mode), (0o2644, 0o2644), "without the right to run it: mandatory locks, once");
+    let said = Change { mode: Some(0o4755), gid: Some(4712), ..Change::default() };
+    assert_eq!(node.change(&said).unwrap().mode, 0o4755, "whoever says both means both");
+    node.lower_rights().unwrap();
+    assert_eq!(node.attributes().unwrap().mode, 0o755);
+    // Also where the store has not been told of the file yet.
+    let (file, _, _) = fs.create(&root, b"new", born(0o4755), WRITE).unwrap();
+    let away = file.node().change(&Change { uid: Some(4711), ..Change::default() }).unwrap();
+    assert_eq!((away.mode, away.uid), (0o755, 4711));
+    let (folder, _) = fs.mkdir(&root, b"d", born(0o2755)).unwrap();
+    assert_eq!(folder.change(&Change { uid: Some(4711), ..Change::default() }).unwrap().mode, 0o2755);
+}
+
+#[test]
 fn hard_links_are_one_file() {
     let fs = file_system();
     let (root, node) = (fs.root(), put(&fs, &fs.root(), b"a", b"one"));

@@ -7,6 +7,7 @@ mod dying;
 mod mounts;
 mod network;
 mod offline;
+mod passthrough;
 mod shared;
 mod sharing;
 mod store;
