@@ -34,8 +34,6 @@ pub(crate) struct CollectionInner {
     dirty: AtomicBool,
     /// Something was written since the last sync that the contract wants synced.
     unsynced: AtomicBool,
-    /// Others write to it through a file that was lent to them, and nobody hears when.
-    pub(crate) lent: AtomicBool,
     /// The stage that collects the changes of `atomicity=publication` until commit or close.
     stage: Mutex<Option<Uuid>>,
     /// A publication has failed, and may have taken effect all the same.
@@ -69,7 +67,6 @@ impl Collection {
             place: AtomicU64::new(Place::FIRST.0),
             dirty: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
-            lent: AtomicBool::new(false),
             stage: Mutex::default(),
             undecided: AtomicBool::new(false),
             inline: AtomicBool::new(false),
@@ -333,11 +330,11 @@ impl Collection {
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        self.0.dirty.load(Ordering::Relaxed) || self.0.lent.load(Ordering::Relaxed)
+        self.0.dirty.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_unsynced(&self) -> bool {
-        self.0.unsynced.load(Ordering::Relaxed) || self.0.lent.load(Ordering::Relaxed)
+        self.0.unsynced.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_synced(&self) {
@@ -422,8 +419,7 @@ impl Drop for CollectionInner {
             // by itself.
             session.0.sides.backend.submit(&cx, vec![(op, Memory::default())], Arc::new(Ignore));
         }
-        let changed = self.dirty.load(Ordering::Relaxed) || self.lent.load(Ordering::Relaxed);
-        let published = changed.then(Published::default);
+        let published = self.dirty.load(Ordering::Relaxed).then(Published::default);
         let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published };
         session.0.sides.catalog.submit(&cx, vec![close], Submission::Each, Box::new(|_| {}));
     }

@@ -240,10 +240,9 @@ impl Direct {
     }
 
     /// A grant that there is on an object, as it is now.
-    pub(crate) fn of_all(&self, object: ObjectId, epoch: u64, write: bool) -> Option<Arc<Grant>> {
+    pub(crate) fn of_all(&self, object: ObjectId, epoch: u64) -> Option<Arc<Grant>> {
         let entries = lock(&self.entries);
-        let may = |grant: &&Arc<Grant>| !write || grant.access == Access::Write;
-        let fits = |grant: &&Arc<Grant>| may(grant) && epoch <= grant.epoch && grant.slot.holds();
+        let fits = |grant: &&Arc<Grant>| epoch <= grant.epoch && grant.slot.holds();
         entries.get(&object)?.grants.iter().find(fits).cloned()
     }
 
@@ -461,11 +460,11 @@ impl Backend for DirectBackend {
         self.0.show(object, epoch, range)
     }
 
-    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64, write: bool) -> Result<Box<dyn LentFile>> {
+    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
         if !self.0.direct || self.0.link.targets().medium != Capability::FILES || self.0.link.in_child() {
             return Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"));
         }
-        self.lend_file(cx, object, epoch, write)
+        self.lend_file(cx, object, epoch)
     }
 
     fn closed(&self, object: ObjectId) {

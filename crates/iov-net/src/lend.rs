@@ -1,5 +1,5 @@
-//! Files of a target lent on: to whoever moves bytes without this library, as the kernel does for programs that have a mounted
-//! file open (G1, G2).
+//! Sealed files of a target lent on: to whoever reads bytes without this library, as the kernel does for programs that have a
+//! mounted file open (G1, O10).
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -7,43 +7,21 @@ use std::{
     time::Duration,
 };
 
-use iov_store::{Backend, LentFile, Memory, OpCx, Sink, seam};
-use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Range, Result};
-use iov_wire::messages::Access;
+use iov_store::{Backend, LENT_MODE, LentFile, Memory, OpCx, Sink};
+use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result};
+use rustix::fs::Mode;
 
 use crate::{
     direct::DirectBackend,
     grant::{Grant, Lent},
 };
 
-/// A file in the hands of others. While it is, the lease page says so: for reading, that its space is to stay; for writing, that
-/// somebody writes who does not end with this process.
-struct LentOut {
-    file: OwnedFd,
-    grant: Arc<Grant>,
-    write: bool,
-    /// Of which process it is.
-    generation: u64,
-}
+/// A sealed file in the hands of others.
+struct LentOut(OwnedFd);
 
 impl LentFile for LentOut {
     fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-
-    fn holds(&self) -> bool {
-        if self.write { self.grant.slot.counts() } else { self.grant.slot.holds() }
-    }
-}
-
-impl Drop for LentOut {
-    fn drop(&mut self) {
-        // What a child has inherited is its parent's: the lease page is one for both.
-        match seam::fork_generation() == self.generation {
-            true if self.write => self.grant.slot.retire_beyond(),
-            true => self.grant.slot.unpin(),
-            false => {}
-        }
+        self.0.as_fd()
     }
 }
 
@@ -80,11 +58,11 @@ impl Sink for One {
 
 impl DirectBackend {
     /// See [`iov_store::Backend::lend`].
-    pub(crate) fn lend_file(&self, cx: &OpCx, object: ObjectId, epoch: u64, write: bool) -> Result<Box<dyn LentFile>> {
+    pub(crate) fn lend_file(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
         self.0.expect_more(object);
-        let verb = if write { ObjectVerb::Write { offset: 0 } } else { ObjectVerb::Read { offset: 0 } };
-        let op = ObjectOp { object, verb, demand: Demand { epoch, ..Demand::default() } };
-        // Nothing is moved, but it takes a grant all the same.
+        let demand = Demand { epoch, ..Demand::default() };
+        let op = ObjectOp { object, verb: ObjectVerb::Read { offset: 0 }, demand };
+        // Nothing is read, but it takes a grant all the same.
         let one = Arc::new(One::default());
         self.submit(cx, vec![(op, Memory::default())], one.clone());
         loop {
@@ -97,12 +75,12 @@ impl DirectBackend {
                 one.wait();
             }
         }
-        let grant = self.0.of_all(object, epoch, write);
-        lend(grant.ok_or_else(|| Error::unsupported("the daemon does not grant access to these bytes now"))?, write)
+        let grant = self.0.of_all(object, epoch);
+        lend(&*grant.ok_or_else(|| Error::unsupported("the daemon does not grant access to these bytes now"))?)
     }
 }
 
-fn lend(grant: Arc<Grant>, write: bool) -> Result<Box<dyn LentFile>> {
+fn lend(grant: &Grant) -> Result<Box<dyn LentFile>> {
     let Lent::File(file) = &grant.lent else {
         return Err(Error::unsupported("these bytes lie in memory that programs share, not in a file"));
     };
@@ -112,17 +90,18 @@ fn lend(grant: Arc<Grant>, write: bool) -> Result<Box<dyn LentFile>> {
     }
     let failed = |e: rustix::io::Errno| Error::from(std::io::Error::from(e));
     // The seal is the mode of the file, which the daemon alone sets.
-    let sealed = rustix::fs::fstat(file).map_err(failed)?.st_mode & 0o200 == 0;
-    if !write && !sealed {
-        return Err(Error::unsupported("these bytes may change: for reading, a file is lent when it is sealed"));
-    }
-    let all = grant.covers(Range { offset: 0, len: i64::MAX as u64 });
-    if write && (sealed || grant.access != Access::Write || !all) {
-        return Err(Error::unsupported("not all of these bytes may be written by others than the store"));
+    let mode = rustix::fs::fstat(file).map_err(failed)?.st_mode & 0o7777;
+    if mode & 0o200 != 0 {
+        return Err(Error::unsupported("these bytes may change: a file is lent when it is sealed"));
     }
     let file = file.try_clone().map_err(Error::from)?;
-    if !(if write { grant.slot.announce_beyond() } else { grant.slot.pin() }) {
+    if mode & LENT_MODE == 0 {
+        // Only its owner may say so: the store's user, and root.
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode | LENT_MODE)).map_err(failed)?;
+    }
+    // Whoever has deleted it may have looked before that, and then has emptied it before the grant was taken back.
+    if !grant.slot.holds() {
         return Err(Error::busy("what was granted was taken back at once: repeat"));
     }
-    Ok(Box::new(LentOut { file, grant, write, generation: seam::fork_generation() }))
+    Ok(Box::new(LentOut(file)))
 }

@@ -88,15 +88,15 @@ pub enum Shown {
     Never,
 }
 
-/// A file of which the bytes are those of an object, each at the offset that it has in the object, for as long as this lives.
+/// A file of which the bytes are those of a sealed object, each at the offset that it has in the object.
 pub trait LentFile: Send + Sync {
-    /// The file: for reading only, or for both.
+    /// The file, for reading.
     fn file(&self) -> BorrowedFd<'_>;
-
-    /// Whether what has been moved through it until now is what the object holds. Where it was lent for writing, `false` is for
-    /// good, and what was written may be lost.
-    fn holds(&self) -> bool;
 }
+
+/// What the mode of a sealed file says that was lent to others (`S_ISVTX`, which means nothing of a file on Linux): some process may have
+/// mapped it, of which nobody hears when it ends. So its bytes stay for as long as the kernel keeps them, when its name has gone.
+pub const LENT_MODE: u32 = 0o1000;
 
 /// An operation and its memory.
 pub type Submitted = (ObjectOp, Memory);
@@ -126,10 +126,9 @@ pub trait Backend: Send + Sync {
         Shown::Never
     }
 
-    /// Lends the file that an object is, to whoever moves bytes without this library, such as the kernel on behalf of other
-    /// processes: for reading where the object is sealed, for writing to whom nobody else is beside. Waits for the target.
-    /// `Unsupported` where there is no such file.
-    fn lend(&self, _cx: &OpCx, _object: ObjectId, _epoch: u64, _write: bool) -> Result<Box<dyn LentFile>> {
+    /// Lends the file that a sealed object is, to whoever reads bytes without this library, such as the kernel on behalf of
+    /// other processes. Waits for the target. `Unsupported` where there is no such file.
+    fn lend(&self, _cx: &OpCx, _object: ObjectId, _epoch: u64) -> Result<Box<dyn LentFile>> {
         Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"))
     }
 

@@ -254,11 +254,6 @@ impl LeasePage {
         words::declare(&self.0.slot(index).state, word(generation, REVOKED));
     }
 
-    /// Whether what is under way may go on when the client's process has ended.
-    pub fn outlives(&self, index: u32) -> bool {
-        words::outlives(&self.0.slot(index).busy)
-    }
-
     /// Whether no write is under way.
     pub fn drained(&self, index: u32) -> bool {
         words::is_drained(&self.0.slot(index).busy)
@@ -347,31 +342,6 @@ impl ClientSlot {
     /// Ends a [`ClientSlot::pin`].
     pub fn unpin(&self) {
         drop(WriteGuard(self));
-    }
-
-    /// Announces writes by others than this process, such as the kernel for a program that has the file open, until
-    /// [`ClientSlot::retire_beyond`]: the end of this process is not theirs. `false`: as with [`ClientSlot::begin_write`].
-    #[must_use = "without it nobody else may write"]
-    pub fn announce_beyond(&self) -> bool {
-        let slot = self.slot();
-        if !self.page.0.writable {
-            return false;
-        }
-        let holds = words::announce_beyond(&slot.busy, &slot.state, self.granted);
-        if !holds {
-            words::retire_beyond(&slot.busy);
-        }
-        holds
-    }
-
-    /// Ends a [`ClientSlot::announce_beyond`]: none of them writes any more.
-    pub fn retire_beyond(&self) {
-        words::retire_beyond(&self.slot().busy);
-    }
-
-    /// Whether what others have written counts, as far as it is there.
-    pub fn counts(&self) -> bool {
-        words::counts(&self.slot().state, self.granted)
     }
 
     /// Whether the grant holds. To be asked before a read and, by [`ClientSlot::read_is_valid`], after it.

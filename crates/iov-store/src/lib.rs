@@ -25,7 +25,7 @@ mod spread;
 mod trace_file;
 mod words;
 
-pub use backend::{AtOnce, Backend, LentFile, Now, Shown, Sink, Submitted, Viewed, run_one};
+pub use backend::{AtOnce, Backend, LENT_MODE, LentFile, Now, Shown, Sink, Submitted, Viewed, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, Route, ask};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};

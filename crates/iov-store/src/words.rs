@@ -64,27 +64,6 @@ pub(crate) fn announce<W: Word>(busy: &W, state: &W, granted: u64) -> bool {
     state.load(Ordering::SeqCst) == granted
 }
 
-/// What one writer adds to a count who may go on when the process has ended that announced it: it is counted twice, as any other
-/// and in the upper half.
-const BEYOND: u64 = 1 << 32;
-
-/// As [`announce`], for writers who outlive this process; [`retire_beyond`] ends it.
-pub(crate) fn announce_beyond<W: Word>(busy: &W, state: &W, granted: u64) -> bool {
-    busy.add(BEYOND + 1, Ordering::SeqCst);
-    W::between();
-    state.load(Ordering::SeqCst) == granted
-}
-
-/// The end of what [`announce_beyond`] has announced.
-pub(crate) fn retire_beyond<W: Word>(busy: &W) {
-    busy.subtract(BEYOND + 1, Ordering::SeqCst);
-}
-
-/// Whether somebody may write who does not end with the process.
-pub(crate) fn outlives<W: Word>(busy: &W) -> bool {
-    busy.load(Ordering::SeqCst) >= BEYOND
-}
-
 /// A writer has written: whether it counts.
 #[inline]
 pub(crate) fn counts<W: Word>(state: &W, granted: u64) -> bool {

@@ -16,7 +16,7 @@ use crate::{
     inodes::{self, Content, Inodes},
     locks::Owners,
     opened::Opened,
-    passing::{Passing, Passthrough, Way},
+    passing::{Passing, Way},
 };
 
 const O_ACCMODE: i32 = 0o3;
@@ -52,8 +52,8 @@ pub(crate) struct Door {
     pub(crate) known: Arc<Known>,
     pub(crate) files: Opened<File>,
     pub(crate) streams: Opened<Stream>,
-    /// Which files the kernel may move the bytes of, if it can.
-    pub(crate) passthrough: Passthrough,
+    /// The kernel may read sealed files by itself, if it can.
+    pub(crate) passthrough: bool,
     pub(crate) passing: Passing,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
@@ -138,7 +138,7 @@ impl Door {
         match way {
             Way::Passed(_) => return FopenFlags::empty(),
             Way::Cached if self.fs.level() == Level::Session => {}
-            Way::Cached | Way::Direct => {
+            Way::Cached => {
                 return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
             }
         }

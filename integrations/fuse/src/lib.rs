@@ -19,7 +19,6 @@ mod tagged;
 
 pub use iov_posix::Rule;
 pub use mount::{Mount, MountOptions, parse_options, unmount};
-pub use passing::Passthrough;
 
 #[cfg(test)]
 mod tests;

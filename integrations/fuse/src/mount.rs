@@ -15,7 +15,7 @@ use ioverbs::{Error, Kind, Result, Workspace};
 use crate::{
     door::{Door, Known},
     opened::Opened,
-    passing::{Passing, Passthrough},
+    passing::Passing,
 };
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
@@ -36,8 +36,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The name, in the root, of the view of metadata as directories; `None`: there is no such view.
     pub tags: Option<String>,
-    /// Which files the kernel may move the bytes of by itself, where it can and this process is root's.
-    pub passthrough: Passthrough,
+    /// The kernel may read sealed files by itself, where it can and this process is root's.
+    pub passthrough: bool,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
     /// Shown as the source in the table of mounts; it begins with `iov:`.
@@ -51,7 +51,7 @@ impl Default for MountOptions {
             ttl: TTL,
             allow_other: false,
             tags: None,
-            passthrough: Passthrough::default(),
+            passthrough: true,
             kernel: Vec::new(),
             source: "iov:".to_owned(),
         }
@@ -59,7 +59,7 @@ impl Default for MountOptions {
 }
 
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
-/// `tags`, `tags=NAME`, `passthrough=off|read|write`, `allow_other`, and those of the kernel.
+/// `tags`, `tags=NAME`, `passthrough`, `passthrough=off`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
@@ -68,14 +68,8 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             ("strict", "") => options.posix.level = Level::Strict,
             ("session", "") => options.posix.level = Level::Session,
             ("allow_other", "") => options.allow_other = true,
-            ("passthrough", how) => {
-                options.passthrough = match how {
-                    "off" => Passthrough::Off,
-                    "read" => Passthrough::Read,
-                    "" | "write" => Passthrough::Write,
-                    _ => return Err(Error::invalid(format!("{option:?}: passthrough is off, read or write"))),
-                }
-            }
+            ("passthrough", "" | "on") => options.passthrough = true,
+            ("passthrough", "off") => options.passthrough = false,
             ("tags", "") => options.tags = Some(TAGS.to_owned()),
             ("tags", name) => options.tags = Some(name.to_owned()),
             ("ttl", seconds) => {
@@ -94,7 +88,7 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             _ => {
                 return Err(Error::invalid(format!(
                     "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
-                     tags=NAME, passthrough=off|read|write, nosuid, nodev, noexec and noatime are known"
+                     tags=NAME, passthrough=off, nosuid, nodev, noexec and noatime are known"
                 )));
             }
         }

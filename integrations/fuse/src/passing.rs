@@ -1,4 +1,4 @@
-//! Files whose bytes the kernel moves by itself (`FUSE_PASSTHROUGH`, Linux 6.9), without a request to this process.
+//! Sealed files whose bytes the kernel reads by itself (`FUSE_PASSTHROUGH`, Linux 6.9), without a request to this process.
 //!
 //! The kernel wants all who have a file open at a time to have it so, through the same file below, or all through its cache of
 //! pages; what is open past the cache (`FOPEN_DIRECT_IO`) goes with either. So the first who opens a file decides for all until
@@ -7,26 +7,18 @@
 use std::{
     collections::HashMap,
     os::fd::BorrowedFd,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use fuser::BackingId;
 use iov_posix::{Attributes, File};
 use ioverbs::LentFile;
+use rustix::io::Errno;
 
 use crate::inodes::lock;
-
-/// Which files the kernel may move the bytes of by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Passthrough {
-    /// None.
-    Off,
-    /// Sealed ones, for reading.
-    #[default]
-    Read,
-    /// And those of `concurrency=exclusive`, for writing as well.
-    Write,
-}
 
 /// Sealed files smaller than this are read by requests: there are not more of them than it takes to have a file passed.
 const LEAST: u64 = 1 << 20;
@@ -34,7 +26,7 @@ const LEAST: u64 = 1 << 20;
 /// A file below, as the kernel knows it.
 pub(crate) struct Backing {
     pub(crate) id: BackingId,
-    lent: Arc<dyn LentFile>,
+    _lent: Arc<dyn LentFile>,
 }
 
 /// How programs get at the bytes of a file that was opened.
@@ -43,8 +35,6 @@ pub(crate) enum Way {
     Cached,
     /// By themselves.
     Passed(Arc<Backing>),
-    /// By requests without the cache: those who opened it before have it passed, but it is not good any more.
-    Direct,
 }
 
 #[derive(Default)]
@@ -65,14 +55,16 @@ struct Opens {
 /// How each file is open, by its number.
 #[derive(Default)]
 pub(crate) struct Passing {
-    what: Passthrough,
+    allowed: bool,
+    /// The kernel has said that it passes no files of this store, and is not asked again.
+    refused: AtomicBool,
     files: Mutex<HashMap<u64, Opens>>,
 }
 
 impl Passing {
-    /// The kernel passes files on: those.
-    pub(crate) fn allow(&mut self, what: Passthrough) {
-        self.what = what;
+    /// The kernel passes files on.
+    pub(crate) fn allow(&mut self) {
+        self.allowed = true;
     }
 
     /// A file was opened. Has it passed if it may be, by telling the kernel.
@@ -83,7 +75,7 @@ impl Passing {
         attributes: &Attributes,
         tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
     ) -> Way {
-        if self.what == Passthrough::Off {
+        if !self.allowed {
             return Way::Cached;
         }
         let decided = {
@@ -94,40 +86,31 @@ impl Passing {
         };
         let mut decided = lock(&decided);
         if matches!(*decided, Decided::Not) {
-            let worth = file.collection().is_writable() || attributes.size >= LEAST;
-            // The kernel tells nobody when others write to a file that runs with the rights of its owner.
-            let worth = worth && attributes.mode & 0o6000 == 0;
-            let lent = if worth { file.lend(self.what == Passthrough::Write) } else { None };
+            let may = attributes.size >= LEAST && !self.refused.load(Ordering::Relaxed);
+            let lent = if may { file.lend() } else { None };
             let backing = lent.and_then(|lent| {
-                // The file system below may not be one for that.
-                let id = tell(lent.file()).ok()?;
-                Some(Arc::new(Backing { id, lent }))
+                match tell(lent.file()) {
+                    Ok(id) => Some(Arc::new(Backing { id, _lent: lent })),
+                    Err(e) => {
+                        // Without the right to, over a file system that stands on others, or on one that cannot.
+                        if matches!(Errno::from_io_error(&e), Some(Errno::PERM | Errno::LOOP | Errno::OPNOTSUPP)) {
+                            self.refused.store(true, Ordering::Relaxed);
+                        }
+                        None
+                    }
+                }
             });
             *decided = backing.map_or(Decided::Cached, Decided::Passed);
         }
         match &*decided {
-            Decided::Passed(backing) if !file.collection().is_writable() || backing.lent.holds() => {
-                Way::Passed(backing.clone())
-            }
-            Decided::Passed(_) => Way::Direct,
+            Decided::Passed(backing) => Way::Passed(backing.clone()),
             Decided::Not | Decided::Cached => Way::Cached,
-        }
-    }
-
-    /// The kernel says that all is over. What is open all the same (somebody has cut the connection) programs go on to write
-    /// to: it stays announced, so that the store moves the bytes out of their reach when this process ends.
-    pub(crate) fn forsake(&self) {
-        let files = std::mem::take(&mut *lock(&self.files));
-        for opens in files.into_values() {
-            if let Decided::Passed(backing) = &*lock(&opens.decided) {
-                std::mem::forget(backing.lent.clone());
-            }
         }
     }
 
     /// It was closed, by one of those who had opened it.
     pub(crate) fn closed(&self, ino: u64) {
-        if self.what == Passthrough::Off {
+        if !self.allowed {
             return;
         }
         let mut files = lock(&self.files);

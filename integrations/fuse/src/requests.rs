@@ -15,7 +15,7 @@ use crate::{
     door::{Door, O_APPEND, answer_xattr, born, by_identity, done, flags, lower_rights, or_error},
     folders::{self, Stream},
     locks,
-    passing::{Passthrough, Way},
+    passing::Way,
 };
 
 /// Most bytes of one request: what the kernel sends at most.
@@ -50,12 +50,12 @@ impl Filesystem for Door {
             let _ = config.add_capabilities(flag);
         }
         // Files below are told by who may do anything on this machine. One depth is enough: they are of no stacked file system.
-        if self.passthrough != Passthrough::Off
+        if self.passthrough
             && rustix::process::geteuid().is_root()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
-            self.passing.allow(self.passthrough);
+            self.passing.allow();
         }
         let root = self.fs.root();
         self.known.inodes.tell(&root);
@@ -63,7 +63,6 @@ impl Filesystem for Door {
     }
 
     fn destroy(&mut self) {
-        self.passing.forsake();
         self.files.clear();
         self.streams.clear();
     }
@@ -215,7 +214,7 @@ impl Filesystem for Door {
         let fh = self.files.put(file);
         match way {
             Way::Passed(backing) => reply.opened_passthrough(fh, caching, &backing.id),
-            Way::Cached | Way::Direct => reply.opened(fh, caching),
+            Way::Cached => reply.opened(fh, caching),
         }
     }
 
@@ -244,7 +243,7 @@ impl Filesystem for Door {
             Way::Passed(backing) => {
                 reply.created_passthrough(&self.ttl, &attr, Generation(0), fh, caching, &backing.id);
             }
-            Way::Cached | Way::Direct => reply.created(&self.ttl, &attr, Generation(0), fh, caching),
+            Way::Cached => reply.created(&self.ttl, &attr, Generation(0), fh, caching),
         }
     }
 
@@ -320,10 +319,9 @@ impl Filesystem for Door {
         if let Some(owner) = lock_owner {
             self.unlock_all(ino, &file, owner);
         }
-        let passed = file.check_lent();
         self.passing.closed(ino.0);
         // Another request on it may be under way, and ends it then.
-        done(reply, Arc::try_unwrap(file).map_or(Ok(()), File::close).and(passed));
+        done(reply, Arc::try_unwrap(file).map_or(Ok(()), File::close));
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {

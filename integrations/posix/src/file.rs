@@ -27,7 +27,7 @@ pub struct Flags {
 /// A file that is open. Dropping it closes it; [`File::close`] also says whether that came through.
 pub struct File {
     node: Arc<Node>,
-    pub(crate) handle: Arc<Handle>,
+    handle: Arc<Handle>,
     flags: Flags,
 }
 
@@ -51,6 +51,7 @@ impl File {
             node.file_system().check_writable()?;
         }
         let (handle, mut attributes) = node.join()?;
+        node.tell(&attributes);
         if flags.write && !handle.c.is_writable() {
             return Err(Errno::EPERM);
         }
@@ -64,6 +65,7 @@ impl File {
 
     /// A file that was just made, with these attributes. Somebody may have found it by its name meanwhile.
     pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags, attributes: &Attributes) -> File {
+        node.tell(attributes);
         let handle = Handle::new(node.file_system(), c);
         handle.begin_behind(attributes);
         let handle = node.share(handle);
@@ -114,9 +116,6 @@ impl File {
             return Ok(0);
         }
         self.settle()?;
-        if let Some(done) = self.append_beside(data) {
-            return done.map(|()| data.len());
-        }
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
         self.node.file_system().at_most_once("write", || ioverbs::append(self.collection(), data))?;
         Ok(data.len())
@@ -196,19 +195,16 @@ impl File {
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
         let persist = || Op::Persist { c: self.collection().clone() };
-        if !self.handle.settle_with(Some(&persist))? {
-            self.again("sync", persist)?;
+        match self.handle.settle_with(Some(&persist))? {
+            true => Ok(()),
+            false => self.again("sync", persist).map(drop),
         }
-        self.check_lent()
     }
 
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        if !self.flags.write {
-            return Ok(());
-        }
-        self.publish().and(self.handle.take_failure()).and(self.handle.check_lent())
+        if self.flags.write { self.publish().and(self.handle.take_failure()) } else { Ok(()) }
     }
 
     /// What anybody has written who has it open is published.

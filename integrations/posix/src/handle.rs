@@ -1,11 +1,11 @@
 //! The one handle of all who have a file open, or do something with it just now. The last of them closes it.
 
 use std::sync::{
-    Arc, Mutex, Weak,
+    Arc, Weak,
     atomic::{AtomicBool, Ordering},
 };
 
-use ioverbs::{Collection, EntryKind, Kind as Failure, LentFile, Op, Result, Stat, Which};
+use ioverbs::{Collection, EntryKind, Kind as Failure, Op, Result, Stat, Which};
 
 use crate::{
     Attributes, FileSystem, Node, Outcome,
@@ -22,10 +22,6 @@ pub(crate) struct Handle {
     ended: AtomicBool,
     /// What the store has not been told of it.
     pub(crate) behind: Behind,
-    /// The file below, where others may write to it by themselves.
-    pub(crate) lent: Mutex<Option<Weak<dyn LentFile>>>,
-    /// Held by who appends while they may.
-    pub(crate) appends: Mutex<()>,
 }
 
 impl Drop for Handle {
@@ -37,8 +33,7 @@ impl Drop for Handle {
 impl Handle {
     pub(crate) fn new(fs: &FileSystem, c: Collection) -> Handle {
         let (temporary, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (lent, appends) = (Mutex::new(None), Mutex::new(()));
-        Handle { fs: fs.clone(), c, temporary, ended, behind: Behind::default(), lent, appends }
+        Handle { fs: fs.clone(), c, temporary, ended, behind: Behind::default() }
     }
 
     pub(crate) fn file_system(&self) -> &FileSystem {

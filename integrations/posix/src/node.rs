@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, OnceLock, Weak},
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -36,6 +39,8 @@ pub struct Node {
     pub(crate) said: Mutex<Said>,
     /// Of a symbolic link: where it leads, which never changes.
     pub(crate) target: OnceLock<Vec<u8>>,
+    /// It runs with the rights of its owner or group, as far as was told last.
+    gives_rights: AtomicBool,
 }
 
 impl std::fmt::Debug for Node {
@@ -62,6 +67,7 @@ impl Node {
             said: Mutex::default(),
             names: Mutex::default(),
             target: OnceLock::new(),
+            gives_rights: AtomicBool::new(true),
         }
     }
 
@@ -151,6 +157,7 @@ impl Node {
 
     /// Notes what was told of it. Answers may come in another order than they were given.
     pub(crate) fn tell(&self, attributes: &Attributes) {
+        self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
         let mut told = lock(&self.told);
         if self.kind == Kind::Directory && told.is_none_or(|(known, _)| known.ctime_ns <= attributes.ctime_ns) {
             *told = Some((*attributes, seam::monotonic_ns()));
@@ -222,6 +229,7 @@ impl Node {
         };
         let untold = self.handle().filter(|_| change.size.is_none());
         if let Some(attributes) = untold.and_then(|handle| handle.change_behind(&attr)) {
+            self.tell(&attributes);
             return Ok(attributes);
         }
         // A length is one of bytes, which have to be open.
@@ -258,7 +266,12 @@ impl Node {
 
     /// Somebody who may not give it such rights changes its bytes: it runs with those of its owner or group no more. Kernels do that
     /// themselves, unless they leave it to the file system.
+    ///
+    /// Asks nobody where the file had none when it was last looked at, which kernels do each time they open it.
     pub fn lower_rights(&self) -> Outcome<()> {
+        if !self.gives_rights.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         match self.lowered_mode()? {
             Some(mode) => self.change(&Change { mode: Some(mode), ..Change::default() }).map(drop),
             None => Ok(()),

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
 };
 
-use iov_store::{OpCx, objects::seal_over_changes};
+use iov_store::{LENT_MODE, OpCx, objects::seal_over_changes};
 use iov_types::{Clause, Error, Evidence, ObjectOp, Result};
 use rustix::fs::{Mode, OFlags};
 
@@ -27,6 +27,11 @@ fn free(file: impl AsFd) {
     let _ = rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR);
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let _ = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(|f| io::truncate(f, 0));
+}
+
+/// Whether somebody may have a sealed file mapped who is not known here. What cannot be told is taken for that.
+fn is_lent(file: impl AsFd) -> bool {
+    rustix::fs::fstat(file).map_or(true, |stat| stat.st_mode & LENT_MODE != 0)
 }
 
 impl Files {
@@ -136,7 +141,8 @@ impl Files {
             let in_use = !waits.is_empty();
             self.disk.remove_used(FileName::Data(object.id), waits)?;
             fail::point("remove.1.data")?;
-            if let Some(file) = large.filter(|_| !in_use) {
+            // Looked at behind the recall: whoever lends it from now on hears that its grant is gone.
+            if let Some(file) = large.filter(|file| !in_use && !is_lent(file)) {
                 free(&file);
             }
             self.disk.remove(FileName::Side(object.id))?;

@@ -62,9 +62,6 @@ pub struct Granted {
 /// changes, so all are read again at the next sync.
 const LENT: u64 = 64 << 20;
 
-/// How long to wait for a publication that is under way, where bytes are to be moved.
-const MOVE_NS: i64 = 10_000_000_000;
-
 /// Of requests from this size on it is expected that more of them come.
 const LARGE_REQUEST: u64 = 64 << 10;
 
@@ -287,7 +284,7 @@ impl Files {
     pub fn end_session(&self, session: Uuid) -> Result<()> {
         let objects = self.leases.end_session(&self.disk, session)?;
         self.after_grants(&objects);
-        self.move_abandoned()
+        Ok(())
     }
 
     /// Some grants on these are over: what was lent ahead and not used is given back, and what rested for them.
@@ -311,14 +308,7 @@ impl Files {
         self.sums.keep_room();
         let reaped = self.leases.reap(&self.disk)?;
         self.after_grants(&reaped);
-        self.move_abandoned()
-    }
-
-    /// Moves away what others may still write to, through files that a process which has gone had lent them (G2).
-    fn move_abandoned(&self) -> Result<()> {
-        let objects = self.leases.abandoned();
-        let move_one = |object| self.revoke(&OpCx::own(MOVE_NS), object, Which::All);
-        objects.into_iter().map(move_one).fold(Ok(()), Result::and)
+        Ok(())
     }
 
     /// Takes back every grant on an object, for a reason that the target does not know, such as a quota.

@@ -91,12 +91,7 @@ const LOOK_NS: u64 = 50_000;
 impl Session {
     /// Whether nothing is under way in a slot.
     fn is_drained(&self, index: u32) -> bool {
-        self.page.drained(index) || (self.process.has_ended() && !self.page.outlives(index))
-    }
-
-    /// Whether others may write through a grant of which nobody is left who could give it back.
-    fn is_abandoned(&self, index: u32, held: &Held) -> bool {
-        held.state != HeldState::Quarantined && (self.closing || self.process.has_ended()) && self.page.outlives(index)
+        self.page.drained(index) || self.process.has_ended()
     }
 
     fn is_readers(&self, index: u32) -> bool {
@@ -336,17 +331,6 @@ impl Leases {
         Ok(objects)
     }
 
-    /// Objects that others may write to by grants of which nobody is left who could give them back: their bytes have to be
-    /// moved away from there (G2).
-    pub(super) fn abandoned(&self) -> Vec<ObjectId> {
-        let book = self.lock();
-        let of = |session: &Session| {
-            let left = session.held.iter().filter(|(index, held)| session.is_abandoned(**index, held));
-            left.map(|(_, held)| held.object).collect::<Vec<_>>()
-        };
-        book.sessions.values().flat_map(of).collect()
-    }
-
     /// Whether any session of an earlier daemon may still come back.
     pub(super) fn awaits_clients(&self) -> bool {
         let book = self.lock();
@@ -374,9 +358,7 @@ impl Leases {
             let slots: Vec<u32> = session.held.keys().copied().collect();
             for index in slots {
                 let Some((session, held)) = book.take((id, index)) else { continue };
-                // What lies in quarantine nobody reads, whoever still writes there.
-                let over = ended && (held.state == HeldState::Quarantined || !session.page.outlives(index));
-                if over || (held.state != HeldState::Granted && session.is_drained(index)) {
+                if ended || (held.state != HeldState::Granted && session.is_drained(index)) {
                     book.free((id, index));
                     objects.push(held.object);
                 }
@@ -397,10 +379,9 @@ impl Leases {
         Ok(objects)
     }
 
-    /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck; and the pages that
-    /// can go when those are out of reach.
-    pub(super) fn recover(&self, disk: &Disk) -> Result<(Vec<ObjectId>, Vec<Uuid>)> {
-        let (mut pages, mut written, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+    /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck.
+    pub(super) fn recover(&self, disk: &Disk) -> Result<Vec<ObjectId>> {
+        let mut pages = Vec::new();
         disk.tree.list("leases", |name| {
             pages.extend(tree::page_of(name));
             Ok(())
@@ -413,18 +394,9 @@ impl Leases {
                 Some((_, owner)) => Process::find(owner.pid)?.filter(|p| p.start == owner.start),
                 None => None, // spoiled by its client, or never handed out
             };
-            let (page, owner, process) = match (found, process) {
-                (Some((page, owner)), Some(process)) => (page, owner, process),
-                (Some((page, _)), None) if page.found().iter().any(|lease| page.outlives(lease.index)) => {
-                    let left = page.found().into_iter().filter(|lease| page.outlives(lease.index));
-                    written.extend(left.map(|lease| lease.object));
-                    behind.push(id);
-                    continue;
-                }
-                _ => {
-                    disk.remove(FileName::Lease(id))?;
-                    continue;
-                }
+            let (Some((page, owner)), Some(process)) = (found, process) else {
+                disk.remove(FileName::Lease(id))?;
+                continue;
             };
             if page.has_owner()
                 && let Some(watched) = Process::find(owner.pid)?
@@ -459,10 +431,9 @@ impl Leases {
         let objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
         drop(book);
         // One wait for all: each object's own recall ends at once when its time is up already.
-        let mut stuck = self.recall_all(&objects);
-        stuck.extend(written);
+        let stuck = self.recall_all(&objects);
         self.reap(disk)?;
-        Ok((stuck, behind))
+        Ok(stuck)
     }
 
     fn recall_all(&self, objects: &BTreeSet<ObjectId>) -> Vec<ObjectId> {

@@ -89,7 +89,7 @@ impl Files {
     fn recover(&mut self) -> Result<()> {
         let (tails, mut troubles) = self.claim_space()?;
         let decided = self.find_stages()?;
-        let (stuck, mut behind) = self.leases.recover(&self.disk)?;
+        let stuck = self.leases.recover(&self.disk)?;
         if let Some(segments) = self.disk.segments() {
             segments.hold_all(&self.leases.all_waits());
             segments.start()?;
@@ -97,12 +97,7 @@ impl Files {
         for id in stuck {
             if let Err(e) = self.recover_from_writer(id) {
                 troubles.push(e.context(format!("moving {id:?} out of the reach of a stuck client")));
-                // To be tried again by the next daemon.
-                behind.clear();
             }
-        }
-        for page in behind {
-            self.disk.remove(FileName::Lease(page))?;
         }
         for id in tails {
             let object = self.object(id);

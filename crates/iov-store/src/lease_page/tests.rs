@@ -149,27 +149,6 @@ fn g2_what_a_client_spoils_is_not_believed() {
 }
 
 #[test]
-fn g2_who_writes_beyond_a_process_is_told_apart() {
-    let file = memory_file();
-    let page = LeasePage::create(&file, &OWNER).expect("a page");
-    page.offer(0, 1, object(1), LeaseAccess::Write);
-    let slot = ClientPage::map(&file).expect("the client's side").slot(0, 1).expect("a slot");
-    let own = slot.begin_write().expect("a write");
-    assert!(!page.drained(0) && !page.outlives(0), "its own writes end with it");
-    assert!(slot.announce_beyond() && slot.announce_beyond());
-    drop(own);
-    slot.retire_beyond();
-    assert!(!page.drained(0) && page.outlives(0) && slot.counts());
-    page.revoke(0, 1);
-    assert!(!slot.announce_beyond(), "nobody begins after it was taken back");
-    assert!(slot.counts(), "what is written until the bytes are moved is moved with them");
-    page.relocate(0, 1);
-    assert!(!slot.counts());
-    slot.retire_beyond();
-    assert!(page.drained(0) && !page.outlives(0));
-}
-
-#[test]
 fn m2_no_write_begins_behind_a_drained_revocation() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");

@@ -215,13 +215,13 @@ impl Backend for Spread {
         }
     }
 
-    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64, write: bool) -> Result<Box<dyn LentFile>> {
-        let Some(place) = Place::of(object) else { return self.0.first.lend(cx, object, epoch, write) };
+    fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
+        let Some(place) = Place::of(object) else { return self.0.first.lend(cx, object, epoch) };
         let (lined, stripes) = self.0.lined(place)?;
         if stripes.width() > 1 || lined.backends.len() > 1 {
             return Err(Error::unsupported("these bytes lie on several targets"));
         }
-        lined.backends[0].lend(cx, Place::part(object.collection, 0), epoch, write)
+        lined.backends[0].lend(cx, Place::part(object.collection, 0), epoch)
     }
 
     fn closed(&self, object: ObjectId) {

@@ -106,7 +106,7 @@ ln -s ../main.c deep/er/link; ln main.c deep/er/hard; chmod 750 deep; touch -d '
 printf 'bytes \377 in a name' > $'deep/\377'
 "#;
 
-pub(crate) fn programs(args: &[&str]) {
+fn programs(args: &[&str]) {
     if !has_fuse() {
         return;
     }

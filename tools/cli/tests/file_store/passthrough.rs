@@ -1,15 +1,15 @@
-//! Files of which the kernel moves the bytes by itself: what is promised of them holds whoever dies.
+//! Files of which the kernel reads the bytes by itself.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::Write,
+    fs::File,
+    io::{BufRead, BufReader, Write},
     os::unix::fs::FileExt,
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use crate::{
-    mounts::{Mounted, has_fuse, kill, programs, wait_until},
+    mounts::{Mounted, has_fuse, kill, wait_until},
     store::{Store, pattern},
 };
 
@@ -79,98 +79,30 @@ fn what_is_sealed_is_read_by_the_kernel() {
     assert!(!reads_alone(&off, "sealed"));
 }
 
-fn kill_daemon(store: &Store) {
-    let status = store.iov(&["status", "--json"]).ok().json();
-    kill(status["daemon"]["pid"].as_u64().unwrap() as u32, "KILL");
-}
-
-const SCRATCH: &[&str] = &["-o", "passthrough", "--rule", "/**=scratch"];
-
 #[test]
-fn programs_work_where_the_kernel_moves_the_bytes() {
-    if can_pass() {
-        programs(SCRATCH);
-    }
-}
-
-#[test]
-fn what_the_kernel_writes_is_the_files() {
+fn what_a_program_has_mapped_stays_when_it_is_closed_and_deleted() {
     if !can_pass() {
         return;
     }
     let store = Store::with_workspace();
-    let m = Mounted::with(&store, "mnt", SCRATCH);
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(m.path("f")).unwrap();
-    let server = m.server();
-    // Before the first write the kernel asks whether the file has rights to be taken from it.
-    file.write_all(b"written ").unwrap();
-    kill(server, "STOP");
-    file.write_all(b"by the kernel").unwrap();
-    kill(server, "CONT");
-    assert_eq!(std::fs::metadata(m.path("f")).unwrap().len(), 21);
-    file.sync_all().unwrap();
-    file.set_len(10).unwrap();
-    file.write_all(b"the end").unwrap();
-    // Another who opens it in this mount has the same bytes, and nobody else gets in.
-    assert_eq!(std::fs::read(m.path("f")).unwrap(), b"written bythe end");
-    store.iov(&["cat", "w/f"]).fails(75, &["exclusive"]);
-    drop(file);
-    wait_until("the close", || store.iov(&["stat", "--json", "w/f"]).ok().json()[0]["size"] == 17);
-    assert_eq!(store.cat("w/f"), b"written bythe end");
-}
-
-#[test]
-fn g2_what_is_written_after_its_mount_was_killed_is_read_by_nobody() {
-    killed(false);
-}
-
-#[test]
-fn g2_nor_where_the_daemon_was_killed_with_it() {
-    killed(true);
-}
-
-fn killed(with_daemon: bool) {
-    if !can_pass() {
-        return;
-    }
-    let store = Store::with_workspace();
-    let m = Mounted::with(&store, "mnt", SCRATCH);
-    let late = File::create(m.path("f")).unwrap();
-    late.write_all_at(b"before", 0).unwrap();
-    if with_daemon {
-        kill_daemon(&store);
-    }
-    kill(m.server(), "KILL");
-    wait_until("the end of the mount", || std::fs::metadata(&m.at).is_err());
-    // Whoever opens it next has it alone, whatever the one does that still has a descriptor.
-    let next = Mounted::with(&store, "next", SCRATCH);
-    wait_until("the end of the hold", || OpenOptions::new().write(true).open(next.path("f")).is_ok());
-    let file = OpenOptions::new().write(true).open(next.path("f")).unwrap();
-    file.write_all_at(b"afterX", 0).unwrap();
-    let _ = late.write_all_at(b"TOOLATE", 0);
-    assert_eq!(std::fs::read(next.path("f")).unwrap(), b"afterX");
-    drop(file);
-    assert_eq!(store.cat("w/f"), b"afterX");
-    assert!(late.sync_all().is_err());
-}
-
-#[test]
-fn g2_a_program_hears_that_a_new_daemon_has_taken_the_bytes_back() {
-    if !can_pass() {
-        return;
-    }
-    let store = Store::with_workspace();
-    let m = Mounted::with(&store, "mnt", SCRATCH);
-    let file = File::create(m.path("f")).unwrap();
-    file.write_all_at(b"before", 0).unwrap();
-    file.sync_all().unwrap();
-    kill_daemon(&store);
-    store.iov(&["ls", "w"]).ok();
-    file.write_all_at(b"behind", 0).unwrap();
-    assert!(file.sync_all().is_err(), "nobody reads what was written");
-    drop(file);
-    assert_eq!(store.cat("w/f"), b"before");
-    // And all is well with who opens it anew.
-    std::fs::write(m.path("f"), "anew").unwrap();
-    assert_eq!(std::fs::read(m.path("f")).unwrap(), b"anew");
+    let bytes = pattern(4 << 20);
+    store.iov(&["put", &store.file("bytes", &bytes), "w/sealed", "-c", "mutability=immutable"]).ok();
+    let m = Mounted::new(&store, "mnt", "");
+    // A mapping holds the file below, not the one in the mount: nobody hears of it. (Python keeps a
+    // second descriptor of what it maps.)
+    let program = "import mmap, os, sys\n\
+        f = os.open('sealed', os.O_RDONLY); m = mmap.mmap(f, 0, prot=mmap.PROT_READ); os.closerange(3, 64)\n\
+        print('mapped', flush=True); sys.stdin.readline()\n\
+        print(sum(m[i] for i in range(0, len(m), 4096)), flush=True)";
+    let mut python = Command::new("python3");
+    python.args(["-c", program]).current_dir(&m.at).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = python.spawn().unwrap();
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "mapped");
+    store.iov(&["rm", "w/sealed"]).ok();
+    wait_until("the file has no name", || store.files("data").iter().all(|f| !f.is_file()));
+    python.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let sum: u64 = bytes.iter().step_by(4096).map(|b| u64::from(*b)).sum();
+    assert_eq!(lines.next().expect("it lives").unwrap(), sum.to_string());
+    assert!(python.wait().unwrap().success());
 }
