@@ -35,6 +35,12 @@ pub struct Directory {
     entries: Mutex<Option<Arc<[DirEntry]>>>,
 }
 
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "open {:?}", self.node)
+    }
+}
+
 impl Directory {
     /// Opens a directory; its entries are those of the moment when the first is asked for.
     pub fn open(node: &Arc<Node>) -> Outcome<Directory> {

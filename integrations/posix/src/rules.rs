@@ -92,7 +92,7 @@ impl Node {
 }
 
 /// The path of a directory, as far as it is known: the root's is empty.
-fn path_of(node: &Node) -> Vec<u8> {
+pub(crate) fn path_of(node: &Node) -> Vec<u8> {
     let names: Vec<Box<[u8]>> = node.places().map(|(_, name)| name).collect();
     names.iter().rev().flat_map(|name| std::iter::once(b'/').chain(name.iter().copied())).collect()
 }

@@ -25,6 +25,7 @@ pub const LAYERS: &[(&str, u8)] = &[
     ("iov-backend-*", 4),
     ("iov-posix", 6),
     ("iov-fuse", 7),
+    ("iov-preload", 7),
     ("iov-capi", 6),
     ("iov-python", 6),
     ("iov-cli", 8),

@@ -22,6 +22,7 @@ pub(crate) mod nodes;
 pub(crate) mod pattern;
 pub(crate) mod put;
 pub(crate) mod rm;
+pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod stat;
 pub(crate) mod stats;

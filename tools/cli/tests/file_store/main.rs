@@ -8,6 +8,8 @@ mod mounts;
 mod network;
 mod offline;
 mod passthrough;
+mod programs;
+mod runs;
 mod shared;
 mod sharing;
 mod store;

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::store::{Ran, Store, finished, signal};
+use crate::{
+    programs::{self, Door},
+    store::{Ran, Store, finished, signal},
+};
 
 /// A mounted workspace; it goes before its store does.
 pub(crate) struct Mounted<'a> {
@@ -95,57 +98,13 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A small tree of sources that builds.
-const SOURCES: &str = r#"
-mkdir -p src/deep/er && cd src
-for i in $(seq 20); do echo "int f$i(void) { return $i; }" > deep/f$i.c; done
-{ for i in $(seq 20); do echo "int f$i(void);"; done; echo '#include <stdio.h>'; echo 'int main(void) { int s = 0;';
-  for i in $(seq 20); do echo "s += f$i();"; done; echo 'printf("%d\n", s); return 0; }'; } > main.c
-printf 'prog: main.o %s\n\tcc -o $@ $^\n' "$(for i in $(seq 20); do printf 'deep/f%s.o ' $i; done)" > Makefile
-ln -s ../main.c deep/er/link; ln main.c deep/er/hard; chmod 750 deep; touch -d '2001-02-03 04:05:06.789' deep/f1.c
-printf 'bytes \377 in a name' > $'deep/\377'
-"#;
-
-fn programs(args: &[&str]) {
+fn programs(door: Door) {
     if !has_fuse() {
         return;
     }
     let store = Store::with_workspace();
-    let m = Mounted::with(&store, "mnt", args);
-    m.shell(SOURCES).ok();
-    m.shell("make -s -j2 -C src && test $(src/prog) = 210 && touch src/deep/f3.c && make -s -C src && src/prog").ok();
-    m.shell("tar cf t.tar src && mkdir x && tar xf t.tar -C x && diff -r --no-dereference src x/src").ok();
-    m.shell("test $(stat -c %Y.%a x/src/deep/f1.c) = $(stat -c %Y.%a src/deep/f1.c) && test -h x/src/deep/er/link")
-        .ok();
-    m.shell("cp -a src y && diff -r --no-dereference src y && test $(stat -c %h y/main.c) = 2").ok();
-    m.shell(
-        "rsync -aH src/ z/ && test -z \"$(rsync -aHnc --itemize-changes src/ z/)\" && rsync -a --delete x/src/deep/ z/",
-    )
-    .ok();
-    m.shell("find z -name '*.o' -delete && mv z zz && rm -rf zz x y && ls").ok();
-    m.shell(
-        "git init -q repo && cd repo && cp ../src/*.c . && git add -A && git -c user.name=a -c user.email=b commit -qm x \
-         && cd .. && git clone -q repo clone && git -C clone fsck --strict && diff repo/main.c clone/main.c \
-         && test -z \"$(git -C clone status --short)\"",
-    )
-    .ok();
-    m.shell(
-        "mkdir -p p/q && echo 'x = 42' > p/q/__init__.py && python3 -c 'import p.q as q; assert q.x == 42' && ls p/q",
-    )
-    .ok();
-    let counted = m.shell(
-        "sqlite3 t.db 'create table t(a integer primary key, b text);'
-         for w in 1 2 3; do (for i in $(seq 20); do sqlite3 -cmd '.timeout 60000' t.db \"insert into t(b) values('$w')\"; done) & done
-         wait; sqlite3 t.db 'select count(*) from t; pragma integrity_check;'",
-    );
-    assert_eq!(counted.ok().text(), "60\nok\n");
-    let fio = "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine";
-    m.shell(&format!("{fio}=psync --name=a >/dev/null && {fio}=mmap --name=b > /dev/null")).ok();
-    m.shell(&format!("{fio}=psync --direct=1 --name=c >/dev/null")).ok();
-    m.shell(
-        "mkfifo f && (echo through > f &) && test $(cat f) = through && rm f && test $(df --output=fstype . | tail -1)",
-    )
-    .ok();
+    let m = Mounted::new(&store, "mnt", if door == Door::Strict { "strict" } else { "" });
+    programs::run_all(door, &|script| m.shell(script));
     // What the tools of the store say of the same.
     assert_eq!(store.iov(&["cat", "w/src/deep/er/hard"]).ok().out, std::fs::read(m.path("src/main.c")).unwrap());
     store.iov(&["ls", "w/src/deep"]).ok();
@@ -154,12 +113,12 @@ fn programs(args: &[&str]) {
 
 #[test]
 fn programs_work_in_a_mounted_workspace() {
-    programs(&[]);
+    programs(Door::Mount);
 }
 
 #[test]
 fn programs_work_where_nothing_is_cached() {
-    programs(&["-o", "strict"]);
+    programs(Door::Strict);
 }
 
 /// What has no opinion on us, for longer.

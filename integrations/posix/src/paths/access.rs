@@ -1,0 +1,64 @@
+//! Who may do what, by modes and owners: what the kernel checks for the programs of a mount.
+
+use crate::{Attributes, Errno, Kind, Outcome};
+
+/// Wanted: reading a file, listing a directory.
+pub(crate) const READ: u32 = 4;
+/// Wanted: writing a file, making and removing names of a directory.
+pub(crate) const WRITE: u32 = 2;
+/// Wanted: running a file, going through a directory.
+pub(crate) const EXECUTE: u32 = 1;
+
+/// Sticky directories: only owners take names away.
+const STICKY: u32 = 0o1000;
+
+/// A process as far as it is asked what it may do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+impl Caller {
+    /// Whether this one may do all that is wanted (`R_OK`, `W_OK`, `X_OK` of `access`) with what has these attributes. Root may, but
+    /// does not run what nobody may run.
+    pub fn may(&self, attributes: &Attributes, wanted: u32) -> bool {
+        let mode = attributes.mode;
+        if self.uid == 0 {
+            let runs = attributes.kind == Kind::Directory || mode & 0o111 != 0;
+            return wanted & EXECUTE == 0 || runs;
+        }
+        let bits = match () {
+            () if self.uid == attributes.uid => mode >> 6,
+            () if self.is_in(attributes.gid) => mode >> 3,
+            () => mode,
+        };
+        bits & wanted == wanted
+    }
+
+    /// The same, as an outcome.
+    pub(crate) fn check(&self, attributes: &Attributes, wanted: u32) -> Outcome<()> {
+        if self.may(attributes, wanted) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Fails unless what has these attributes is the caller's own, or the caller root.
+    pub(crate) fn check_owner(&self, attributes: &Attributes) -> Outcome<()> {
+        if self.uid == 0 || self.uid == attributes.uid { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether this one is in a group.
+    pub(crate) fn is_in(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Fails unless this one may take a name for `what` out of a directory.
+    pub(crate) fn check_removal(&self, dir: &Attributes, what: &Attributes) -> Outcome<()> {
+        self.check(dir, WRITE | EXECUTE)?;
+        let own = self.uid == 0 || [dir.uid, what.uid].contains(&self.uid);
+        if dir.mode & STICKY == 0 || own { Ok(()) } else { Err(Errno::EPERM) }
+    }
+}

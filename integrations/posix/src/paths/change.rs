@@ -1,0 +1,186 @@
+//! What is done to names and attributes at the end of a path, by whoever may.
+
+use std::sync::Arc;
+
+use super::{Last, Reached, Walker, Way, access};
+use crate::{Attributes, Change, Errno, Found, Kind, Node, Rename, SetTime};
+
+impl Walker<'_> {
+    /// The name at the end of a path, and what it stands for, if anything; a symbolic link is not followed.
+    pub fn last(&self, from: &Arc<Node>, path: &[u8]) -> Way<(Last, Option<Found>)> {
+        match self.walk(from, path, false)? {
+            Reached::Missing(last) => Ok((last, None)),
+            Reached::Found { last: Some(last), node, attributes } => Ok((last, Some((node, attributes)))),
+            // The root, `.` and `..` are no names.
+            Reached::Found { last: None, .. } => Err(Errno::EBUSY.into()),
+        }
+    }
+
+    /// Fails unless the caller may make names in a directory.
+    pub(super) fn may_change(&self, dir: &Arc<Node>) -> Way<()> {
+        Ok(self.caller.check(&dir.attributes_lately()?, access::WRITE | access::EXECUTE)?)
+    }
+
+    /// The name for something new.
+    fn new_name(&self, from: &Arc<Node>, path: &[u8], directory: bool) -> Way<Last> {
+        match self.last(from, path) {
+            Ok((last, None)) if last.slash && !directory => Err(Errno::ENOENT.into()),
+            Ok((last, None)) => {
+                self.may_change(&last.parent)?;
+                Ok(last)
+            }
+            Ok((_, Some(_))) | Err(super::Stop::Failed(Errno::EBUSY)) => Err(Errno::EEXIST.into()),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// `mkdir`.
+    pub fn mkdir(&self, from: &Arc<Node>, path: &[u8], mode: u32) -> Way<()> {
+        let last = self.new_name(from, path, true)?;
+        self.fs.mkdir(&last.parent, &last.name, self.born(mode & 0o1777))?;
+        Ok(())
+    }
+
+    /// `mknod`.
+    pub fn mknod(&self, from: &Arc<Node>, path: &[u8], kind: Kind, rdev: u64, mode: u32) -> Way<()> {
+        let last = self.new_name(from, path, false)?;
+        if matches!(kind, Kind::CharDevice | Kind::BlockDevice) && self.caller.uid != 0 {
+            return Err(Errno::EPERM.into());
+        }
+        self.fs.mknod(&last.parent, &last.name, kind, rdev, self.born(mode))?;
+        Ok(())
+    }
+
+    /// `symlink`.
+    pub fn symlink(&self, from: &Arc<Node>, path: &[u8], target: &[u8]) -> Way<()> {
+        if target.is_empty() {
+            return Err(Errno::ENOENT.into());
+        }
+        let last = self.new_name(from, path, false)?;
+        self.fs.symlink(&last.parent, &last.name, target, self.born(0o777))?;
+        Ok(())
+    }
+
+    /// `link`, to something that was found.
+    pub fn link(&self, node: &Arc<Node>, from: &Arc<Node>, path: &[u8]) -> Way<()> {
+        let last = self.new_name(from, path, false)?;
+        self.fs.link(node, &last.parent, &last.name)?;
+        Ok(())
+    }
+
+    /// `unlink`.
+    pub fn unlink(&self, from: &Arc<Node>, path: &[u8]) -> Way<()> {
+        let (last, there) = self.last(from, path).map_err(|stop| match stop {
+            super::Stop::Failed(Errno::EBUSY) => Errno::EISDIR.into(),
+            stop => stop,
+        })?;
+        let (node, attributes) = there.ok_or(Errno::ENOENT)?;
+        self.caller.check_removal(&last.parent.attributes_lately()?, &attributes)?;
+        match (node.kind(), last.slash) {
+            (Kind::Directory, _) => Err(Errno::EISDIR.into()),
+            (_, true) => Err(Errno::ENOTDIR.into()),
+            _ => Ok(self.fs.unlink(&last.parent, &last.name)?),
+        }
+    }
+
+    /// `rmdir`.
+    pub fn rmdir(&self, from: &Arc<Node>, path: &[u8]) -> Way<()> {
+        let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+        match path[..end].rsplit(|b| *b == b'/').next() {
+            Some(b".") => return Err(Errno::EINVAL.into()),
+            Some(b"..") => return Err(Errno::ENOTEMPTY.into()),
+            _ => {}
+        }
+        let (last, there) = self.last(from, path)?;
+        let (node, attributes) = there.ok_or(Errno::ENOENT)?;
+        self.caller.check_removal(&last.parent.attributes_lately()?, &attributes)?;
+        if node.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        self.fs.rmdir(&last.parent, &last.name)?;
+        self.paths.forget(&last);
+        Ok(())
+    }
+
+    /// `rename`, of two names that were found in this file system.
+    pub fn rename(
+        &self,
+        (from, what): (&Last, Option<Found>),
+        (to, there): (&Last, Option<Found>),
+        how: Rename,
+    ) -> Way<()> {
+        let (node, attributes) = what.ok_or(Errno::ENOENT)?;
+        self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
+        let to_dir = to.parent.attributes_lately()?;
+        match &there {
+            Some((_, attributes)) if how != Rename::NoReplace => self.caller.check_removal(&to_dir, attributes)?,
+            _ => self.caller.check(&to_dir, access::WRITE | access::EXECUTE)?,
+        }
+        let directory = node.kind() == Kind::Directory;
+        // Its own `..` changes.
+        if directory && !from.parent.is(&to.parent) {
+            self.caller.check(&attributes, access::WRITE)?;
+        }
+        if !directory && (from.slash || (to.slash && there.is_none())) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        match (&there, how) {
+            (Some(_), Rename::NoReplace) => return Err(Errno::EEXIST.into()),
+            (None, Rename::Exchange) => return Err(Errno::ENOENT.into()),
+            // Two names of one file: nothing happens.
+            (Some((other, _)), Rename::Replace) if other.is(&node) => return Ok(()),
+            (Some((other, _)), Rename::Replace) if (other.kind() == Kind::Directory) != directory => {
+                return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR }.into());
+            }
+            _ => {}
+        }
+        self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how)?;
+        self.paths.forget(from);
+        self.paths.forget(to);
+        Ok(())
+    }
+
+    /// `chmod`, `chown`, `truncate` and `utimens`, of something that was found.
+    pub fn change(&self, node: &Arc<Node>, change: &Change) -> Way<Attributes> {
+        let attributes = node.attributes()?;
+        let mut change = *change;
+        let Change { mode, uid, gid, size, atime, mtime } = change;
+        if let Some(mode) = mode {
+            self.caller.check_owner(&attributes)?;
+            // Who is not in its group gives nobody the rights of it.
+            let lowers =
+                self.caller.uid != 0 && !self.caller.is_in(attributes.gid) && attributes.kind != Kind::Directory;
+            change.mode = Some(if lowers { mode & !0o2000 } else { mode });
+        }
+        let root = self.caller.uid == 0;
+        if uid.is_some_and(|uid| !root && (uid != attributes.uid || uid != self.caller.uid)) {
+            return Err(Errno::EPERM.into());
+        }
+        if let Some(gid) = gid.filter(|_| !root) {
+            self.caller.check_owner(&attributes)?;
+            if gid != attributes.gid && !self.caller.is_in(gid) {
+                return Err(Errno::EPERM.into());
+            }
+        }
+        if size.is_some() {
+            self.caller.check(&attributes, access::WRITE)?;
+            if !root {
+                node.lower_rights()?;
+            }
+        }
+        let times = [atime, mtime];
+        if times.iter().flatten().next().is_some() && self.caller.check_owner(&attributes).is_err() {
+            // Who may write it may say that it was used now.
+            match times {
+                [Some(SetTime::Now), Some(SetTime::Now)] => self.caller.check(&attributes, access::WRITE)?,
+                _ => return Err(Errno::EPERM.into()),
+            }
+        }
+        Ok(node.change(&change)?)
+    }
+
+    /// Fails unless the caller may set attributes of `user.`, or, for looking at them, may read them.
+    pub fn may_xattr(&self, node: &Arc<Node>, sets: bool) -> Way<()> {
+        Ok(self.caller.check(&node.attributes()?, if sets { access::WRITE } else { access::READ })?)
+    }
+}

@@ -1,0 +1,289 @@
+//! Paths, for front doors whose programs the kernel does not walk for: the way to a file, who may go it, and what is done there.
+//!
+//! A way may lead out of the workspace, by `..` above its root or by a symbolic link to an absolute path. Then it ends with
+//! [`Stop::Leaves`], and the front door goes on from there.
+
+mod access;
+mod change;
+mod open;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ioverbs::{Uuid, seam};
+
+pub use access::Caller;
+pub use open::{How, Opened};
+
+use crate::{Attributes, Errno, File, FileSystem, Flags, Kind, Node, fs::lock};
+
+/// Symbolic links in one path, at most, as on Linux.
+const LINKS: usize = 40;
+/// Longest path, without its end, as on Linux.
+const PATH: usize = 4095;
+
+/// Why a way ends before its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It fails.
+    Failed(Errno),
+    /// It leaves the workspace: at an absolute path, or at one that goes on from the directory above the root.
+    Leaves(Vec<u8>),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Stop {
+        Stop::Failed(errno)
+    }
+}
+
+/// What a way comes to.
+pub type Way<T> = std::result::Result<T, Stop>;
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+pub struct Last {
+    /// The directory.
+    pub parent: Arc<Node>,
+    /// The name.
+    pub name: Vec<u8>,
+    /// A slash stands behind it: it is to be a directory.
+    pub slash: bool,
+}
+
+/// Where a way ends.
+#[derive(Clone, Debug)]
+pub enum Reached {
+    /// At something.
+    Found {
+        /// What that is.
+        node: Arc<Node>,
+        /// Its attributes as of now.
+        attributes: Attributes,
+        /// Under which name it was found; none: it is the root, or was reached by `.` or `..`.
+        last: Option<Last>,
+    },
+    /// At a directory that does not have the last name.
+    Missing(Last),
+}
+
+/// Directories by name, and when they were found (monotonic clock).
+type Known = HashMap<(Uuid, Box<[u8]>), (Arc<Node>, i64)>;
+
+/// Most directories that are remembered.
+const REMEMBERED: usize = 4096;
+
+/// The paths of a file system.
+pub struct Paths {
+    fs: FileSystem,
+    /// Directories that were found a moment ago.
+    found: Mutex<Known>,
+}
+
+impl Paths {
+    /// Those of `fs`.
+    pub fn new(fs: FileSystem) -> Paths {
+        Paths { fs, found: Mutex::default() }
+    }
+
+    /// The file system.
+    pub fn file_system(&self) -> &FileSystem {
+        &self.fs
+    }
+
+    /// Goes its ways on behalf of somebody.
+    pub fn walker<'a>(&'a self, caller: &'a Caller) -> Walker<'a> {
+        Walker { paths: self, fs: &self.fs, caller }
+    }
+
+    /// A directory of this name was found.
+    fn remember(&self, key: (Uuid, Box<[u8]>), node: &Arc<Node>) {
+        let mut found = lock(&self.found);
+        let before = if found.len() < REMEMBERED { None } else { Some(std::mem::take(&mut *found)) };
+        found.insert(key, (node.clone(), seam::monotonic_ns()));
+        drop(found);
+        // Not under the lock: they may be the last to have their parents.
+        drop(before);
+    }
+
+    /// A name does not stand any more for what it stood for.
+    fn forget(&self, last: &Last) {
+        let gone = lock(&self.found).remove(&(last.parent.uuid(), last.name.as_slice().into()));
+        drop(gone);
+    }
+}
+
+/// Goes ways in a file system, on behalf of somebody.
+#[derive(Clone, Copy)]
+pub struct Walker<'a> {
+    paths: &'a Paths,
+    fs: &'a FileSystem,
+    caller: &'a Caller,
+}
+
+impl Walker<'_> {
+    /// The way of a path that begins in a directory; `follow`: a symbolic link at its end is followed.
+    pub fn walk(&self, from: &Arc<Node>, path: &[u8], follow: bool) -> Way<Reached> {
+        if path.len() > PATH {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let (mut dir, mut links) = (from.clone(), 0);
+        let mut rest = path.to_vec();
+        let mut reached: Option<Reached> = None;
+        loop {
+            // The next name, and whether anything but slashes comes behind it.
+            let start = rest.iter().position(|b| *b != b'/').unwrap_or(rest.len());
+            if start == rest.len() {
+                return match reached {
+                    Some(reached) => Ok(reached),
+                    None => self.found(dir, None),
+                };
+            }
+            let end = rest[start..].iter().position(|b| *b == b'/').map_or(rest.len(), |n| start + n);
+            let (name, slash) = (rest[start..end].to_vec(), end < rest.len());
+            rest.drain(..end);
+            let is_last = rest.iter().all(|b| *b == b'/');
+            self.may_search(&dir)?;
+            match &name[..] {
+                b"." => {
+                    reached = None;
+                    continue;
+                }
+                b".." => {
+                    reached = None;
+                    match dir.parent() {
+                        Some(parent) => dir = parent,
+                        None if dir.uuid().is_nil() => {
+                            return Err(Stop::Leaves(rest.iter().copied().skip_while(|b| *b == b'/').collect()));
+                        }
+                        // Nobody knows any more where it is.
+                        None => return Err(Errno::ENOENT.into()),
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let last = Last { parent: dir.clone(), name, slash };
+            let (node, attributes) = match self.look(&last, is_last) {
+                Err(Errno::ENOENT) if is_last => return Ok(Reached::Missing(last)),
+                found => found?,
+            };
+            match node.kind() {
+                Kind::Symlink if !is_last || follow || slash => {
+                    links += 1;
+                    if links > LINKS {
+                        return Err(Errno::ELOOP.into());
+                    }
+                    let mut target = node.read_link()?;
+                    target.extend_from_slice(&rest);
+                    if target.len() > PATH {
+                        return Err(Errno::ENAMETOOLONG.into());
+                    }
+                    if target.first() == Some(&b'/') {
+                        return Err(Stop::Leaves(target));
+                    }
+                    rest = target;
+                    reached = None;
+                }
+                Kind::Directory => {
+                    dir = node.clone();
+                    reached = Some(Reached::Found { node, attributes, last: Some(last) });
+                }
+                _ if !is_last || slash => return Err(Errno::ENOTDIR.into()),
+                _ => return Ok(Reached::Found { node, attributes, last: Some(last) }),
+            }
+        }
+    }
+
+    /// What is at the end of a path.
+    pub fn find(&self, from: &Arc<Node>, path: &[u8], follow: bool) -> Way<(Arc<Node>, Attributes)> {
+        match self.walk(from, path, follow)? {
+            Reached::Found { node, attributes, .. } => Ok((node, attributes)),
+            Reached::Missing(_) => Err(Errno::ENOENT.into()),
+        }
+    }
+
+    fn found(&self, node: Arc<Node>, last: Option<Last>) -> Way<Reached> {
+        let attributes = node.attributes()?;
+        Ok(Reached::Found { node, attributes, last })
+    }
+
+    fn may_search(&self, dir: &Arc<Node>) -> Way<()> {
+        Ok(self.caller.check(&dir.attributes_lately()?, access::EXECUTE)?)
+    }
+
+    fn unseen(&self) -> Duration {
+        self.fs.0.options.unseen
+    }
+
+    /// What a name stands for. On the way to something else what was found of a directory a moment ago still holds.
+    fn look(&self, last: &Last, is_last: bool) -> crate::Outcome<(Arc<Node>, Attributes)> {
+        let key = (last.parent.uuid(), last.name.clone().into_boxed_slice());
+        if !is_last {
+            let known = lock(&self.paths.found).get(&key).cloned();
+            let fresh = |at_ns: i64| (seam::monotonic_ns() - at_ns) < self.unseen().as_nanos() as i64;
+            if let Some((node, at_ns)) = known
+                && fresh(at_ns)
+                && let Some((attributes, _)) = node.told_within(self.unseen())
+            {
+                return Ok((node, attributes));
+            }
+        }
+        let (node, attributes) = self.fs.lookup(&last.parent, &last.name)?;
+        if node.kind() == Kind::Directory && !self.unseen().is_zero() {
+            self.paths.remember(key, &node);
+        }
+        Ok((node, attributes))
+    }
+}
+
+impl FileSystem {
+    /// What has this identity, for who was handed something open by another process.
+    pub fn by_identity(&self, uuid: Uuid) -> crate::Outcome<(Arc<Node>, Attributes)> {
+        use ioverbs::{Op, Which};
+        let which = Which::Uuid(uuid);
+        let status = self.again("open", || {
+            let (w, which) = (self.workspace().clone(), which.clone());
+            ioverbs::run(self.session(), Op::Look { w, parent: None, which })
+        })?;
+        let attributes = self.attributes(crate::fs::stat_of(Some(&status))?)?;
+        let node = self.node(attributes.uuid, attributes.kind);
+        node.tell(&attributes);
+        Ok((node, attributes))
+    }
+}
+
+impl FileSystem {
+    /// Opens the file of this identity, for who was handed it open by another process. It may have no name any more.
+    pub fn open_by_identity(&self, uuid: Uuid, flags: Flags) -> crate::Outcome<File> {
+        File::open(&self.node(uuid, Kind::File), flags).map(|(file, _)| file)
+    }
+}
+
+impl Node {
+    /// The directory that this one is in, as far as that is known.
+    pub fn parent(&self) -> Option<Arc<Node>> {
+        self.above().next()
+    }
+
+    /// What was told of a directory a moment ago, or is now.
+    fn attributes_lately(&self) -> crate::Outcome<Attributes> {
+        match self.told_within(self.file_system().0.options.unseen) {
+            Some((attributes, _)) => Ok(attributes),
+            None => self.attributes(),
+        }
+    }
+
+    /// The path of a directory from the root of its file system, which is `/`; none: nobody knows where it is.
+    pub fn path(&self) -> Option<Vec<u8>> {
+        if self.uuid().is_nil() {
+            return Some(b"/".to_vec());
+        }
+        let path = crate::rules::path_of(self);
+        let top = self.above().last().is_some_and(|top| top.uuid().is_nil());
+        (top && !path.is_empty()).then_some(path)
+    }
+}

@@ -1,0 +1,134 @@
+//! `open`, with all that it may be told.
+
+use std::sync::Arc;
+
+use super::{Last, Reached, Stop, Walker, Way, access};
+use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who};
+
+/// What `open` is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct How {
+    /// Its bytes are read.
+    pub read: bool,
+    /// Its bytes are written.
+    pub write: bool,
+    /// `O_APPEND`.
+    pub append: bool,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// `O_CREAT`, with these permission bits, behind the umask.
+    pub create: Option<u32>,
+    /// `O_EXCL`: it must not be there.
+    pub exclusive: bool,
+    /// `O_DIRECTORY`.
+    pub directory: bool,
+    /// `O_NOFOLLOW`.
+    pub nofollow: bool,
+    /// `O_PATH`: nothing is opened.
+    pub path: bool,
+    /// `O_TMPFILE`, with these permission bits: a file without a name, in this directory.
+    pub unnamed: Option<u32>,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub enum Opened {
+    /// A file.
+    File(File, Attributes),
+    /// A directory.
+    Directory(Directory),
+    /// Something that was only found (`O_PATH`).
+    Path(Arc<Node>, Attributes),
+}
+
+/// How often what was not there and then was is looked at again.
+const RACES: usize = 16;
+
+impl Walker<'_> {
+    /// Opens what is at the end of a path.
+    pub fn open(&self, from: &Arc<Node>, path: &[u8], how: &How) -> Way<Opened> {
+        if let Some(mode) = how.unnamed {
+            return self.open_unnamed(from, path, mode, how);
+        }
+        let new_only = how.create.is_some() && how.exclusive;
+        for _ in 0..RACES {
+            match self.walk(from, path, !how.nofollow && !new_only)? {
+                Reached::Found { .. } if new_only => return Err(Errno::EEXIST.into()),
+                Reached::Found { node, attributes, .. } => {
+                    match self.open_found(&node, attributes, how) {
+                        // It went since it was looked at.
+                        Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)) if how.create.is_some() => {}
+                        opened => return opened,
+                    }
+                }
+                Reached::Missing(last) => {
+                    let Some(mode) = how.create.filter(|_| !how.path) else { return Err(Errno::ENOENT.into()) };
+                    match self.create(&last, mode, how) {
+                        Err(Stop::Failed(Errno::EEXIST)) if !how.exclusive => {}
+                        made => return made,
+                    }
+                }
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    /// What something new is born with.
+    pub(super) fn born(&self, mode: u32) -> Create {
+        Create { mode, who: Who { uid: self.caller.uid, gid: self.caller.gid } }
+    }
+
+    fn create(&self, last: &Last, mode: u32, how: &How) -> Way<Opened> {
+        if last.slash || how.directory {
+            return Err(Errno::EISDIR.into());
+        }
+        self.may_change(&last.parent)?;
+        // Whatever its mode, who makes it has it open as asked for.
+        let (file, _, attributes) = self.fs.create(&last.parent, &last.name, self.born(mode), flags(how))?;
+        Ok(Opened::File(file, attributes))
+    }
+
+    fn open_unnamed(&self, from: &Arc<Node>, path: &[u8], mode: u32, how: &How) -> Way<Opened> {
+        let (dir, _) = self.find(from, path, !how.nofollow)?;
+        if dir.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if !how.write {
+            return Err(Errno::EINVAL.into());
+        }
+        self.may_change(&dir)?;
+        let (file, _, attributes) = self.fs.create_unnamed(&dir, self.born(mode), flags(how))?;
+        Ok(Opened::File(file, attributes))
+    }
+
+    fn open_found(&self, node: &Arc<Node>, attributes: Attributes, how: &How) -> Way<Opened> {
+        if how.directory && node.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if how.path {
+            return Ok(Opened::Path(node.clone(), attributes));
+        }
+        if node.kind() == Kind::Symlink {
+            return Err(Errno::ELOOP.into());
+        }
+        let writes = how.write || how.truncate;
+        let wanted = if how.read { access::READ } else { 0 } | if writes { access::WRITE } else { 0 };
+        if node.kind() == Kind::Directory {
+            if writes || how.create.is_some() {
+                return Err(Errno::EISDIR.into());
+            }
+            self.caller.check(&attributes, wanted)?;
+            return Ok(Opened::Directory(Directory::open(node)?));
+        }
+        self.caller.check(&attributes, wanted)?;
+        let (file, attributes) = File::open(node, flags(how))?;
+        if how.truncate && self.caller.uid != 0 {
+            node.lower_rights()?;
+        }
+        Ok(Opened::File(file, attributes))
+    }
+}
+
+fn flags(how: &How) -> Flags {
+    Flags { write: how.write, append: how.append, truncate: how.truncate }
+}

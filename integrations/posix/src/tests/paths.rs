@@ -1,0 +1,228 @@
+//! Ways, and who may go them.
+
+use crate::{Caller, Change, Errno, How, Kind, Opened, Paths, Reached, Rename, SetTime, Stop, Way, run};
+
+use super::file_system;
+
+static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
+
+fn user(uid: u32) -> Caller {
+    Caller { uid, gid: uid, groups: vec![50] }
+}
+
+fn failed<T: std::fmt::Debug>(way: Way<T>) -> Errno {
+    match way.unwrap_err() {
+        Stop::Failed(e) => e,
+        Stop::Leaves(path) => panic!("it leaves: {path:?}"),
+    }
+}
+
+const MAKE: How = How {
+    read: true,
+    write: true,
+    create: Some(0o644),
+    append: false,
+    truncate: false,
+    exclusive: false,
+    directory: false,
+    nofollow: false,
+    path: false,
+    unnamed: None,
+};
+const READ: How = How { write: false, create: None, ..MAKE };
+
+/// `d/e/f`, and links to it.
+fn tree() -> Paths {
+    let paths = Paths::new(file_system());
+    let root = paths.file_system().root();
+    let w = paths.walker(&ROOT);
+    w.mkdir(&root, b"d", 0o755).unwrap();
+    w.mkdir(&root, b"d/e/", 0o755).unwrap();
+    drop(w.open(&root, b"d/e/f", &MAKE).unwrap());
+    for (path, target) in [
+        (&b"d/up"[..], &b"../d/e"[..]),
+        (b"link", b"d/up/f"),
+        (b"loop", b"loop"),
+        (b"out", b"/etc/passwd"),
+        (b"above", b"../x"),
+        (b"dangling", b"nothing"),
+    ] {
+        w.symlink(&root, path, target).unwrap();
+    }
+    paths
+}
+
+#[test]
+fn a_way_follows_links_and_climbs() {
+    let paths = tree();
+    let (root, w) = (paths.file_system().root(), paths.walker(&ROOT));
+    let f = w.find(&root, b"d/e/f", true).unwrap().0;
+    for path in ["./d//e/f", "d/e/../e/f", "d/up/f", "link", "d/up/../e/f", "d/../d/./up/f"] {
+        assert!(w.find(&root, path.as_bytes(), true).unwrap().0.is(&f), "{path}");
+    }
+    let e = w.find(&root, b"d/e", true).unwrap().0;
+    assert!(w.find(&e, b"../../link", true).unwrap().0.is(&f));
+    assert_eq!((e.path().unwrap(), root.path().unwrap()), (b"/d/e".to_vec(), b"/".to_vec()));
+    assert_eq!(w.find(&root, b"link", false).unwrap().0.kind(), Kind::Symlink);
+    // A slash at the end wants a directory, and follows.
+    assert_eq!(w.find(&root, b"d/up/", false).unwrap().0.kind(), Kind::Directory);
+    assert_eq!(failed(w.find(&root, b"link/", true)), Errno::ENOTDIR);
+    assert_eq!(failed(w.find(&root, b"d/e/f/g", true)), Errno::ENOTDIR);
+    assert_eq!(failed(w.find(&root, b"d/x/y", true)), Errno::ENOENT);
+    assert_eq!(failed(w.find(&root, b"loop", true)), Errno::ELOOP);
+    assert_eq!(failed(w.find(&root, &[b'a'; 300], true)), Errno::ENAMETOOLONG);
+    assert_eq!(failed(w.find(&root, &b"d/".repeat(3000), true)), Errno::ENAMETOOLONG);
+    assert!(
+        matches!(w.walk(&root, b"d/new/", true).unwrap(), Reached::Missing(last) if last.name == b"new" && last.slash)
+    );
+    // It may lead out.
+    let leaves = |path: &[u8]| w.find(&root, path, true).unwrap_err();
+    assert_eq!(leaves(b"out"), Stop::Leaves(b"/etc/passwd".to_vec()));
+    assert_eq!(leaves(b"above/z"), Stop::Leaves(b"x/z".to_vec()));
+    assert_eq!(leaves(b"d/../../y"), Stop::Leaves(b"y".to_vec()));
+    assert_eq!(leaves(b".."), Stop::Leaves(Vec::new()));
+}
+
+#[test]
+fn open_does_what_its_flags_say() {
+    let paths = tree();
+    let (root, w) = (paths.file_system().root(), paths.walker(&ROOT));
+    assert_eq!(failed(w.open(&root, b"link", &How { exclusive: true, ..MAKE })), Errno::EEXIST);
+    // What a dangling link names is made; not where it must be new.
+    assert_eq!(failed(w.open(&root, b"dangling", &How { exclusive: true, ..MAKE })), Errno::EEXIST);
+    assert_eq!(failed(w.open(&root, b"dangling", &READ)), Errno::ENOENT);
+    drop(w.open(&root, b"dangling", &MAKE).unwrap());
+    assert_eq!(w.find(&root, b"nothing", true).unwrap().1.mode, 0o644);
+    assert_eq!(failed(w.open(&root, b"link", &How { nofollow: true, ..READ })), Errno::ELOOP);
+    assert_eq!(failed(w.open(&root, b"link", &How { directory: true, ..READ })), Errno::ENOTDIR);
+    assert_eq!(failed(w.open(&root, b"d", &MAKE)), Errno::EISDIR);
+    assert_eq!(failed(w.open(&root, b"new/", &MAKE)), Errno::EISDIR);
+    assert!(matches!(w.open(&root, b"d", &READ).unwrap(), Opened::Directory(_)));
+    assert!(matches!(w.open(&root, b"link", &How { path: true, ..READ }).unwrap(), Opened::Path(..)));
+    let Opened::File(file, _) = w.open(&root, b"link", &MAKE).unwrap() else { panic!("a file") };
+    file.write(0, b"abc").unwrap();
+    let Opened::File(again, now) = w.open(&root, b"link", &How { truncate: true, ..MAKE }).unwrap() else { panic!() };
+    assert_eq!((now.size, again.size().unwrap()), (0, 0));
+    let unnamed = w.open(&root, b"d", &How { unnamed: Some(0o600), ..MAKE }).unwrap();
+    assert!(matches!(unnamed, Opened::File(..)));
+}
+
+#[test]
+fn modes_and_owners_are_checked() {
+    let paths = tree();
+    let root = paths.file_system().root();
+    let (w, one, other) = (paths.walker(&ROOT), user(7), user(8));
+    let (one, other) = (paths.walker(&one), paths.walker(&other));
+    assert_eq!(failed(one.mkdir(&root, b"mine", 0o755)), Errno::EACCES);
+    w.change(&root, &Change { mode: Some(0o1777), ..Change::default() }).unwrap();
+    one.mkdir(&root, b"mine", 0o700).unwrap();
+    drop(one.open(&root, b"mine/f", &MAKE).unwrap());
+    assert_eq!(failed(other.find(&root, b"mine/f", true)), Errno::EACCES);
+    // Sticky: only who owns it takes it away.
+    assert_eq!(failed(other.rmdir(&root, b"mine")), Errno::EPERM);
+    let named = |path: &[u8]| other.last(&root, path).unwrap();
+    let ((from, what), (to, there)) = (named(b"mine"), named(b"theirs"));
+    assert_eq!(failed(other.rename((&from, what), (&to, there), Rename::Replace)), Errno::EPERM);
+    let mine = one.find(&root, b"mine/f", true).unwrap().0;
+    let change = |mode: u32| Change { mode: Some(mode), ..Change::default() };
+    assert_eq!(failed(other.change(&mine, &change(0o777))), Errno::EPERM);
+    // Who is not in its group gives nobody the rights of it.
+    w.change(&mine, &Change { gid: Some(99), ..Change::default() }).unwrap();
+    assert_eq!(one.change(&mine, &change(0o2755)).unwrap().mode, 0o755);
+    assert_eq!(failed(one.change(&mine, &Change { uid: Some(8), ..Change::default() })), Errno::EPERM);
+    assert_eq!(failed(one.change(&mine, &Change { gid: Some(51), ..Change::default() })), Errno::EPERM);
+    assert_eq!(one.change(&mine, &Change { gid: Some(50), ..Change::default() }).unwrap().gid, 50);
+    one.change(&mine, &change(0o440)).unwrap();
+    assert_eq!(failed(one.open(&root, b"mine/f", &MAKE)), Errno::EACCES);
+    let times = |t: SetTime| Change { atime: Some(t), mtime: Some(t), ..Change::default() };
+    assert_eq!(failed(other.change(&mine, &times(SetTime::At(5)))), Errno::EPERM);
+    assert_eq!(failed(other.change(&mine, &times(SetTime::Now))), Errno::EACCES);
+    one.change(&mine, &times(SetTime::At(5))).unwrap();
+    // Root may, but runs nothing that nobody may run.
+    let attributes = mine.attributes().unwrap();
+    assert!(ROOT.may(&attributes, 6) && !ROOT.may(&attributes, 1));
+    drop(w.open(&root, b"mine/f", &MAKE).unwrap());
+}
+
+#[test]
+fn names_are_made_and_moved_as_posix_says() {
+    let paths = tree();
+    let (root, w) = (paths.file_system().root(), paths.walker(&ROOT));
+    assert_eq!(failed(w.mkdir(&root, b"d", 0o755)), Errno::EEXIST);
+    assert_eq!(failed(w.mkdir(&root, b"dangling", 0o755)), Errno::EEXIST);
+    assert_eq!(failed(w.mkdir(&root, b"/", 0o755)), Errno::EEXIST);
+    assert_eq!(failed(w.symlink(&root, b"new/", b"x")), Errno::ENOENT);
+    assert_eq!(failed(w.unlink(&root, b"d")), Errno::EISDIR);
+    assert_eq!(failed(w.unlink(&root, b"d/e/f/")), Errno::ENOTDIR);
+    assert_eq!(failed(w.rmdir(&root, b"link")), Errno::ENOTDIR);
+    assert_eq!(failed(w.rmdir(&root, b"d/.")), Errno::EINVAL);
+    assert_eq!(failed(w.rmdir(&root, b"d/e/..")), Errno::ENOTEMPTY);
+    assert_eq!(failed(w.rmdir(&root, b"d/e")), Errno::ENOTEMPTY);
+    let rename = |from: &[u8], to: &[u8], how: Rename| {
+        let ((from, what), (to, there)) = (w.last(&root, from)?, w.last(&root, to)?);
+        w.rename((&from, what), (&to, there), how)
+    };
+    assert_eq!(failed(rename(b"d", b"link", Rename::Replace)), Errno::ENOTDIR);
+    assert_eq!(failed(rename(b"link", b"d", Rename::Replace)), Errno::EISDIR);
+    assert_eq!(failed(rename(b"link", b"new/", Rename::Replace)), Errno::ENOTDIR);
+    assert_eq!(failed(rename(b"link", b"out", Rename::NoReplace)), Errno::EEXIST);
+    assert_eq!(failed(rename(b"link", b"new", Rename::Exchange)), Errno::ENOENT);
+    // What was remembered of a directory goes with its name.
+    let f = w.find(&root, b"d/e/f", true).unwrap().0;
+    rename(b"d/e", b"g", Rename::Replace).unwrap();
+    assert_eq!(failed(w.find(&root, b"d/e/f", true)), Errno::ENOENT);
+    assert!(w.find(&root, b"g/f", true).unwrap().0.is(&f));
+    assert_eq!(w.find(&root, b"g", true).unwrap().0.path().unwrap(), b"/g");
+    assert!(w.find(&root, b"g/../d", true).is_ok());
+    w.link(&f, &root, b"hard").unwrap();
+    // Two names of one file: nothing happens.
+    rename(b"hard", b"g/f", Rename::Replace).unwrap();
+    assert!(w.find(&root, b"hard", true).is_ok());
+    let again = Paths::new(crate::FileSystem::new(super::again(paths.file_system().workspace()), Default::default()));
+    assert_eq!(again.file_system().by_identity(f.uuid()).unwrap().1.links, 2);
+}
+
+#[test]
+fn what_programs_are_told_is_read_as_it_was_written() {
+    let settings = run::Settings {
+        store: "file:/a b/c".into(),
+        places: vec![
+            run::Place { at: b"/iov".to_vec(), workspace: None },
+            run::Place { at: b"/x y/z".to_vec(), workspace: Some(b"w \xff".to_vec()) },
+        ],
+        strict: true,
+        rules: vec!["/a/**=scratch".into()],
+        controls: vec!["consistency=commit".into()],
+        deadline_ns: 5,
+    };
+    assert_eq!(run::Settings::read(&settings.to_text().unwrap()), Some(settings.clone()));
+    let broken = run::Settings { rules: vec!["/a\nstrict yes".into()], ..settings };
+    assert!(broken.to_text().is_err());
+    for text in ["what is this\n", "deadline x\n", "workspace /x\n", "nothing"] {
+        assert_eq!(run::Settings::read(text.as_bytes()), None, "{text}");
+    }
+    let in_order = |path: &str| run::is_in_order(path.as_ref());
+    assert!(in_order("/a/b") && !in_order("/") && !in_order("/a/") && !in_order("/a//b") && !in_order("/a/../b"));
+    assert!(!in_order("a"));
+}
+
+#[test]
+fn programs_are_told_apart_by_how_they_begin() {
+    use run::Program;
+    assert_eq!(Program::of(b"#! /bin/sh  -e x \nrest"), Program::Script(b"/bin/sh".to_vec(), Some(b"-e x".to_vec())));
+    assert_eq!(Program::of(b"#!/bin/sh"), Program::Script(b"/bin/sh".to_vec(), None));
+    let head = |path: &str| {
+        let mut head = std::fs::read(path).unwrap();
+        head.truncate(4096);
+        Program::of(&head)
+    };
+    assert_eq!(head("/proc/self/exe"), Program::Dynamic);
+    assert_eq!(Program::of(b"\x7fELF\x02\x01"), Program::Other, "cut short");
+    assert_eq!(Program::of(b""), Program::Other);
+    let mut elf = vec![0; 64 + 56];
+    elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (elf[32], elf[54], elf[56]) = (64, 56, 1);
+    assert_eq!(Program::of(&elf), Program::Static);
+    elf[64] = 3;
+    assert_eq!(Program::of(&elf), Program::Dynamic);
+}

@@ -1,0 +1,314 @@
+//! Changing attributes: modes, owners, times, lengths, and those with names.
+
+use std::{
+    ffi::{c_char, c_int, c_void},
+    sync::Arc,
+};
+
+use iov_posix::{Change, Errno, Node, Outcome, SetTime, SetXattr, Stop, Walker, Way};
+
+use super::{at, bytes_of, export, facts::means_itself};
+use crate::{
+    files::with,
+    raw::{failed, kernel},
+};
+
+/// What is done with something that was found, on behalf of somebody.
+type Work<'a> = dyn FnMut(Walker<'_>, &Arc<Node>) -> Way<isize> + 'a;
+
+/// Does something with what is at the end of a path, or open under a descriptor.
+fn on(
+    (dirfd, path, flags): (c_int, *const c_char, c_int),
+    work: &mut Work<'_>,
+    there: &mut dyn FnMut(c_int, *const c_char) -> isize,
+) -> isize {
+    if means_itself(path, flags) && dirfd != libc::AT_FDCWD {
+        return on_open(dirfd, work).unwrap_or_else(|| there(dirfd, path));
+    }
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    at(
+        dirfd,
+        path,
+        &mut |_, here| {
+            let (node, _) = here.find(follow)?;
+            work(here.walker(), &node)
+        },
+        &mut |_, _| failed(Errno::EOPNOTSUPP),
+        there,
+    )
+}
+
+/// Does something with what is open under a descriptor; none: it is the kernel's.
+fn on_open(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
+    with(fd, |w, open| {
+        let (Some(mounted), Some(node)) = (open.mounted(w)?, open.node(w)?) else { return Err(Errno::EROFS) };
+        let caller = crate::world::caller();
+        match work(mounted.paths.walker(&caller), &node) {
+            Ok(done) => Ok(done),
+            Err(Stop::Failed(e)) => Err(e),
+            Err(Stop::Leaves(_)) => Err(Errno::EIO),
+        }
+    })
+}
+
+/// Changes something.
+fn change(
+    what: (c_int, *const c_char, c_int),
+    change: Change,
+    there: &mut dyn FnMut(c_int, *const c_char) -> isize,
+) -> isize {
+    on(what, &mut |walker, node| walker.change(node, &change).map(|_| 0), there)
+}
+
+fn change_open(fd: c_int, change: Change) -> Option<isize> {
+    on_open(fd, &mut |walker, node| walker.change(node, &change).map(|_| 0))
+}
+
+fn of_mode(mode: u32) -> Change {
+    Change { mode: Some(mode & 0o7777), ..Change::default() }
+}
+
+fn of_owner(uid: u32, gid: u32) -> Change {
+    let some = |id: u32| (id != u32::MAX).then_some(id);
+    Change { uid: some(uid), gid: some(gid), ..Change::default() }
+}
+
+/// The times that a program gives; `None` of it: now.
+fn of_times(times: Option<[libc::timespec; 2]>) -> Outcome<Change> {
+    let time = |time: libc::timespec| match time.tv_nsec {
+        libc::UTIME_NOW => Ok(Some(SetTime::Now)),
+        libc::UTIME_OMIT => Ok(None),
+        ns if !(0..1_000_000_000).contains(&ns) => Err(Errno::EINVAL),
+        ns => Ok(Some(SetTime::At(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(ns)))),
+    };
+    let [atime, mtime] = match times {
+        Some([atime, mtime]) => [time(atime)?, time(mtime)?],
+        None => [Some(SetTime::Now); 2],
+    };
+    Ok(Change { atime, mtime, ..Change::default() })
+}
+
+/// Times of which the parts below a second are millionths.
+fn of_microseconds(times: *const libc::timeval) -> Option<[libc::timespec; 2]> {
+    // SAFETY: programs give two of them, or none.
+    let times: &[libc::timeval; 2] = unsafe { times.cast::<[libc::timeval; 2]>().as_ref() }?;
+    Some(times.map(|t| libc::timespec { tv_sec: t.tv_sec, tv_nsec: t.tv_usec.saturating_mul(1000) }))
+}
+
+fn given(times: *const libc::timespec) -> Option<[libc::timespec; 2]> {
+    // SAFETY: programs give two of them, or none.
+    unsafe { times.cast::<[libc::timespec; 2]>().as_ref() }.copied()
+}
+
+/// `utimensat`, with times that may come from elsewhere than where the program has them.
+fn set_times(what: (c_int, *const c_char, c_int), times: Option<[libc::timespec; 2]>) -> isize {
+    let (dirfd, path, flags) = what;
+    let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
+    let mut there = |dirfd: c_int, path: *const c_char| kernel!(libc::SYS_utimensat, dirfd, path, pointer, flags);
+    // No path is the descriptor itself.
+    let path = if path.is_null() && dirfd != libc::AT_FDCWD {
+        return match of_times(times) {
+            Ok(new) => change_open(dirfd, new).unwrap_or_else(|| there(dirfd, std::ptr::null())),
+            Err(e) => failed(e),
+        };
+    } else {
+        path
+    };
+    match of_times(times) {
+        Ok(new) => change((dirfd, path, flags), new, &mut there),
+        Err(e) => failed(e),
+    }
+}
+
+const NO_FLAGS: c_int = 0;
+const NO_FOLLOW: c_int = libc::AT_SYMLINK_NOFOLLOW;
+const HERE: c_int = libc::AT_FDCWD;
+
+export! {
+    /// `chmod(2)`
+    fn chmod(path: *const c_char, mode: u32) -> c_int =
+        change((HERE, path, NO_FLAGS), of_mode(mode), &mut |dirfd, path| kernel!(libc::SYS_fchmodat, dirfd, path, mode));
+    /// `fchmod(2)`
+    fn fchmod(fd: c_int, mode: u32) -> c_int =
+        change_open(fd, of_mode(mode)).unwrap_or_else(|| kernel!(libc::SYS_fchmod, fd, mode));
+    /// `chown(2)`
+    fn chown(path: *const c_char, uid: u32, gid: u32) -> c_int = change(
+        (HERE, path, NO_FLAGS),
+        of_owner(uid, gid),
+        &mut |dirfd, path| kernel!(libc::SYS_fchownat, dirfd, path, uid, gid, 0),
+    );
+    /// `lchown(2)`
+    fn lchown(path: *const c_char, uid: u32, gid: u32) -> c_int = change(
+        (HERE, path, NO_FOLLOW),
+        of_owner(uid, gid),
+        &mut |dirfd, path| kernel!(libc::SYS_fchownat, dirfd, path, uid, gid, NO_FOLLOW),
+    );
+    /// `fchown(2)`
+    fn fchown(fd: c_int, uid: u32, gid: u32) -> c_int =
+        change_open(fd, of_owner(uid, gid)).unwrap_or_else(|| kernel!(libc::SYS_fchown, fd, uid, gid));
+    /// `fchownat(2)`
+    fn fchownat(dirfd: c_int, path: *const c_char, uid: u32, gid: u32, flags: c_int) -> c_int = change(
+        (dirfd, path, flags),
+        of_owner(uid, gid),
+        &mut |dirfd, path| kernel!(libc::SYS_fchownat, dirfd, path, uid, gid, flags),
+    );
+    /// `truncate(2)`
+    fn truncate(path: *const c_char, size: i64) -> c_int = match u64::try_from(size) {
+        Err(_) => failed(Errno::EINVAL),
+        Ok(new) => change(
+            (HERE, path, NO_FLAGS),
+            Change { size: Some(new), ..Change::default() },
+            &mut |_, path| kernel!(libc::SYS_truncate, path, size),
+        ),
+    };
+    /// `utimensat(2)`
+    fn utimensat(dirfd: c_int, path: *const c_char, times: *const libc::timespec, flags: c_int) -> c_int =
+        set_times((dirfd, path, flags), given(times));
+    /// `futimens(3)`
+    fn futimens(fd: c_int, times: *const libc::timespec) -> c_int = match fd {
+        fd if fd < 0 => failed(Errno::EBADF),
+        fd => set_times((fd, std::ptr::null(), 0), given(times)),
+    };
+    /// `utimes(2)`
+    fn utimes(path: *const c_char, times: *const libc::timeval) -> c_int =
+        set_times((HERE, path, NO_FLAGS), of_microseconds(times));
+    /// `lutimes(3)`
+    fn lutimes(path: *const c_char, times: *const libc::timeval) -> c_int =
+        set_times((HERE, path, NO_FOLLOW), of_microseconds(times));
+    /// `futimes(3)`
+    fn futimes(fd: c_int, times: *const libc::timeval) -> c_int =
+        set_times((fd, std::ptr::null(), 0), of_microseconds(times));
+    /// `futimesat(2)`
+    fn futimesat(dirfd: c_int, path: *const c_char, times: *const libc::timeval) -> c_int =
+        set_times((dirfd, path, NO_FLAGS), of_microseconds(times));
+    /// `utime(2)`
+    fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int = {
+        // SAFETY: programs give one, or none.
+        let times = unsafe { times.as_ref() };
+        let times = times.map(|t| [t.actime, t.modtime].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 }));
+        set_times((HERE, path, NO_FLAGS), times)
+    };
+    /// `setxattr(2)`
+    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int =
+        on((HERE, path, NO_FLAGS), &mut |walker, node| put(walker, node, (name, value, n, flags)), &mut |_, path| {
+            kernel!(libc::SYS_setxattr, path, name, value, n, flags)
+        });
+    /// `lsetxattr(2)`
+    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int =
+        on((HERE, path, NO_FOLLOW), &mut |walker, node| put(walker, node, (name, value, n, flags)), &mut |_, path| {
+            kernel!(libc::SYS_lsetxattr, path, name, value, n, flags)
+        });
+    /// `fsetxattr(2)`
+    fn fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int =
+        on_open(fd, &mut |walker, node| put(walker, node, (name, value, n, flags)))
+            .unwrap_or_else(|| kernel!(libc::SYS_fsetxattr, fd, name, value, n, flags));
+    /// `getxattr(2)`
+    fn getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, n: usize) -> isize =
+        on((HERE, path, NO_FLAGS), &mut |walker, node| get(walker, node, name, (out, n)), &mut |_, path| {
+            kernel!(libc::SYS_getxattr, path, name, out, n)
+        });
+    /// `lgetxattr(2)`
+    fn lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void, n: usize) -> isize =
+        on((HERE, path, NO_FOLLOW), &mut |walker, node| get(walker, node, name, (out, n)), &mut |_, path| {
+            kernel!(libc::SYS_lgetxattr, path, name, out, n)
+        });
+    /// `fgetxattr(2)`
+    fn fgetxattr(fd: c_int, name: *const c_char, out: *mut c_void, n: usize) -> isize =
+        on_open(fd, &mut |walker, node| get(walker, node, name, (out, n)))
+            .unwrap_or_else(|| kernel!(libc::SYS_fgetxattr, fd, name, out, n));
+    /// `listxattr(2)`
+    fn listxattr(path: *const c_char, out: *mut c_char, n: usize) -> isize =
+        on((HERE, path, NO_FLAGS), &mut |_, node| list(node, (out.cast(), n)), &mut |_, path| {
+            kernel!(libc::SYS_listxattr, path, out, n)
+        });
+    /// `llistxattr(2)`
+    fn llistxattr(path: *const c_char, out: *mut c_char, n: usize) -> isize =
+        on((HERE, path, NO_FOLLOW), &mut |_, node| list(node, (out.cast(), n)), &mut |_, path| {
+            kernel!(libc::SYS_llistxattr, path, out, n)
+        });
+    /// `flistxattr(2)`
+    fn flistxattr(fd: c_int, out: *mut c_char, n: usize) -> isize =
+        on_open(fd, &mut |_, node| list(node, (out.cast(), n)))
+            .unwrap_or_else(|| kernel!(libc::SYS_flistxattr, fd, out, n));
+    /// `removexattr(2)`
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int =
+        on((HERE, path, NO_FLAGS), &mut |walker, node| remove(walker, node, name), &mut |_, path| {
+            kernel!(libc::SYS_removexattr, path, name)
+        });
+    /// `lremovexattr(2)`
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int =
+        on((HERE, path, NO_FOLLOW), &mut |walker, node| remove(walker, node, name), &mut |_, path| {
+            kernel!(libc::SYS_lremovexattr, path, name)
+        });
+    /// `fremovexattr(2)`
+    fn fremovexattr(fd: c_int, name: *const c_char) -> c_int =
+        on_open(fd, &mut |walker, node| remove(walker, node, name))
+            .unwrap_or_else(|| kernel!(libc::SYS_fremovexattr, fd, name));
+}
+
+/// `fchmodat`, of which the C library has had flags for longer than the kernel.
+///
+/// # Safety
+/// As the function that it stands for.
+pub(crate) unsafe extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode: u32, flags: c_int) -> c_int {
+    const SYS_FCHMODAT2: i64 = 452;
+    let mut there = |dirfd: c_int, path: *const c_char| match flags {
+        0 => kernel!(libc::SYS_fchmodat, dirfd, path, mode),
+        _ => match kernel!(SYS_FCHMODAT2, dirfd, path, mode, flags) {
+            e if e == failed(Errno(libc::ENOSYS)) => failed(Errno::EOPNOTSUPP),
+            done => done,
+        },
+    };
+    crate::raw::answer(change((dirfd, path, flags), of_mode(mode), &mut there)) as c_int
+}
+
+fn put(
+    walker: Walker<'_>,
+    node: &Arc<Node>,
+    (name, value, n, flags): (*const c_char, *const c_void, usize, c_int),
+) -> Way<isize> {
+    let how = match flags {
+        0 => SetXattr::Either,
+        libc::XATTR_CREATE => SetXattr::Create,
+        libc::XATTR_REPLACE => SetXattr::Replace,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    walker.may_xattr(node, true)?;
+    // SAFETY: the value is the program's, of this length.
+    let value = if n == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(value.cast(), n) } };
+    node.set_xattr(bytes_of(name).unwrap_or_default(), value, how)?;
+    Ok(0)
+}
+
+fn get(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char, room: (*mut c_void, usize)) -> Way<isize> {
+    let name = bytes_of(name).unwrap_or_default();
+    // Access lists and capabilities are asked for often, and are never there.
+    if !name.starts_with(b"user.") {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    walker.may_xattr(node, false)?;
+    Ok(give(&node.xattr(name)?, room)?)
+}
+
+fn list(node: &Arc<Node>, room: (*mut c_void, usize)) -> Way<isize> {
+    let names: Vec<u8> = node.xattrs()?.into_iter().flat_map(|name| name.into_iter().chain([0])).collect();
+    Ok(give(&names, room)?)
+}
+
+fn remove(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char) -> Way<isize> {
+    walker.may_xattr(node, true)?;
+    node.remove_xattr(bytes_of(name).unwrap_or_default())?;
+    Ok(0)
+}
+
+/// Gives a program a value, or tells how long it is.
+fn give(value: &[u8], (out, room): (*mut c_void, usize)) -> Outcome<isize> {
+    if room > 0 && room < value.len() {
+        return Err(Errno::ERANGE);
+    }
+    if room > 0 {
+        // SAFETY: the program has room for so many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), out.cast(), value.len()) };
+    }
+    Ok(value.len() as isize)
+}

@@ -1,0 +1,458 @@
+//! Bytes of open files, and where they are.
+
+use std::{
+    ffi::{c_int, c_void},
+    sync::{Arc, atomic::Ordering},
+};
+
+use iov_posix::{Errno, File, Outcome, Seek};
+
+use super::export;
+use crate::{
+    files::{Open, What, with},
+    raw::{failed, kernel, outcome, set_errno},
+    world::{World, lock},
+};
+
+/// Bytes that are moved at once where they go through this process.
+const CHUNK: usize = 4 << 20;
+
+/// Where the next byte is read or written.
+fn position(fd: c_int) -> Outcome<u64> {
+    let at = kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR);
+    u64::try_from(at).map_err(|_| Errno(-at as i32))
+}
+
+fn move_to(fd: c_int, at: u64) -> isize {
+    kernel!(libc::SYS_lseek, fd, at, libc::SEEK_SET)
+}
+
+/// An offset that a program has given.
+fn offset(at: i64) -> Outcome<u64> {
+    u64::try_from(at).map_err(|_| Errno::EINVAL)
+}
+
+/// The memory of a program, to be written.
+///
+/// # Safety
+/// It must be the program's for the call, and nobody else may use it meanwhile.
+unsafe fn memory<'a>(at: *mut c_void, len: usize) -> &'a mut [u8] {
+    // No object is longer than this, and no call moves more.
+    let len = len.min(0x7fff_f000);
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller says so.
+    unsafe { std::slice::from_raw_parts_mut(at.cast(), len) }
+}
+
+/// The memory of a program, to be read.
+///
+/// # Safety
+/// It must be the program's for the call, and nobody may change it meanwhile.
+unsafe fn bytes<'a>(at: *const c_void, len: usize) -> &'a [u8] {
+    // SAFETY: the caller says so.
+    unsafe { memory(at.cast_mut(), len) }
+}
+
+/// The pieces of memory of `readv` and `writev`.
+///
+/// # Safety
+/// As of [`memory`], for each of them.
+unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a mut [u8]>> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= 1024).ok_or(Errno::EINVAL)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the program says that there are so many.
+    let pieces = unsafe { std::slice::from_raw_parts(iov, count) };
+    // SAFETY: the caller says so of each.
+    Ok(pieces.iter().map(|piece| unsafe { memory(piece.iov_base, piece.iov_len) }).collect())
+}
+
+fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize> {
+    let mut done = 0;
+    for piece in pieces.iter_mut().filter(|piece| !piece.is_empty()) {
+        let n = file.read(at, piece)?;
+        (at, done) = (at + n as u64, done + n);
+        if n < piece.len() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Reads at the offset that all who share the descriptor have.
+fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]]) -> Outcome<isize> {
+    let file = open.to_read(world)?;
+    let _one = lock(&open.moving);
+    let at = place(world, fd, open)?;
+    let n = read_at(file, at, pieces)?;
+    if n > 0 {
+        move_to(fd, at + n as u64);
+    }
+    Ok(n as isize)
+}
+
+/// The offset; behind an append it is the end.
+fn place(world: &World, fd: c_int, open: &Open) -> Outcome<u64> {
+    if open.at_end.swap(false, Ordering::Relaxed) {
+        move_to(fd, open.file(world)?.size()?);
+    }
+    position(fd)
+}
+
+fn write_pieces(file: &File, append: bool, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
+    let wrote = |at: u64, piece: &[u8]| if append { file.append(piece) } else { file.write_at(at, piece) };
+    // Bytes that are appended stay together.
+    if append && pieces.len() > 1 {
+        return wrote(at, &pieces.concat());
+    }
+    let mut done = 0;
+    for piece in pieces {
+        match wrote(at, piece) {
+            Ok(n) => (at, done) = (at + n as u64, done + n),
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
+fn lower(file: &File) -> Outcome<()> {
+    // SAFETY: it asks the kernel for a number.
+    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { file.node().lower_rights() }
+}
+
+/// Writes at the offset that all who share the descriptor have, or at the end.
+fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> Outcome<isize> {
+    let file = open.to_write(world)?;
+    lower(file)?;
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if len == 0 {
+        return Ok(0);
+    }
+    if open.append.load(Ordering::Relaxed) {
+        let n = write_pieces(file, true, 0, pieces)?;
+        open.at_end.store(true, Ordering::Relaxed);
+        return Ok(n as isize);
+    }
+    let _one = lock(&open.moving);
+    let mut at = place(world, fd, open)?;
+    // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
+    let end = kernel!(libc::SYS_lseek, fd, len, libc::SEEK_CUR);
+    if let Ok(end) = u64::try_from(end) {
+        at = end - len as u64;
+    }
+    match write_pieces(file, false, at, pieces) {
+        Ok(n) if n == len => Ok(n as isize),
+        short => {
+            let n = *short.as_ref().unwrap_or(&0);
+            move_to(fd, at + n as u64);
+            short.map(|n| n as isize)
+        }
+    }
+}
+
+fn write_there(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
+    let file = open.to_write(world)?;
+    lower(file)?;
+    // As Linux does it: what was opened for appending appends.
+    let append = open.append.load(Ordering::Relaxed);
+    Ok(write_pieces(file, append, offset(at)?, pieces)? as isize)
+}
+
+/// `lseek`
+fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> Outcome<isize> {
+    let _one = lock(&open.moving);
+    if open.is_path() {
+        return Err(Errno::EBADF);
+    }
+    let file = match open.what(world)? {
+        What::File(file) => file,
+        // Positions of a directory are those of `getdents64`.
+        _ => {
+            if whence == libc::SEEK_SET && by == 0 {
+                super::directories::rewind(world, open)?;
+            }
+            return Ok(kernel!(libc::SYS_lseek, fd, by, whence));
+        }
+    };
+    let from = match whence {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => place(world, fd, open)? as i64,
+        libc::SEEK_END => file.size()? as i64,
+        libc::SEEK_DATA | libc::SEEK_HOLE => {
+            let from = u64::try_from(by).map_err(|_| Errno::ENXIO)?;
+            let what = if whence == libc::SEEK_DATA { Seek::Data } else { Seek::Hole };
+            open.at_end.store(false, Ordering::Relaxed);
+            return Ok(move_to(fd, file.seek(from, what)?));
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let to = from.checked_add(by).ok_or(Errno::EOVERFLOW)?;
+    let to = u64::try_from(to).map_err(|_| Errno::EINVAL)?;
+    open.at_end.store(false, Ordering::Relaxed);
+    Ok(move_to(fd, to))
+}
+
+/// Copies from one descriptor to another, of which one is ours at least, each at an offset or at that of the descriptor.
+fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> isize {
+    let mut room = vec![0_u8; len.min(CHUNK)];
+    let mut done = 0;
+    while done < len {
+        let want = room.len().min(len - done);
+        // SAFETY: the offsets are null or the program's own for this call; the buffer is ours.
+        let n = unsafe {
+            if from_at.is_null() {
+                read(from, room.as_mut_ptr().cast(), want)
+            } else {
+                pread(from, room.as_mut_ptr().cast(), want, *from_at)
+            }
+        };
+        if n <= 0 {
+            return if done > 0 || n == 0 { done as isize } else { -(crate::raw::errno() as isize) };
+        }
+        let n = n as usize;
+        let mut wrote = 0;
+        while wrote < n {
+            let rest = &room[wrote..n];
+            // SAFETY: as above.
+            let m = unsafe {
+                if to_at.is_null() {
+                    write(to, rest.as_ptr().cast(), rest.len())
+                } else {
+                    pwrite(to, rest.as_ptr().cast(), rest.len(), *to_at)
+                }
+            };
+            if m <= 0 {
+                break;
+            }
+            wrote += m as usize;
+            if !to_at.is_null() {
+                // SAFETY: it is the program's own for this call.
+                unsafe { *to_at += m as i64 };
+            }
+        }
+        if from_at.is_null() {
+            if wrote < n {
+                // What could not be written is not read yet either.
+                // SAFETY: it moves an offset.
+                unsafe { lseek(from, wrote as i64 - n as i64, libc::SEEK_CUR) };
+            }
+        } else {
+            // SAFETY: it is the program's own for this call.
+            unsafe { *from_at += wrote as i64 };
+        }
+        done += wrote;
+        if wrote < n {
+            return if done > 0 { done as isize } else { -(crate::raw::errno() as isize) };
+        }
+    }
+    done as isize
+}
+
+fn is_ours(fd: c_int) -> bool {
+    crate::world::world().is_some_and(|world| world.files.get(fd).is_some())
+}
+
+/// Copies within the store, without the bytes coming here, where both are files of one workspace; none: it has to be done
+/// otherwise.
+fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+    let world = crate::world::world()?;
+    let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
+    if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {
+        return None;
+    }
+    let copy = || {
+        let (a, b) = (src.to_read(world)?, dst.to_write(world)?);
+        // SAFETY: they are null or the program's own for this call.
+        let (a_at, b_at) = unsafe {
+            let at = |fd, open: &Arc<Open>, at: *mut i64| match at.is_null() {
+                true => place(world, fd, open),
+                false => offset(*at),
+            };
+            (at(from, &src, from_at)?, at(to, &dst, to_at)?)
+        };
+        let n = a.copy_to(a_at, b, b_at, len as u64)?;
+        for (fd, given, at) in [(from, from_at, a_at), (to, to_at, b_at)] {
+            match given.is_null() {
+                true => drop(move_to(fd, at + n)),
+                // SAFETY: as above.
+                false => unsafe { *given = (at + n) as i64 },
+            }
+        }
+        Ok(n as isize)
+    };
+    match copy() {
+        Err(Errno::EOPNOTSUPP | Errno::EINVAL) => None,
+        done => Some(outcome(done)),
+    }
+}
+
+fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+    if !is_ours(from) && !is_ours(to) {
+        return None;
+    }
+    let errno = crate::raw::errno();
+    let done = copy_within(from, from_at, to, to_at, len).unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
+    set_errno(errno);
+    Some(done)
+}
+
+/// What a call comes to that only a file can be asked, which is open.
+fn of_file(fd: c_int, work: impl FnOnce(&World, &File) -> Outcome<()>) -> Option<isize> {
+    with(fd, |world, open| work(world, open.file(world)?).map(|()| 0))
+}
+
+fn of_written(fd: c_int, work: impl FnOnce(&File) -> Outcome<()>) -> Option<isize> {
+    with(fd, |world, open| match open.to_write(world) {
+        // As Linux says it of files that are not open for writing.
+        Err(Errno::EBADF) if !open.is_path() => Err(Errno::EINVAL),
+        file => {
+            lower(file?)?;
+            work(file?).map(|()| 0)
+        }
+    })
+}
+
+fn sync_of(fd: c_int) -> Option<isize> {
+    with(fd, |world, open| {
+        match open.what(world)? {
+            What::File(file) => file.sync()?,
+            What::Directory(dir) => dir.node().file_system().sync()?,
+            What::Path(_) => return Err(Errno::EBADF),
+            What::Top(_) => {}
+        }
+        Ok(0)
+    })
+}
+
+export! {
+    /// `read(2)`
+    fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| read_next(w, fd, open, &mut [unsafe { memory(buf, n) }]))
+            .unwrap_or_else(|| kernel!(libc::SYS_read, fd, buf, n));
+    /// `pread(2)`
+    fn pread(fd: c_int, buf: *mut c_void, n: usize, at: i64) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| open.to_read(w)?.read(offset(at)?, unsafe { memory(buf, n) }).map(|n| n as isize))
+            .unwrap_or_else(|| kernel!(libc::SYS_pread64, fd, buf, n, at));
+    /// `readv(2)`
+    fn readv(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| read_next(w, fd, open, &mut unsafe { pieces(iov, count) }?))
+            .unwrap_or_else(|| kernel!(libc::SYS_readv, fd, iov, count));
+    /// `preadv(2)`
+    fn preadv(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| Ok(read_at(open.to_read(w)?, offset(at)?, &mut unsafe { pieces(iov, count) }?)? as isize))
+            .unwrap_or_else(|| kernel!(libc::SYS_preadv, fd, iov, count, at, 0));
+    /// `preadv2(2)`
+    fn preadv2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
+        match is_ours(fd) {
+            // SAFETY: as of the two.
+            true => unsafe { if at == -1 { readv(fd, iov, count) } else { preadv(fd, iov, count, at) } },
+            false => kernel!(libc::SYS_preadv2, fd, iov, count, at, 0, flags),
+        };
+    /// `write(2)`
+    fn write(fd: c_int, buf: *const c_void, n: usize) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| write_next(w, fd, open, &[unsafe { bytes(buf, n) }]))
+            .unwrap_or_else(|| kernel!(libc::SYS_write, fd, buf, n));
+    /// `pwrite(2)`
+    fn pwrite(fd: c_int, buf: *const c_void, n: usize, at: i64) -> isize =
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| write_there(w, open, at, &[unsafe { bytes(buf, n) }]))
+            .unwrap_or_else(|| kernel!(libc::SYS_pwrite64, fd, buf, n, at));
+    /// `writev(2)`
+    fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =
+        with(fd, |w, open| {
+            // SAFETY: the memory is the program's for this call.
+            let pieces = unsafe { pieces(iov, count) }?;
+            write_next(w, fd, open, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
+        })
+        .unwrap_or_else(|| kernel!(libc::SYS_writev, fd, iov, count));
+    /// `pwritev(2)`
+    fn pwritev(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
+        with(fd, |w, open| {
+            // SAFETY: the memory is the program's for this call.
+            let pieces = unsafe { pieces(iov, count) }?;
+            write_there(w, open, at, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
+        })
+        .unwrap_or_else(|| kernel!(libc::SYS_pwritev, fd, iov, count, at, 0));
+    /// `pwritev2(2)`
+    fn pwritev2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
+        match is_ours(fd) {
+            // SAFETY: as of the two.
+            true => unsafe { if at == -1 { writev(fd, iov, count) } else { pwritev(fd, iov, count, at) } },
+            false => kernel!(libc::SYS_pwritev2, fd, iov, count, at, 0, flags),
+        };
+    /// `lseek(2)`
+    fn lseek(fd: c_int, by: i64, whence: c_int) -> i64 =
+        with(fd, |w, open| seek(w, fd, open, by, whence))
+            .unwrap_or_else(|| kernel!(libc::SYS_lseek, fd, by, whence));
+    /// `ftruncate(2)`
+    fn ftruncate(fd: c_int, size: i64) -> c_int =
+        of_written(fd, |file| file.truncate(offset(size)?)).unwrap_or_else(|| kernel!(libc::SYS_ftruncate, fd, size));
+    /// `fallocate(2)`
+    fn fallocate(fd: c_int, mode: c_int, at: i64, len: i64) -> c_int =
+        of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, mode))
+            .unwrap_or_else(|| kernel!(libc::SYS_fallocate, fd, mode, at, len));
+    /// `fsync(2)`
+    fn fsync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fsync, fd));
+    /// `fdatasync(2)`
+    fn fdatasync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fdatasync, fd));
+    /// `sync_file_range(2)`
+    fn sync_file_range(fd: c_int, at: i64, len: i64, flags: u32) -> c_int =
+        of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_sync_file_range, fd, at, len, flags));
+    /// `syncfs(2)`
+    fn syncfs(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_syncfs, fd));
+    /// `readahead(2)`
+    fn readahead(fd: c_int, at: i64, n: usize) -> isize =
+        of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_readahead, fd, at, n));
+    /// `copy_file_range(2)`
+    fn copy_file_range(
+        from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32
+    ) -> isize = match (is_ours(from), is_ours(to)) {
+        (true, true) => copy(from, from_at, to, to_at, len).unwrap_or_else(|| failed(Errno::EBADF)),
+        (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
+        // Between file systems the kernel refuses it as well, and programs know what to do.
+        _ => failed(Errno(libc::EXDEV)),
+    };
+    /// `sendfile(2)`
+    fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
+        copy(from, from_at, to, std::ptr::null_mut(), len)
+            .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
+    /// `splice(2)`
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32) -> isize =
+        match is_ours(from) || is_ours(to) {
+            // Programs know what to do where files cannot be spliced.
+            true => failed(Errno::EINVAL),
+            false => kernel!(libc::SYS_splice, from, from_at, to, to_at, len, flags),
+        };
+}
+
+/// A number of an error, which some functions return instead of setting it.
+fn number(done: Option<isize>) -> Option<c_int> {
+    done.map(|done| -done as c_int)
+}
+
+/// `posix_fallocate(3)`
+///
+/// # Safety
+/// As the function that it stands for.
+pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) -> c_int {
+    let done = of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, 0));
+    number(done).unwrap_or_else(|| -kernel!(libc::SYS_fallocate, fd, 0, at, len) as c_int)
+}
+
+/// `posix_fadvise(2)`
+///
+/// # Safety
+/// As the function that it stands for.
+pub(crate) unsafe extern "C" fn posix_fadvise(fd: c_int, at: i64, len: i64, advice: c_int) -> c_int {
+    number(of_file(fd, |_, _| Ok(()))).unwrap_or_else(|| -kernel!(libc::SYS_fadvise64, fd, at, len, advice) as c_int)
+}

@@ -1,0 +1,177 @@
+//! Descriptors: closing them, making more of them, asking them this and that.
+
+use std::{
+    ffi::{c_int, c_ulong},
+    sync::{Arc, atomic::Ordering},
+};
+
+use iov_posix::{Errno, Outcome};
+
+use super::{export, locks};
+use crate::{
+    files::{Open, with},
+    raw::{failed, kernel},
+    world::{World, world},
+};
+
+/// Closes a descriptor of the kernel, and with it what it stands for.
+fn close_one(fd: c_int) -> isize {
+    let Some(world) = world() else { return kernel!(libc::SYS_close, fd) };
+    // A child that shares the memory of its parent closes its own descriptor, not its parent's.
+    if world.files.get(fd).is_none() || crate::raw::pid() != world.pid {
+        return kernel!(libc::SYS_close, fd);
+    }
+    let errno = crate::raw::errno();
+    let open = world.files.take(fd);
+    let closed = kernel!(libc::SYS_close, fd);
+    let told = open.map_or(Ok(()), |open| world.files.close(world, open));
+    crate::raw::set_errno(errno);
+    match told {
+        Ok(()) => closed,
+        Err(e) => failed(e),
+    }
+}
+
+/// What a new descriptor of the kernel stands for, if the old one is ours; what the new one stood for is closed.
+fn dupped(old: c_int, new: isize) -> isize {
+    let (Some(world), Ok(fd)) = (world(), c_int::try_from(new)) else { return new };
+    if fd < 0 || fd == old || crate::raw::pid() != world.pid {
+        return new;
+    }
+    let errno = crate::raw::errno();
+    let before = world.files.take(fd);
+    if let Some(open) = world.files.get(old) {
+        world.files.put(fd, open);
+    }
+    if let Some(before) = before {
+        // As the kernel does it: nobody hears of what fails.
+        let _ = world.files.close(world, before);
+    }
+    crate::raw::set_errno(errno);
+    new
+}
+
+/// Whether one of two descriptors is ours.
+fn concerns(fds: [c_int; 2]) -> bool {
+    world().is_some_and(|world| fds.iter().any(|fd| world.files.get(*fd).is_some()))
+}
+
+fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: usize) -> Outcome<isize> {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(dupped(fd, kernel!(libc::SYS_fcntl, fd, command, arg))),
+        libc::F_GETFL => {
+            let flags = kernel!(libc::SYS_fcntl, fd, command) as c_int;
+            let access = match (open.reads(), open.writes()) {
+                _ if open.is_path() => libc::O_PATH,
+                (true, true) => libc::O_RDWR,
+                (false, true) => libc::O_WRONLY,
+                _ => libc::O_RDONLY,
+            };
+            Ok(((flags & !libc::O_ACCMODE) | access) as isize)
+        }
+        libc::F_SETFL => {
+            let flags = arg as c_int & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
+            let done = kernel!(libc::SYS_fcntl, fd, command, flags);
+            if done == 0 {
+                open.append.store(flags & libc::O_APPEND != 0, Ordering::Relaxed);
+            }
+            Ok(done)
+        }
+        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
+            // SAFETY: programs give such a structure to these commands.
+            let Some(lock) = (unsafe { (arg as *mut libc::flock).as_mut() }) else { return Err(Errno(libc::EFAULT)) };
+            locks::fcntl(world, fd, open, command, lock)
+        }
+        libc::F_GETFD | libc::F_SETFD => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
+        // What writes may come is not known of files that others write.
+        libc::F_SETLEASE | libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Errno::EINVAL),
+        libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
+        _ => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
+    }
+}
+
+fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg: usize) -> Outcome<isize> {
+    match request {
+        libc::FIONREAD => {
+            let size = open.to_read(world)?.size()?;
+            let at = kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR).max(0) as u64;
+            // SAFETY: programs give a number's place to this request.
+            let place = unsafe { (arg as *mut c_int).as_mut() }.ok_or(Errno(libc::EFAULT))?;
+            *place = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
+            Ok(0)
+        }
+        libc::FIOCLEX | libc::FIONCLEX => Ok(kernel!(libc::SYS_ioctl, fd, request, arg)),
+        // It is no terminal, and its blocks are not shared.
+        _ => Err(Errno(libc::ENOTTY)),
+    }
+}
+
+/// Closes a range of descriptors, or marks it.
+fn close_many(first: u32, last: u32, flags: c_int) -> isize {
+    if let Some(world) = world()
+        && flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0
+        && crate::raw::pid() == world.pid
+    {
+        for (fd, _) in world.files.all() {
+            if u32::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd)) {
+                close_one(fd);
+            }
+        }
+    }
+    kernel!(libc::SYS_close_range, first, last, flags)
+}
+
+/// Closes all from one on, where the kernel cannot do that at once.
+fn close_from(first: c_int) -> isize {
+    let first = first.max(0);
+    match close_many(first as u32, u32::MAX, 0) {
+        0 => 0,
+        _ => {
+            for fd in first..65536 {
+                close_one(fd);
+            }
+            0
+        }
+    }
+}
+
+export! {
+    /// `close(2)`
+    fn close(fd: c_int) -> c_int = close_one(fd);
+    /// `close_range(2)`
+    fn close_range(first: u32, last: u32, flags: c_int) -> c_int = close_many(first, last, flags);
+    /// `closefrom(3)`
+    fn closefrom(first: c_int) -> c_int = close_from(first);
+    /// `dup(2)`
+    fn dup(fd: c_int) -> c_int = dupped(fd, kernel!(libc::SYS_dup, fd));
+    /// `dup2(2)`
+    fn dup2(old: c_int, new: c_int) -> c_int = dup_to(old, new, 0);
+    /// `dup3(2)`
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int = match old == new {
+        true => failed(Errno::EINVAL),
+        false => dup_to(old, new, flags),
+    };
+    /// `fcntl(2)`
+    fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int =
+        with(fd, |w, open| fcntl_ours(w, fd, open, command, arg))
+            .unwrap_or_else(|| kernel!(libc::SYS_fcntl, fd, command, arg));
+    /// `ioctl(2)`
+    fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int =
+        with(fd, |w, open| ioctl_ours(w, fd, open, request, arg))
+            .unwrap_or_else(|| kernel!(libc::SYS_ioctl, fd, request, arg));
+    /// `flock(2)`
+    fn flock(fd: c_int, operation: c_int) -> c_int =
+        with(fd, |w, open| locks::flock(w, open, operation)).unwrap_or_else(|| kernel!(libc::SYS_flock, fd, operation));
+}
+
+fn dup_to(old: c_int, new: c_int, flags: c_int) -> isize {
+    // Of two equal ones the kernel says whether they are any.
+    if old == new {
+        return match kernel!(libc::SYS_fcntl, old, libc::F_GETFD) {
+            e if e < 0 => e,
+            _ => old as isize,
+        };
+    }
+    let done = kernel!(libc::SYS_dup3, old, new, flags);
+    if concerns([old, new]) { dupped(old, done) } else { done }
+}

@@ -1,0 +1,81 @@
+//! Files as memory: what is only read, or changed for this process alone. Memory that several processes write as one file needs
+//! pages of the kernel, and so a mount.
+
+use std::{
+    ffi::{c_int, c_void},
+    os::fd::AsRawFd,
+    sync::Arc,
+};
+
+use iov_posix::{Errno, Outcome};
+
+use super::export;
+use crate::{
+    files::{Open, with},
+    raw::kernel,
+    world::World,
+};
+
+/// A mapping as it is asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    addr: *mut c_void,
+    len: usize,
+    access: c_int,
+    flags: c_int,
+    at: i64,
+}
+
+fn checked(answer: isize) -> Outcome<isize> {
+    if (-4095..0).contains(&answer) { Err(Errno(-answer as i32)) } else { Ok(answer) }
+}
+
+fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
+    let Wanted { addr, len, access, flags, at } = wanted;
+    let shared = matches!(flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    if !open.reads() {
+        return Err(Errno::EACCES);
+    }
+    let file = open.file(world).map_err(|_| Errno(libc::ENODEV))?;
+    if shared && access & libc::PROT_WRITE != 0 {
+        return Err(if open.writes() { Errno(libc::ENODEV) } else { Errno::EACCES });
+    }
+    let offset = u64::try_from(at).map_err(|_| Errno::EINVAL)?;
+    if len == 0 || offset % 4096 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // What nobody changes any more is mapped where it lies.
+    if let Some(lent) = file.lend() {
+        let fd = lent.file().as_raw_fd();
+        return checked(kernel!(libc::SYS_mmap, addr, len, access, flags, fd, at));
+    }
+    let flags = (flags & !libc::MAP_TYPE) | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let writable = libc::PROT_READ | libc::PROT_WRITE;
+    let start = checked(kernel!(libc::SYS_mmap, addr, len, writable, flags, -1_i32, 0))?;
+    let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+    // SAFETY: it was just made, of this length, and nobody else knows of it.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, there) };
+    let filled = file.read(offset, bytes).map(drop).and_then(|()| match access == writable {
+        true => Ok(0),
+        false => checked(kernel!(libc::SYS_mprotect, start, len, access)),
+    });
+    match filled {
+        Ok(_) => Ok(start),
+        Err(e) => {
+            kernel!(libc::SYS_munmap, start, len);
+            Err(e)
+        }
+    }
+}
+
+export! {
+    /// `mmap(2)`
+    fn mmap(addr: *mut c_void, len: usize, access: c_int, flags: c_int, fd: c_int, at: i64) -> *mut c_void = {
+        let ours = match flags & libc::MAP_ANONYMOUS == 0 && fd >= 0 {
+            true => with(fd, |w, open| map(w, open, Wanted { addr, len, access, flags, at })),
+            // Also what the allocator needs, which must not be called here.
+            false => None,
+        };
+        ours.unwrap_or_else(|| kernel!(libc::SYS_mmap, addr, len, access, flags, fd, at))
+    };
+}

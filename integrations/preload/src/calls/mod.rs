@@ -1,0 +1,295 @@
+//! The functions of the C library that a program calls for files, each of which either does it on the store or leaves it to the
+//! kernel. They answer as the kernel does, and [`export`] makes of that what the C library returns.
+
+pub(crate) mod attributes;
+pub(crate) mod bytes;
+pub(crate) mod descriptors;
+pub(crate) mod directories;
+pub(crate) mod facts;
+pub(crate) mod locks;
+pub(crate) mod mapping;
+pub(crate) mod names;
+pub(crate) mod numbers;
+pub(crate) mod open;
+pub(crate) mod process;
+pub(crate) mod spawn;
+pub(crate) mod table;
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int},
+    sync::Arc,
+};
+
+use iov_posix::{Caller, Errno, Node, Outcome, Stop, Walker, Way};
+
+use crate::{
+    raw::{self, failed, kernel},
+    world::{Directory, Mounted, World},
+};
+
+/// Whose locks those of a process are, in its session.
+pub(crate) const LOCK_OWNER: u64 = 1;
+/// Ways that lead from one workspace or file system into another, in one path.
+const LEAVES: usize = 40;
+
+/// Makes functions of the C library of such that answer as the kernel does.
+macro_rules! export {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty = $body:expr;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library that it stands for.
+            pub(crate) unsafe extern "C" fn $name($($arg: $kind),*) -> $ret {
+                $crate::raw::answer($body) as $ret
+            }
+        )*
+    };
+}
+pub(crate) use export;
+
+/// A directory and a path in a workspace.
+pub(crate) struct Here {
+    pub(crate) mounted: Arc<Mounted>,
+    pub(crate) from: Arc<Node>,
+    pub(crate) path: Vec<u8>,
+    pub(crate) caller: Caller,
+}
+
+impl Here {
+    /// Goes ways in that workspace.
+    pub(crate) fn walker(&self) -> Walker<'_> {
+        self.mounted.paths.walker(&self.caller)
+    }
+
+    /// What is at its end.
+    pub(crate) fn find(&self, follow: bool) -> Way<(Arc<Node>, iov_posix::Attributes)> {
+        self.walker().find(&self.from, &self.path, follow)
+    }
+
+    /// The path as others may find it again.
+    pub(crate) fn absolute(&self) -> Vec<u8> {
+        let from = self.from.path().unwrap_or_default();
+        let from = if from == b"/" { Vec::new() } else { from };
+        [&self.mounted.at, &from[..], b"/", &self.path].concat()
+    }
+}
+
+/// Where a path leads.
+pub(crate) enum Where {
+    /// The kernel knows.
+    Outside,
+    /// The kernel knows, by this path: the one that was given led through a directory that only is here.
+    Through(Vec<u8>),
+    /// To the directory of all workspaces, which is here.
+    Top(Vec<u8>),
+    /// Into a workspace.
+    Inside(Here),
+}
+
+/// The bytes of a path of a program; none: it gave none.
+pub(crate) fn bytes_of<'a>(path: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: programs end their paths with NUL, and keep them for the call.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
+}
+
+/// Where a path leads that begins at a descriptor or in the directory of the process.
+pub(crate) fn locate(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
+    if path.first() == Some(&b'/') {
+        return absolute(world, path);
+    }
+    if path.is_empty() {
+        return Ok(Where::Outside);
+    }
+    let dir = if dirfd == libc::AT_FDCWD {
+        world.directory.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    } else {
+        match world.files.get(dirfd) {
+            None => Directory::Outside,
+            Some(open) => match (open.mounted(world)?, open.node(world)?) {
+                (Some(mounted), Some(node)) => Directory::Inside(mounted, node),
+                _ => Directory::Named(open.record.at.clone()),
+            },
+        }
+    };
+    match dir {
+        Directory::Inside(mounted, from) => {
+            if from.kind() != iov_posix::Kind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            Ok(Where::Inside(Here { mounted, from, path: path.to_vec(), caller: crate::world::caller() }))
+        }
+        Directory::Named(at) => {
+            if dirfd == libc::AT_FDCWD
+                && let Where::Inside(here) = absolute(world, &at)?
+                && let Ok((from, _)) = here.find(true)
+            {
+                // Found once, it is that one from now on, wherever it is moved.
+                let inside = Directory::Inside(here.mounted.clone(), from.clone());
+                *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = inside;
+                return Ok(Where::Inside(Here { from, path: path.to_vec(), ..here }));
+            }
+            absolute(world, &[&at, &b"/"[..], path].concat())
+        }
+        Directory::Outside => relative(world, dirfd, path),
+    }
+}
+
+/// A path from a directory that the kernel knows. It leads to a workspace only from above.
+fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
+    let climbs = path.split(|b| *b == b'/').any(|name| name == b"..");
+    let mut dir = [0_u8; 4096];
+    // Asked for each time: a directory may be moved, and programs change it in ways that are not seen here.
+    let first = path.split(|b| *b == b'/').find(|name| !name.is_empty() && *name != b".").unwrap_or_default();
+    let begins = |place: &iov_posix::run::Place| place.at[1..].split(|b| *b == b'/').any(|name| name == first);
+    if !climbs && !world.settings.places.iter().any(begins) {
+        return Ok(Where::Outside);
+    }
+    let n = if dirfd == libc::AT_FDCWD {
+        kernel!(libc::SYS_getcwd, dir.as_mut_ptr(), dir.len()) - 1
+    } else {
+        let link = format!("/proc/self/fd/{dirfd}\0");
+        kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), dir.as_mut_ptr(), dir.len())
+    };
+    let Some(dir) = usize::try_from(n).ok().and_then(|n| dir.get(..n)).filter(|dir| dir.first() == Some(&b'/')) else {
+        return Ok(Where::Outside);
+    };
+    if !climbs && !world.is_above(dir) {
+        return Ok(Where::Outside);
+    }
+    absolute(world, &[dir, b"/", path].concat())
+}
+
+/// An absolute path.
+fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
+    let tidy = !path.windows(2).any(|two| two == b"//" || two == b"/.");
+    let found = match tidy {
+        true => world.place(path).map(|(place, rest)| (place, rest.to_vec())),
+        false => match climb(world, path) {
+            Climbed::In(place, rest) => Some((place, rest)),
+            Climbed::Out => None,
+            Climbed::Through(path) => return Ok(Where::Through(path)),
+        },
+    };
+    let Some((place, rest)) = found else { return Ok(Where::Outside) };
+    let (at, name, rest) = match &place.workspace {
+        Some(name) => (place.at.clone(), name.clone(), rest),
+        None => {
+            let names = rest.iter().position(|b| *b != b'/').map(|at| rest[at..].to_vec()).unwrap_or_default();
+            let end = names.iter().position(|b| *b == b'/').unwrap_or(names.len());
+            let (name, rest) = (names[..end].to_vec(), names[end..].to_vec());
+            match &name[..] {
+                b"" => return Ok(Where::Top(place.at.clone())),
+                b"." => return absolute(world, &[&place.at, &rest[..]].concat()),
+                b".." => return absolute(world, &[&place.at, &b"/.."[..], &rest].concat()),
+                _ => ([&place.at, &b"/"[..], &name].concat(), name, rest),
+            }
+        }
+    };
+    let mounted = world.mounted(&at, &name)?;
+    let from = mounted.paths.file_system().root();
+    // The root itself, as a path in it.
+    let path = if rest.iter().all(|b| *b == b'/') { b".".to_vec() } else { rest[1..].to_vec() };
+    Ok(Where::Inside(Here { mounted, from, path, caller: crate::world::caller() }))
+}
+
+/// Where a path leads that has `.`, `..` or several slashes.
+enum Climbed<'a> {
+    /// To a place, and what comes behind it.
+    In(&'a iov_posix::run::Place, Vec<u8>),
+    /// To nowhere that is known here.
+    Out,
+    /// Into a place and out of it again, to this path.
+    Through(Vec<u8>),
+}
+
+fn climb<'a>(world: &'a World, path: &[u8]) -> Climbed<'a> {
+    let mut so_far: Vec<u8> = Vec::new();
+    let (mut rest, mut through) = (path, false);
+    loop {
+        if let Some((place, b"")) = world.place(&so_far) {
+            // `..` leads out again.
+            if rest.split(|b| *b == b'/').find(|name| !name.is_empty() && *name != b".") != Some(b"..") {
+                return Climbed::In(place, rest.to_vec());
+            }
+            through = true;
+        }
+        let Some(start) = rest.iter().position(|b| *b != b'/') else {
+            if so_far.is_empty() {
+                so_far.push(b'/');
+            }
+            return if through { Climbed::Through(so_far) } else { Climbed::Out };
+        };
+        let end = rest[start..].iter().position(|b| *b == b'/').map_or(rest.len(), |n| start + n);
+        match &rest[start..end] {
+            b"." => {}
+            b".." => so_far.truncate(so_far.iter().rposition(|b| *b == b'/').unwrap_or(0)),
+            name => {
+                so_far.push(b'/');
+                so_far.extend_from_slice(name);
+            }
+        }
+        rest = &rest[end..];
+    }
+}
+
+/// Does something with a path: `here` where it leads into a workspace, `top` where to the directory of all, `there` as the kernel
+/// does. The answer is one of the kernel's.
+pub(crate) fn at(
+    dirfd: c_int,
+    path: *const c_char,
+    here: &mut dyn FnMut(&World, &Here) -> Way<isize>,
+    top: &mut dyn FnMut(&World, &[u8]) -> isize,
+    there: &mut dyn FnMut(c_int, *const c_char) -> isize,
+) -> isize {
+    let (Some(world), Some(given)) = (crate::world::world(), bytes_of(path)) else { return there(dirfd, path) };
+    let errno = raw::errno();
+    let (mut dirfd, mut next): (c_int, Option<CString>) = (dirfd, None);
+    for _ in 0..LEAVES {
+        let (bytes, pointer) = match &next {
+            None => (given, path),
+            Some(next) => (next.to_bytes(), next.as_ptr()),
+        };
+        let answer = match locate(world, dirfd, bytes) {
+            Err(e) => failed(e),
+            Ok(Where::Outside) => return there(dirfd, pointer),
+            Ok(Where::Through(path)) => match CString::new(path) {
+                Ok(path) => return there(libc::AT_FDCWD, path.as_ptr()),
+                Err(_) => failed(Errno::ENOENT),
+            },
+            Ok(Where::Top(at)) => top(world, &at),
+            Ok(Where::Inside(inside)) => match here(world, &inside) {
+                Ok(answer) => answer,
+                Err(Stop::Failed(e)) => failed(e),
+                Err(Stop::Leaves(path)) => {
+                    let path = match path.first() {
+                        Some(b'/') => path,
+                        // Above the root of the workspace.
+                        _ => [parent_of(&inside.mounted.at), b"/", &path].concat(),
+                    };
+                    let Ok(path) = CString::new(path) else { return failed(Errno::ENOENT) };
+                    (dirfd, next) = (libc::AT_FDCWD, Some(path));
+                    continue;
+                }
+            },
+        };
+        raw::set_errno(errno);
+        return answer;
+    }
+    failed(Errno::ELOOP)
+}
+
+/// The directory that holds this path, without a slash at its end.
+fn parent_of(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)]
+}
+
+/// Nothing is changed in the directory of all workspaces: `iov ws` does that.
+pub(crate) fn fixed(_: &World, _: &[u8]) -> isize {
+    failed(Errno::EROFS)
+}
+
+/// An answer without a number.
+pub(crate) fn nothing<T>(done: Way<T>) -> Way<isize> {
+    done.map(|_| 0)
+}

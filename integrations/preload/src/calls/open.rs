@@ -1,0 +1,95 @@
+//! Opening.
+
+use std::ffi::{c_char, c_int};
+
+use iov_posix::{Errno, How, Opened};
+
+use super::{Here, at, export};
+use crate::{
+    files::{Adding, Files},
+    raw::{failed, kernel, outcome},
+    world::World,
+};
+
+/// What `open` is told, of its flags.
+fn how(flags: c_int, mode: u32, world: &World) -> How {
+    let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
+    let access = flags & libc::O_ACCMODE;
+    let path = flags & libc::O_PATH != 0;
+    let unnamed = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    let born = mode & 0o7777 & !umask;
+    How {
+        read: !path && access != libc::O_WRONLY,
+        write: !path && (access == libc::O_WRONLY || access == libc::O_RDWR),
+        append: flags & libc::O_APPEND != 0,
+        truncate: !path && flags & libc::O_TRUNC != 0,
+        create: (!path && !unnamed && flags & libc::O_CREAT != 0).then_some(born),
+        exclusive: flags & libc::O_EXCL != 0,
+        directory: !unnamed && flags & libc::O_DIRECTORY != 0,
+        nofollow: flags & libc::O_NOFOLLOW != 0,
+        path,
+        unnamed: unnamed.then_some(born),
+    }
+}
+
+/// Opens what is at the end of a path in a workspace, and gives it a descriptor.
+fn open_here(world: &World, here: &Here, flags: c_int, mode: u32) -> iov_posix::Way<isize> {
+    let how = how(flags, mode, world);
+    // With nothing to do, and of no kind that could do it.
+    if flags & libc::O_ACCMODE == libc::O_ACCMODE {
+        return Err(Errno::EINVAL.into());
+    }
+    let opened = here.walker().open(&here.from, &here.path, &how)?;
+    let path = match &opened {
+        // Where it is, whatever links led there.
+        Opened::Directory(dir) => match dir.node().path() {
+            Some(path) => [&here.mounted.at, &path[..]].concat(),
+            None => here.absolute(),
+        },
+        _ => here.absolute(),
+    };
+    let adding = Adding::new(&here.mounted, path, opened, &how, flags);
+    Ok(add(world, adding)?)
+}
+
+fn add(world: &World, adding: Adding<'_>) -> Result<isize, Errno> {
+    let fd = match crate::raw::pid() == world.pid {
+        true => world.files.add(adding)?,
+        false => Files::add_for_next(adding)?,
+    };
+    Ok(fd as isize)
+}
+
+/// `openat`, as the kernel answers it.
+pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32) -> isize {
+    at(
+        dirfd,
+        path,
+        &mut |world, here| open_here(world, here, flags, mode),
+        &mut |world, top| {
+            let how = how(flags, mode, world);
+            match how.write || how.create.is_some() || how.unnamed.is_some() {
+                true => failed(Errno::EISDIR),
+                false => outcome(add(world, Adding::top(top, &how, flags))),
+            }
+        },
+        &mut |dirfd, path| kernel!(libc::SYS_openat, dirfd, path, flags, mode),
+    )
+}
+
+export! {
+    /// `open(2)`
+    fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int = open_at(libc::AT_FDCWD, path, flags, mode);
+    /// `openat(2)`
+    fn openat(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32) -> c_int = open_at(dirfd, path, flags, mode);
+    /// `creat(2)`
+    fn creat(path: *const c_char, mode: u32) -> c_int =
+        open_at(libc::AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode);
+    /// `umask(2)`
+    fn umask(mask: u32) -> u32 = {
+        if let Some(world) = crate::world::world() {
+            world.umask.store(mask & 0o777, std::sync::atomic::Ordering::Relaxed);
+        }
+        kernel!(libc::SYS_umask, mask)
+    };
+}

@@ -1,0 +1,291 @@
+//! Processes: what a new one is told, programs that lie in a workspace, and the end.
+
+use std::{
+    ffi::{CStr, CString, OsStr, c_char, c_int},
+    os::unix::ffi::OsStrExt,
+    sync::Mutex,
+};
+
+use iov_posix::{Errno, File, Flags, Kind, Way, run::Program};
+
+use super::{Here, at, bytes_of, export, names};
+use crate::{
+    files::{Files, Held},
+    raw::{failed, kernel},
+    world::{Directory, World, lock, report, set_world, world},
+};
+
+/// The variable with the directory of a process, where that is one of a workspace.
+pub(crate) const DIRECTORY: &str = "IOVERBS_RUN_DIR";
+/// The variable of the dynamic linker that has this library loaded.
+const PRELOAD: &str = "LD_PRELOAD";
+/// Programs that run programs (`#!`), in a row.
+const INTERPRETERS: usize = 4;
+/// Bytes of a file that say what kind of program it is.
+const HEAD: usize = 4096;
+
+/// A list of pointers to text that ends with a null, as the kernel wants it, and the text.
+struct List {
+    _text: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl List {
+    fn new(text: Vec<CString>) -> List {
+        let pointers = text.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect();
+        List { _text: text, pointers }
+    }
+
+    /// Of a program's list.
+    ///
+    /// # Safety
+    /// It is null, or ends with a null; what it points to ends with NUL.
+    unsafe fn copied(mut list: *const *const c_char) -> Vec<CString> {
+        let mut text = Vec::new();
+        if list.is_null() {
+            return text;
+        }
+        // SAFETY: the caller says how it ends.
+        unsafe {
+            while !(*list).is_null() {
+                text.push(CStr::from_ptr(*list).to_owned());
+                list = list.add(1);
+            }
+        }
+        text
+    }
+}
+
+/// The variables of a new program: its own, and those by which this library is there as well. One without them is not asked: the
+/// parent was.
+fn environment(world: &World, given: Vec<CString>) -> Vec<CString> {
+    let is = |variable: &CString, name: &str| {
+        variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let mut variables: Vec<CString> =
+        given.into_iter().filter(|v| !is(v, DIRECTORY) && !is(v, iov_posix::run::VARIABLE)).collect();
+    let set = |name: &str, value: &[u8]| CString::new([name.as_bytes(), b"=", value].concat()).ok();
+    variables.extend(world.settings.to_text().ok().and_then(|text| set(iov_posix::run::VARIABLE, &text)));
+    if let Ok(Some(path)) = names::directory(world) {
+        variables.extend(set(DIRECTORY, &path));
+    }
+    let library = world.library.as_bytes();
+    match variables.iter_mut().find(|v| is(v, PRELOAD)) {
+        Some(v) if v.to_bytes()[PRELOAD.len() + 1..].split(|b| b" :".contains(b)).any(|one| one == library) => {}
+        Some(v) => {
+            let with = [PRELOAD.as_bytes(), b"=", library, b":", &v.to_bytes()[PRELOAD.len() + 1..]].concat();
+            if let Ok(with) = CString::new(with) {
+                *v = with;
+            }
+        }
+        None => variables.extend(set(PRELOAD, library)),
+    }
+    variables
+}
+
+/// The first bytes of a file of the kernel.
+fn head_of(path: *const c_char) -> Option<Vec<u8>> {
+    let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC, 0);
+    if fd < 0 {
+        return None;
+    }
+    let mut head = vec![0; HEAD];
+    let n = kernel!(libc::SYS_pread64, fd, head.as_mut_ptr(), head.len(), 0);
+    kernel!(libc::SYS_close, fd);
+    head.truncate(usize::try_from(n).ok()?);
+    Some(head)
+}
+
+/// Whether a program that knows nothing of the store was given something of it.
+fn concerns_store(world: &World, arguments: &[CString]) -> bool {
+    let inherits = |fd: c_int| {
+        let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFD);
+        flags >= 0 && flags as c_int & libc::FD_CLOEXEC == 0
+    };
+    let named = |argument: &CString| {
+        let text = argument.to_bytes();
+        // Also as in `--output=/iov/w/file`.
+        let value = text.iter().position(|b| *b == b'=').map_or(&[][..], |at| &text[at + 1..]);
+        [text, value].iter().any(|path| path.first() == Some(&b'/') && world.place(path).is_some())
+    };
+    !matches!(names::directory(world), Ok(None))
+        || arguments.iter().skip(1).any(named)
+        || world.files.all().iter().any(|(fd, _)| inherits(*fd))
+}
+
+/// Runs a program of the kernel.
+fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString]) -> isize {
+    let program = head_of(path).map_or(Program::Other, |head| Program::of(&head));
+    if matches!(program, Program::Static) && concerns_store(world, arguments) {
+        let name = OsStr::from_bytes(bytes_of(path).unwrap_or_default());
+        report(&name.to_string_lossy(), &"it is a static program, into which nothing can be loaded: use iov mount");
+        return failed(Errno::EACCES);
+    }
+    let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
+    kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr())
+}
+
+/// A program of a workspace, as the kernel can run it: a descriptor of its bytes.
+fn copied(here: &Here) -> Way<(Program, c_int)> {
+    let (node, attributes) = here.find(true)?;
+    if node.kind() != Kind::File || !here.caller.may(&attributes, libc::X_OK as u32) {
+        return Err(Errno::EACCES.into());
+    }
+    let (file, attributes) = File::open(&node, Flags::default())?;
+    let mut bytes = vec![0; usize::try_from(attributes.size).map_err(|_| Errno::ENOMEM)?];
+    let n = file.read(0, &mut bytes)?;
+    bytes.truncate(n);
+    let program = Program::of(&bytes);
+    if matches!(program, Program::Script(..)) {
+        return Ok((program, -1));
+    }
+    let fd = kernel!(libc::SYS_memfd_create, c"program".as_ptr(), libc::MFD_CLOEXEC);
+    if fd < 0 {
+        return Err(Errno(-fd as i32).into());
+    }
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let n = kernel!(libc::SYS_write, fd, rest.as_ptr(), rest.len());
+        match usize::try_from(n) {
+            Ok(n) if n > 0 => rest = &rest[n..],
+            _ => {
+                kernel!(libc::SYS_close, fd);
+                return Err(Errno::ENOMEM.into());
+            }
+        }
+    }
+    Ok((program, fd as c_int))
+}
+
+/// Runs what is at the end of a path, instead of this program.
+fn run(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+    let here = &mut |world: &World, here: &Here| {
+        let (program, fd) = copied(here)?;
+        if let Program::Script(interpreter, argument) = program {
+            if depth == INTERPRETERS {
+                return Err(Errno::ELOOP.into());
+            }
+            let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Errno(libc::ENOEXEC));
+            let interpreter = text(interpreter)?;
+            let mut all = vec![interpreter.clone()];
+            all.extend(argument.map(text).transpose()?);
+            all.push(text(bytes_of(path).unwrap_or_default().to_vec())?);
+            all.extend(arguments.iter().skip(1).cloned());
+            return Ok(run(world, interpreter.as_ptr(), &all, variables, depth + 1));
+        }
+        let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
+        let done = kernel!(
+            libc::SYS_execveat,
+            fd,
+            c"".as_ptr(),
+            arguments.pointers.as_ptr(),
+            variables.pointers.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+        kernel!(libc::SYS_close, fd);
+        Ok(done)
+    };
+    at(libc::AT_FDCWD, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| {
+        run_there(world, path, arguments, variables)
+    })
+}
+
+fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
+    let Some(world) = world() else { return kernel!(libc::SYS_execve, path, arguments, variables) };
+    world.files.publish();
+    // SAFETY: they are lists as the program gives them to this call.
+    let (arguments, variables) = unsafe { (List::copied(arguments), List::copied(variables)) };
+    run(world, path, &arguments, &environment(world, variables), 0)
+}
+
+fn run_open(
+    dirfd: c_int,
+    path: *const c_char,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+    flags: c_int,
+) -> isize {
+    let there = || kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags);
+    let Some(world) = world() else { return there() };
+    // By the path of what is open.
+    let own = (flags & libc::AT_EMPTY_PATH != 0).then(|| world.files.get(dirfd)).flatten();
+    match own.map(|open| CString::new(open.record.path.clone())) {
+        Some(Ok(path)) => run_first(path.as_ptr(), arguments, variables),
+        _ if dirfd == libc::AT_FDCWD && flags == 0 => run_first(path, arguments, variables),
+        _ => there(),
+    }
+}
+
+/// The end: everybody else is told what was written.
+fn end(code: c_int) -> isize {
+    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid()) {
+        for (fd, open) in world.files.all() {
+            if let Err(e) = open.publish() {
+                report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
+            }
+        }
+    }
+    loop {
+        kernel!(libc::SYS_exit_group, code);
+    }
+}
+
+export! {
+    /// `execve(2)`
+    fn execve(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> c_int =
+        run_first(path, arguments, variables);
+    /// `execveat(2)`
+    fn execveat(
+        dirfd: c_int, path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char, flags: c_int
+    ) -> c_int = run_open(dirfd, path, arguments, variables, flags);
+    /// `fexecve(3)`
+    fn fexecve(fd: c_int, arguments: *const *const c_char, variables: *const *const c_char) -> c_int =
+        run_open(fd, c"".as_ptr(), arguments, variables, libc::AT_EMPTY_PATH);
+    /// `_exit(2)`
+    fn exit(code: c_int) -> c_int = end(code);
+}
+
+/// What a fork needs on both sides.
+struct Forking {
+    held: Held<'static>,
+    directory: Option<Vec<u8>>,
+}
+
+/// Only the thread that forks has it, and the one that its child begins with.
+struct OfFork(Mutex<Option<Forking>>);
+
+// SAFETY: it is filled and emptied by the one thread that forks; `fork` lets one do so at a time.
+unsafe impl Sync for OfFork {}
+
+static FORKING: OfFork = OfFork(Mutex::new(None));
+
+extern "C" fn before_fork() {
+    let Some(world) = world() else { return };
+    world.files.publish();
+    let directory = names::directory(world).ok().flatten();
+    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), directory });
+}
+
+extern "C" fn in_parent() {
+    drop(lock(&FORKING.0).take());
+}
+
+extern "C" fn in_child() {
+    let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
+    let Forking { held, directory } = forking;
+    let files = Files::of_child(&held);
+    // The lock is that of the parent's world, which nobody uses here any more.
+    std::mem::forget(held);
+    let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
+    let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
+    if let Some(path) = directory {
+        *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Directory::Named(path);
+    }
+    set_world(child);
+}
+
+/// From now on children of `fork` have a world of their own.
+pub(crate) fn watch_forks() {
+    // SAFETY: the functions stay.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+}

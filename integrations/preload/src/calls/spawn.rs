@@ -1,0 +1,264 @@
+//! `posix_spawn`, and with it `system` and `popen`: by `fork`. The C library's own children share the memory of their parent until they run
+//! their program, and what they did on the store there would be left half done.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::raw::{errno, kernel};
+
+/// What is done in the child before its program runs: `posix_spawn_file_actions_t` of glibc, of which the list is its own.
+#[repr(C)]
+pub(crate) struct Actions {
+    allocated: c_int,
+    used: c_int,
+    actions: *const Action,
+}
+
+/// `struct __spawn_action` of glibc: what to do, and with what.
+#[repr(C)]
+struct Action {
+    what: c_int,
+    with: With,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+union With {
+    fds: [c_int; 2],
+    path: *const c_char,
+    open: OpenAt,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct OpenAt {
+    fd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+}
+
+const CLOSE: c_int = 0;
+const DUP2: c_int = 1;
+const OPEN: c_int = 2;
+const CHDIR: c_int = 3;
+const FCHDIR: c_int = 4;
+const CLOSEFROM: c_int = 5;
+const TCSETPGRP: c_int = 6;
+
+const SETSID: i16 = 0x80;
+
+/// How a program is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    No,
+    InPath,
+}
+
+/// What an answer of the C library says, as an outcome.
+fn done(answer: c_int) -> Result<(), c_int> {
+    if answer < 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Does one thing in the child.
+///
+/// # Safety
+/// The action is one of glibc's.
+unsafe fn act(action: &Action) -> Result<(), c_int> {
+    let with = &action.with;
+    // SAFETY: which of them it is the first word says, and paths end with NUL.
+    unsafe {
+        match action.what {
+            // A descriptor that is closed already is as good.
+            CLOSE => drop(libc::close(with.fds[0])),
+            DUP2 if with.fds[0] == with.fds[1] => done(libc::fcntl(with.fds[0], libc::F_SETFD, 0))?,
+            DUP2 => done(libc::dup2(with.fds[0], with.fds[1]))?,
+            OPEN => {
+                let OpenAt { fd, path, flags, mode } = with.open;
+                libc::close(fd);
+                let opened = libc::open(path, flags, mode);
+                done(opened)?;
+                if opened != fd {
+                    done(libc::dup2(opened, fd))?;
+                    libc::close(opened);
+                }
+            }
+            CHDIR => done(libc::chdir(with.path))?,
+            FCHDIR => done(libc::fchdir(with.fds[0]))?,
+            CLOSEFROM => drop(super::descriptors::closefrom(with.fds[0])),
+            TCSETPGRP => done(libc::tcsetpgrp(with.fds[0], libc::getpgrp()))?,
+            _ => return Err(libc::EINVAL),
+        }
+    }
+    Ok(())
+}
+
+/// Becomes what the attributes say.
+///
+/// # Safety
+/// They are valid attributes.
+unsafe fn become_as(attributes: *const libc::posix_spawnattr_t) -> Result<(), c_int> {
+    let mut flags = 0;
+    // SAFETY: the caller says so; the rest are places of this function.
+    unsafe {
+        libc::posix_spawnattr_getflags(attributes, &mut flags);
+        let is = |flag: c_int| c_int::from(flags) & flag != 0;
+        if is(libc::POSIX_SPAWN_SETSIGDEF) {
+            let mut set = std::mem::zeroed();
+            libc::posix_spawnattr_getsigdefault(attributes, &mut set);
+            for signal in (1..65).filter(|signal| libc::sigismember(&set, *signal) == 1) {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+        if flags & SETSID != 0 {
+            done(libc::setsid())?;
+        }
+        if is(libc::POSIX_SPAWN_SETPGROUP) {
+            let mut group = 0;
+            libc::posix_spawnattr_getpgroup(attributes, &mut group);
+            done(libc::setpgid(0, group))?;
+        }
+        let mut param = std::mem::zeroed();
+        libc::posix_spawnattr_getschedparam(attributes, &mut param);
+        if is(libc::POSIX_SPAWN_SETSCHEDULER) {
+            let mut policy = 0;
+            libc::posix_spawnattr_getschedpolicy(attributes, &mut policy);
+            done(libc::sched_setscheduler(0, policy, &param))?;
+        } else if is(libc::POSIX_SPAWN_SETSCHEDPARAM) {
+            done(libc::sched_setparam(0, &param))?;
+        }
+        if is(libc::POSIX_SPAWN_RESETIDS) {
+            done(libc::seteuid(libc::getuid()))?;
+            done(libc::setegid(libc::getgid()))?;
+        }
+        if is(libc::POSIX_SPAWN_SETSIGMASK) {
+            let mut set = std::mem::zeroed();
+            libc::posix_spawnattr_getsigmask(attributes, &mut set);
+            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+        }
+    }
+    Ok(())
+}
+
+/// The program that a child is to run.
+#[derive(Clone, Copy)]
+struct Wanted {
+    path: *const c_char,
+    search: Search,
+    actions: *const Actions,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+}
+
+/// The child: comes back only if it fails.
+///
+/// # Safety
+/// All of it is as `posix_spawn` is given it.
+unsafe fn child(wanted: Wanted) -> c_int {
+    let run = || {
+        // SAFETY: the caller says so.
+        unsafe {
+            if !wanted.attributes.is_null() {
+                become_as(wanted.attributes)?;
+            }
+            if let Some(list) = wanted.actions.as_ref().filter(|list| list.used > 0) {
+                for action in std::slice::from_raw_parts(list.actions, list.used as usize) {
+                    act(action)?;
+                }
+            }
+            match wanted.search {
+                Search::No => done(super::process::execve(wanted.path, wanted.arguments, wanted.variables)),
+                Search::InPath => done(libc::execvpe(wanted.path, wanted.arguments, wanted.variables)),
+            }
+        }
+    };
+    run().err().unwrap_or(libc::ENOEXEC)
+}
+
+/// # Safety
+/// As `posix_spawn`.
+unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
+    // By which the child says why it failed, and which closes where it has not.
+    let mut pipe = [-1_i32; 2];
+    let made = kernel!(libc::SYS_pipe2, pipe.as_mut_ptr(), libc::O_CLOEXEC);
+    if made < 0 {
+        return -made as c_int;
+    }
+    let close = |fd: c_int| {
+        kernel!(libc::SYS_close, fd);
+    };
+    // SAFETY: a program that spawns has to expect another process; the child only does what it is told, and ends.
+    match unsafe { libc::fork() } {
+        -1 => {
+            let why = errno();
+            pipe.into_iter().for_each(close);
+            why
+        }
+        0 => {
+            // Where the program's descriptors are not, whichever it has set aside for the child.
+            let say = kernel!(libc::SYS_fcntl, pipe[1], libc::F_DUPFD_CLOEXEC, 512);
+            let say = if say < 0 { pipe[1] } else { say as c_int };
+            pipe.into_iter().filter(|fd| *fd != say).for_each(close);
+            // SAFETY: the caller says so.
+            let why = unsafe { child(wanted) };
+            kernel!(libc::SYS_write, say, (&raw const why).cast::<c_void>(), size_of::<c_int>());
+            loop {
+                kernel!(libc::SYS_exit_group, 127);
+            }
+        }
+        child => {
+            close(pipe[1]);
+            let mut why: c_int = 0;
+            let n = loop {
+                let n = kernel!(libc::SYS_read, pipe[0], (&raw mut why).cast::<c_void>(), size_of::<c_int>());
+                if n != -(libc::EINTR as isize) {
+                    break n;
+                }
+            };
+            close(pipe[0]);
+            if n > 0 {
+                kernel!(libc::SYS_wait4, child, 0, 0, 0);
+                return why;
+            }
+            if !pid.is_null() {
+                // SAFETY: it is the program's place for one.
+                unsafe { pid.write(child) };
+            }
+            0
+        }
+    }
+}
+
+/// `posix_spawn(3)`
+///
+/// # Safety
+/// As the function that it stands for.
+pub(crate) unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const Actions,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+) -> c_int {
+    let wanted = Wanted { path, search: Search::No, actions, attributes, arguments, variables };
+    // SAFETY: the program gives it so.
+    unsafe { spawn(pid, wanted) }
+}
+
+/// `posix_spawnp(3)`
+///
+/// # Safety
+/// As the function that it stands for.
+pub(crate) unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const Actions,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+) -> c_int {
+    let wanted = Wanted { path, search: Search::InPath, actions, attributes, arguments, variables };
+    // SAFETY: the program gives it so.
+    unsafe { spawn(pid, wanted) }
+}

@@ -1,0 +1,430 @@
+//! What is open, by descriptor.
+//!
+//! Each open file has a descriptor of the kernel that stands for it ([`crate::record`]), which `dup`, `fork` and `exec` pass on.
+
+use std::{
+    ffi::c_int,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use iov_posix::{Attributes, Directory, Errno, File, Flags, How, Kind, Node, Opened, Outcome};
+use ioverbs::Uuid;
+
+use crate::{
+    raw::{kernel, outcome},
+    record::{Access, Record, descriptors},
+    world::{Mounted, World, lock},
+};
+
+/// Descriptors that are looked for at once; others are looked for in the table.
+const BITS: usize = 1 << 16;
+
+/// What is open, once this process has looked.
+pub(crate) enum What {
+    /// A file.
+    File(File),
+    /// A directory of a workspace.
+    Directory(Directory),
+    /// Something that was only found.
+    Path(Arc<Node>),
+    /// The directory of all workspaces, with their names.
+    Top(OnceLock<Vec<Vec<u8>>>),
+}
+
+/// An open file, as POSIX has it: descriptors share it.
+pub(crate) struct Open {
+    pub(crate) record: Record,
+    what: OnceLock<What>,
+    opening: Mutex<()>,
+    /// Each write goes to the end.
+    pub(crate) append: AtomicBool,
+    /// Something was written of which nobody else has been told.
+    pub(crate) dirty: AtomicBool,
+    /// It is at the end, wherever that is: something was appended.
+    pub(crate) at_end: AtomicBool,
+    /// Somebody in this process has locks on it by `flock`.
+    pub(crate) flocked: AtomicBool,
+    /// Who moves the offset.
+    pub(crate) moving: Mutex<()>,
+    /// Distinguishes it from others of this process.
+    pub(crate) id: u64,
+}
+
+/// All of a process.
+pub(crate) struct Files {
+    table: RwLock<Vec<Option<Arc<Open>>>>,
+    /// Descriptors of the table, a bit each, so that a look at another one costs nothing.
+    bits: Box<[AtomicU64]>,
+    /// Who has locks by `fcntl` on what, by identity.
+    pub(crate) locked: Mutex<Vec<Uuid>>,
+    ids: AtomicU64,
+}
+
+/// The table for as long as nobody may change it.
+pub(crate) type Held<'a> = RwLockWriteGuard<'a, Vec<Option<Arc<Open>>>>;
+
+impl Open {
+    fn new(record: Record, what: Option<What>, append: bool, id: u64) -> Open {
+        let cell = OnceLock::new();
+        if let Some(what) = what {
+            let _ = cell.set(what);
+        }
+        Open {
+            record,
+            what: cell,
+            opening: Mutex::default(),
+            append: AtomicBool::new(append),
+            dirty: AtomicBool::new(false),
+            at_end: AtomicBool::new(false),
+            flocked: AtomicBool::new(false),
+            moving: Mutex::default(),
+            id,
+        }
+    }
+
+    /// What it is: opened now, if another process has handed it to this one.
+    pub(crate) fn what(&self, world: &World) -> Outcome<&What> {
+        if let Some(what) = self.what.get() {
+            return Ok(what);
+        }
+        let _one = lock(&self.opening);
+        if let Some(what) = self.what.get() {
+            return Ok(what);
+        }
+        let what = self.open(world)?;
+        Ok(self.what.get_or_init(|| what))
+    }
+
+    fn open(&self, world: &World) -> Outcome<What> {
+        let record = &self.record;
+        if record.workspace.is_empty() {
+            return Ok(What::Top(OnceLock::new()));
+        }
+        let mounted = world.mounted(&record.at, &record.workspace)?;
+        let fs = mounted.paths.file_system();
+        // By its path, so that it is known where it is; and else by what it is.
+        let by_path = || {
+            let path = record.path.strip_prefix(&record.at[..])?;
+            let root = ioverbs_root();
+            let (node, attributes) = mounted.paths.walker(&root).find(&fs.root(), path, true).ok()?;
+            (node.uuid() == record.uuid).then_some((node, attributes))
+        };
+        let node = match by_path() {
+            Some((node, _)) => node,
+            None => match fs.by_identity(record.uuid) {
+                // It has no name any more, and so is a file.
+                Err(Errno::ENOENT) if !record.access.path => {
+                    return Ok(What::File(fs.open_by_identity(record.uuid, self.flags())?));
+                }
+                found => found?.0,
+            },
+        };
+        if record.access.path {
+            return Ok(What::Path(node));
+        }
+        match node.kind() {
+            Kind::Directory => Ok(What::Directory(Directory::open(&node)?)),
+            _ => Ok(What::File(File::open(&node, self.flags())?.0)),
+        }
+    }
+
+    fn flags(&self) -> Flags {
+        Flags { write: self.writes(), ..Flags::default() }
+    }
+
+    /// The file that it is, to read or write.
+    pub(crate) fn file(&self, world: &World) -> Outcome<&File> {
+        match self.what(world)? {
+            What::File(file) => Ok(file),
+            What::Directory(_) | What::Top(_) => Err(Errno::EISDIR),
+            What::Path(_) => Err(Errno::EBADF),
+        }
+    }
+
+    /// The file, for who reads it.
+    pub(crate) fn to_read(&self, world: &World) -> Outcome<&File> {
+        if self.reads() { self.file(world) } else { Err(Errno::EBADF) }
+    }
+
+    /// The file, for who writes it.
+    pub(crate) fn to_write(&self, world: &World) -> Outcome<&File> {
+        if !self.writes() {
+            return Err(Errno::EBADF);
+        }
+        let file = self.file(world)?;
+        self.dirty.store(true, Ordering::Relaxed);
+        Ok(file)
+    }
+
+    pub(crate) fn reads(&self) -> bool {
+        self.record.access.read
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        self.record.access.write
+    }
+
+    /// Nothing was opened (`O_PATH`).
+    pub(crate) fn is_path(&self) -> bool {
+        self.record.access.path
+    }
+
+    /// What it is open on; none: the directory of all workspaces.
+    pub(crate) fn node(&self, world: &World) -> Outcome<Option<Arc<Node>>> {
+        Ok(match self.what(world)? {
+            What::File(file) => Some(file.node().clone()),
+            What::Directory(dir) => Some(dir.node().clone()),
+            What::Path(node) => Some(node.clone()),
+            What::Top(_) => None,
+        })
+    }
+
+    /// The workspace that it is in; none: the directory of all.
+    pub(crate) fn mounted(&self, world: &World) -> Outcome<Option<Arc<Mounted>>> {
+        match self.record.workspace.is_empty() {
+            true => Ok(None),
+            false => world.mounted(&self.record.at, &self.record.workspace).map(Some),
+        }
+    }
+
+    /// Everybody else is told what was written.
+    pub(crate) fn publish(&self) -> Outcome<()> {
+        match self.what.get() {
+            Some(What::File(file)) if self.dirty.swap(false, Ordering::Relaxed) => file.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes it, for the last descriptor.
+    fn close(self) -> Outcome<()> {
+        let published = self.publish();
+        if let Some(What::File(file)) = self.what.get() {
+            crate::calls::locks::ended(&self, file);
+        }
+        match self.what.into_inner() {
+            Some(What::File(file)) => published.and(file.close()),
+            _ => published,
+        }
+    }
+}
+
+/// Who finds again what somebody was handed open.
+fn ioverbs_root() -> iov_posix::Caller {
+    iov_posix::Caller::default()
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files {
+            table: RwLock::default(),
+            bits: (0..BITS / 64).map(|_| AtomicU64::new(0)).collect(),
+            locked: Mutex::default(),
+            ids: AtomicU64::new(1),
+        }
+    }
+}
+
+impl Files {
+    /// What this process was started with.
+    pub(crate) fn inherited() -> Files {
+        let files = Files::default();
+        for fd in descriptors() {
+            if let Some(record) = Record::of(fd) {
+                let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) as c_int;
+                let same = files.same_description(fd, &record);
+                let open = same.unwrap_or_else(|| files.opened(record, None, flags & libc::O_APPEND != 0));
+                files.put(fd, open);
+            }
+        }
+        files
+    }
+
+    /// What a child of `fork` has: the same, opened anew when it is used.
+    pub(crate) fn of_child(held: &Held<'_>) -> Files {
+        let files = Files::default();
+        let mut known: Vec<(u64, Arc<Open>)> = Vec::new();
+        for (fd, open) in held.iter().enumerate() {
+            let Some(open) = open else { continue };
+            let child = match known.iter().find(|(id, _)| *id == open.id) {
+                Some((_, child)) => child.clone(),
+                None => {
+                    let append = open.append.load(Ordering::Relaxed);
+                    let child = files.opened(open.record.clone(), None, append);
+                    child.at_end.store(open.at_end.load(Ordering::Relaxed), Ordering::Relaxed);
+                    known.push((open.id, child.clone()));
+                    child
+                }
+            };
+            files.put(fd as c_int, child);
+        }
+        files
+    }
+
+    /// Nobody changes the table until this is let go of.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another descriptor of the same open file, of those that were inherited.
+    fn same_description(&self, fd: c_int, record: &Record) -> Option<Arc<Open>> {
+        const KCMP_FILE: c_int = 0;
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let pid = crate::raw::pid();
+        let same = |other: usize| kernel!(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, other) == 0;
+        let found = table
+            .iter()
+            .enumerate()
+            .find(|(other, open)| open.as_ref().is_some_and(|open| open.record == *record) && same(*other));
+        found.and_then(|(_, open)| open.clone())
+    }
+
+    fn opened(&self, record: Record, what: Option<What>, append: bool) -> Arc<Open> {
+        Arc::new(Open::new(record, what, append, self.ids.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Gives something that was opened a descriptor.
+    pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
+        let Adding { record, what, how, flags } = opened;
+        let fd = record.descriptor(flags & libc::O_CLOEXEC != 0, flags)?;
+        self.put(fd, self.opened(record, Some(what), how.append));
+        Ok(fd)
+    }
+
+    /// The same in a child that shares the memory of its parent until it runs another program: for that one alone.
+    pub(crate) fn add_for_next(opened: Adding<'_>) -> Outcome<c_int> {
+        opened.record.descriptor(opened.flags & libc::O_CLOEXEC != 0, opened.flags)
+    }
+
+    fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        Some((self.bits.get(fd / 64)?, 1 << (fd % 64)))
+    }
+
+    /// What is open under a descriptor.
+    pub(crate) fn get(&self, fd: c_int) -> Option<Arc<Open>> {
+        if let Some((word, bit)) = self.bit(fd)
+            && word.load(Ordering::Acquire) & bit == 0
+        {
+            return None;
+        }
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(usize::try_from(fd).ok()?)?.clone()
+    }
+
+    /// From now on a descriptor stands for this.
+    pub(crate) fn put(&self, fd: c_int, open: Arc<Open>) {
+        let Ok(at) = usize::try_from(fd) else { return };
+        let before = {
+            let mut table = self.hold();
+            if table.len() <= at {
+                table.resize(at + 1, None);
+            }
+            table[at].replace(open)
+        };
+        if let Some((word, bit)) = self.bit(fd) {
+            word.fetch_or(bit, Ordering::Release);
+        }
+        // What it was before the kernel gave the number out anew.
+        drop(before);
+    }
+
+    /// It stands for nothing from now on; what it stood for.
+    pub(crate) fn take(&self, fd: c_int) -> Option<Arc<Open>> {
+        let taken = self.hold().get_mut(usize::try_from(fd).ok()?)?.take();
+        if let Some((word, bit)) = self.bit(fd) {
+            word.fetch_and(!bit, Ordering::Release);
+        }
+        taken
+    }
+
+    /// Descriptors that are open, and what they stand for.
+    pub(crate) fn all(&self) -> Vec<(c_int, Arc<Open>)> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.iter().enumerate().filter_map(|(fd, open)| Some((fd as c_int, open.clone()?))).collect()
+    }
+
+    /// Everybody else is told all that was written.
+    pub(crate) fn publish(&self) {
+        for (_, open) in self.all() {
+            // Whoever closes it hears of it.
+            if open.publish().is_err() {
+                open.dirty.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// One descriptor less for an open file: what was written is published, and the last one closes it.
+    pub(crate) fn close(&self, world: &World, open: Arc<Open>) -> Outcome<()> {
+        self.unlock(world, &open);
+        match Arc::try_unwrap(open) {
+            Ok(open) => open.close(),
+            Err(open) => open.publish(),
+        }
+    }
+
+    /// A process loses its locks on a file when it closes any descriptor of it.
+    fn unlock(&self, world: &World, open: &Open) {
+        let mut locked = lock(&self.locked);
+        let before = locked.len();
+        locked.retain(|uuid| *uuid != open.record.uuid);
+        let had = locked.len() < before;
+        drop(locked);
+        if had && let Ok(file) = open.file(world) {
+            // What cannot be told ends with this process.
+            let _ = file.unlock_all(crate::calls::LOCK_OWNER);
+        }
+    }
+}
+
+/// Something that was opened, and gets a descriptor.
+pub(crate) struct Adding<'a> {
+    record: Record,
+    what: What,
+    how: &'a How,
+    flags: c_int,
+}
+
+impl<'a> Adding<'a> {
+    /// What was opened under a path, with these flags.
+    pub(crate) fn new(at: &Mounted, path: Vec<u8>, opened: Opened, how: &'a How, flags: c_int) -> Adding<'a> {
+        let (uuid, what) = match opened {
+            Opened::File(file, _) => (file.node().uuid(), What::File(file)),
+            Opened::Directory(dir) => (dir.node().uuid(), What::Directory(dir)),
+            Opened::Path(node, _) => (node.uuid(), What::Path(node)),
+        };
+        let access = Access { read: how.read, write: how.write, path: how.path };
+        let record = Record { at: at.at.clone(), workspace: at.name.clone(), uuid, path, access };
+        Adding { record, what, how, flags }
+    }
+
+    /// The directory of all workspaces.
+    pub(crate) fn top(at: &[u8], how: &'a How, flags: c_int) -> Adding<'a> {
+        let record = Record {
+            at: at.to_vec(),
+            workspace: Vec::new(),
+            uuid: Uuid::NIL,
+            path: at.to_vec(),
+            access: Access { read: true, ..Access::default() },
+        };
+        Adding { record, what: What::Top(OnceLock::new()), how, flags }
+    }
+}
+
+/// The attributes of what is open.
+pub(crate) fn attributes(open: &Open, world: &World) -> Outcome<Option<Attributes>> {
+    open.node(world)?.map(|node| node.attributes()).transpose()
+}
+
+/// A call on a descriptor that may be one of ours: what it comes to, or none.
+pub(crate) fn with(fd: c_int, work: impl FnOnce(&World, &Arc<Open>) -> Outcome<isize>) -> Option<isize> {
+    let world = crate::world::world()?;
+    let open = world.files.get(fd)?;
+    let errno = crate::raw::errno();
+    let done = outcome(work(world, &open));
+    // What was used here for it is not the program's.
+    crate::raw::set_errno(errno);
+    Some(done)
+}

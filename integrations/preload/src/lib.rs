@@ -1,0 +1,62 @@
+//! Workspaces for unchanged programs: `iov run -- PROGRAM` has this library loaded into a program, and into those that it starts.
+//!
+//! The functions of the C library that call the kernel for files lead here ([`patch`]). What concerns a workspace is done on the store, in this
+//! process, by `iov-posix`; all else is the kernel's. What is open has a descriptor of the kernel that stands for it
+//! ([`record`]), so that shells, `fork`, `dup` and `exec` work as ever.
+
+mod calls;
+mod files;
+mod patch;
+mod raw;
+mod record;
+mod world;
+
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+
+use iov_posix::run::Settings;
+
+use crate::{
+    files::Files,
+    raw::kernel,
+    world::{Directory, World},
+};
+
+/// The daemon that a program may start serves stores, and is no program that uses one.
+const DAEMON: &str = "iovd";
+
+/// Runs before the program, when there is one thread.
+extern "C" fn begin() {
+    let Some(settings) = Settings::of_process() else { return };
+    let exe = std::env::current_exe().ok();
+    if exe.and_then(|exe| Some(exe.file_name()? == DAEMON)).unwrap_or(false) {
+        return;
+    }
+    let library = own_path();
+    if let Err(why) = patch::apply(&calls::table::hooks()) {
+        world::report("nothing of the store can be seen in this program", &why);
+        return;
+    }
+    let umask = kernel!(libc::SYS_umask, 0o777) as u32;
+    kernel!(libc::SYS_umask, umask);
+    let world = World::new(settings, library, Files::inherited(), umask);
+    if let Some(path) = std::env::var_os(calls::process::DIRECTORY) {
+        *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Directory::Named(path.into_vec());
+    }
+    world::set_world(world);
+    calls::process::watch_forks();
+}
+
+/// Where this library was loaded from.
+fn own_path() -> OsString {
+    // SAFETY: the structure is filled by the call, which is given an address of this library.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(begin as *const () as *const _, &mut info);
+        (found != 0 && !info.dli_fname.is_null()).then(|| std::ffi::CStr::from_ptr(info.dli_fname).to_bytes().to_vec())
+    };
+    OsString::from_vec(name.unwrap_or_default())
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;

@@ -1,0 +1,144 @@
+//! What stands for an open file in the kernel's table of descriptors: a sealed `memfd`, into which is written what is open.
+//!
+//! So numbers are given out by the kernel, `dup`, `fork` and `exec` pass it on without anybody's help, the offset is where all who have
+//! the descriptor see it, and a program that finds itself with one knows what it is. Who does not (a static program) can read
+//! nothing from it and write nothing to it.
+
+use std::ffi::c_int;
+
+use iov_posix::{Errno, Outcome};
+use ioverbs::Uuid;
+
+use crate::raw::kernel;
+
+/// What a memory file is called that stands for an open file.
+const NAME: &std::ffi::CStr = c"iov-run";
+/// What the link of such a descriptor in `/proc/self/fd` reads.
+const LINK: &[u8] = b"/memfd:iov-run (deleted)";
+/// The first bytes of what is written into it.
+const MAGIC: &[u8; 8] = b"IOVRUN01";
+/// Most bytes of that.
+const RECORD: usize = 8192;
+
+const READS: u8 = 1;
+const WRITES: u8 = 2;
+const PATH: u8 = 4;
+
+/// What may be done with what is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// Nothing was opened (`O_PATH`).
+    pub(crate) path: bool,
+}
+
+impl Access {
+    fn bits(self) -> u8 {
+        let bit = |said: bool, bit: u8| if said { bit } else { 0 };
+        bit(self.read, READS) | bit(self.write, WRITES) | bit(self.path, PATH)
+    }
+
+    fn of(bits: u8) -> Access {
+        Access { read: bits & READS != 0, write: bits & WRITES != 0, path: bits & PATH != 0 }
+    }
+}
+
+/// What a descriptor stands for, as another process is told it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// Where the workspace appears.
+    pub(crate) at: Vec<u8>,
+    /// Its name; none: it is the directory of all workspaces.
+    pub(crate) workspace: Vec<u8>,
+    /// Its identity.
+    pub(crate) uuid: Uuid,
+    /// The path under which it was opened.
+    pub(crate) path: Vec<u8>,
+    /// What may be done with it.
+    pub(crate) access: Access,
+}
+
+impl Record {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.push(self.access.bits());
+        bytes.extend_from_slice(&self.uuid.0);
+        for part in [&self.at, &self.workspace, &self.path] {
+            bytes.extend_from_slice(&(part.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Record> {
+        let mut rest = bytes.strip_prefix(MAGIC)?;
+        let access = Access::of(*rest.first()?);
+        let uuid = Uuid(rest.get(1..17)?.try_into().ok()?);
+        rest = &rest[17..];
+        let mut part = || {
+            let len = usize::from(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
+            let part = rest.get(2..2 + len)?.to_vec();
+            rest = &rest[2 + len..];
+            Some(part)
+        };
+        Some(Record { at: part()?, workspace: part()?, path: part()?, uuid, access })
+    }
+
+    /// What a descriptor stands for, if it is one of these.
+    pub(crate) fn of(fd: c_int) -> Option<Record> {
+        let mut link = [0_u8; 32];
+        let path = format!("/proc/self/fd/{fd}\0");
+        let n = kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), link.as_mut_ptr(), link.len());
+        if usize::try_from(n).ok().and_then(|n| link.get(..n)) != Some(LINK) {
+            return None;
+        }
+        let mut bytes = vec![0; RECORD];
+        let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+        bytes.truncate(usize::try_from(n).ok()?);
+        Record::read(&bytes)
+    }
+
+    /// A descriptor that stands for it.
+    pub(crate) fn descriptor(&self, cloexec: bool, status: c_int) -> Outcome<c_int> {
+        let flags = libc::MFD_ALLOW_SEALING | if cloexec { libc::MFD_CLOEXEC } else { 0 };
+        let fd = kernel!(libc::SYS_memfd_create, NAME.as_ptr(), flags);
+        if fd < 0 {
+            return Err(Errno(-fd as i32));
+        }
+        let (fd, bytes) = (fd as c_int, self.to_bytes());
+        kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
+        let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+        kernel!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals);
+        let status = status & (libc::O_APPEND | libc::O_NONBLOCK);
+        if status != 0 {
+            kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, status);
+        }
+        Ok(fd)
+    }
+}
+
+/// The descriptors of this process.
+pub(crate) fn descriptors() -> Vec<c_int> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let dir = kernel!(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags, 0);
+    let mut found = Vec::new();
+    if dir < 0 {
+        return found;
+    }
+    let mut room = vec![0_u8; 4096];
+    loop {
+        let n = kernel!(libc::SYS_getdents64, dir, room.as_mut_ptr(), room.len());
+        let Some(mut entries) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| room.get(..n)) else { break };
+        // An entry: number, offset, its length, type and name (`getdents64(2)`).
+        while let Some(len) = entries.get(16..18).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]]))) {
+            let name = entries.get(19..len).unwrap_or_default();
+            let name = name.split(|b| *b == 0).next().unwrap_or_default();
+            found.extend(std::str::from_utf8(name).ok().and_then(|name| name.parse::<c_int>().ok()));
+            entries = entries.get(len.max(19)..).unwrap_or_default();
+        }
+    }
+    kernel!(libc::SYS_close, dir);
+    found.retain(|fd| *fd != dir as c_int);
+    found
+}

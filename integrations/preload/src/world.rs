@@ -1,0 +1,243 @@
+//! The store as this process has it: its session, the workspaces that were used, the files that are open. A child of `fork`
+//! has a world of its own, and never touches that of its parent again, whose threads it does not have.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicPtr, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use iov_posix::{Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule};
+use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
+
+use iov_posix::run::{Place, Settings};
+
+use crate::{files::Files, raw::kernel};
+
+/// How long what others do to names may stay unseen.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+/// A workspace that appears somewhere.
+pub(crate) struct Mounted {
+    /// Its path.
+    pub(crate) at: Vec<u8>,
+    /// Its name.
+    pub(crate) name: Vec<u8>,
+    /// What there is.
+    pub(crate) paths: Paths,
+    /// The number of the device that programs take it for.
+    pub(crate) dev: u64,
+}
+
+/// The directory of the process, where that is not one of the kernel's.
+#[derive(Clone)]
+pub(crate) enum Directory {
+    /// The kernel knows it.
+    Outside,
+    /// One that is looked for by its path each time: that of all workspaces, or one that another process has gone to.
+    Named(Vec<u8>),
+    /// One of a workspace.
+    Inside(Arc<Mounted>, Arc<Node>),
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    /// Where this library is.
+    pub(crate) library: OsString,
+    session: Mutex<Option<Session>>,
+    mounted: Mutex<HashMap<Vec<u8>, Arc<Mounted>>>,
+    pub(crate) files: Files,
+    pub(crate) directory: RwLock<Directory>,
+    /// Bits that new files do not get.
+    pub(crate) umask: AtomicU32,
+    /// The process that it is of.
+    pub(crate) pid: i32,
+}
+
+static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The world of this process; none: it does without.
+pub(crate) fn world() -> Option<&'static World> {
+    // SAFETY: what was put there was leaked, and stays for as long as the process.
+    unsafe { WORLD.load(Ordering::Acquire).as_ref() }
+}
+
+/// From now on this process has this world.
+pub(crate) fn set_world(world: World) {
+    WORLD.store(Box::into_raw(Box::new(world)), Ordering::Release);
+}
+
+/// Tells whoever reads the program's errors what the library has said. Without allocating much: the program may be in any state.
+pub(crate) fn report(what: &str, e: &dyn std::fmt::Display) {
+    use std::io::Write;
+    // There may be nobody to read it.
+    let _ = writeln!(std::io::stderr(), "iov run: {what}: {e}");
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings, library: OsString, files: Files, umask: u32) -> World {
+        World {
+            settings,
+            library,
+            session: Mutex::default(),
+            mounted: Mutex::default(),
+            files,
+            directory: RwLock::new(Directory::Outside),
+            umask: AtomicU32::new(umask),
+            pid: crate::raw::pid(),
+        }
+    }
+
+    /// The session, which the first who needs it opens.
+    fn session(&self) -> Outcome<Session> {
+        let mut session = lock(&self.session);
+        if let Some(session) = &*session {
+            return Ok(session.clone());
+        }
+        let program =
+            std::env::current_exe().ok().and_then(|exe| Some(exe.file_name()?.to_string_lossy().into_owned()));
+        let attr = SessionAttr { deadline_ns: self.settings.deadline_ns, program, ..SessionAttr::default() };
+        let opened = quietly(|| as_starter(|| ioverbs::open(Some(&self.settings.store), attr)));
+        let opened = opened.map_err(|e| failed("the store cannot be reached", &e))?;
+        Ok(session.insert(opened).clone())
+    }
+
+    /// The workspace of this name, at this path.
+    pub(crate) fn mounted(&self, at: &[u8], name: &[u8]) -> Outcome<Arc<Mounted>> {
+        if let Some(mounted) = lock(&self.mounted).get(at) {
+            return Ok(mounted.clone());
+        }
+        let session = self.session()?;
+        let which = Name::new(name).map_err(|_| Errno::ENOENT)?;
+        let ws = session.load_workspace(Which::Name(which)).map_err(|e| failed("a workspace", &e))?;
+        let dev = ws.uuid().0.iter().fold(0_u64, |dev, byte| dev.wrapping_mul(131).wrapping_add(u64::from(*byte)));
+        let fs = FileSystem::new(ws, self.options()?);
+        let mounted =
+            Mounted { at: at.to_vec(), name: name.to_vec(), paths: Paths::new(fs), dev: (dev >> 24) | 0x10_0000 };
+        // Somebody else may have been faster: there is one.
+        Ok(lock(&self.mounted).entry(at.to_vec()).or_insert_with(|| Arc::new(mounted)).clone())
+    }
+
+    fn options(&self) -> Outcome<Options> {
+        let wrong = |e: Error| failed("what iov run was told", &e);
+        let rules =
+            self.settings.rules.iter().map(|rule| Rule::parse(rule)).collect::<Result<_, _>>().map_err(wrong)?;
+        let mut controls = Controls::default();
+        for control in &self.settings.controls {
+            text::parse(&mut controls, control).map_err(wrong)?;
+        }
+        let strict = self.settings.strict;
+        Ok(Options {
+            level: if strict { Level::Strict } else { Level::Session },
+            unseen: if strict { Duration::ZERO } else { UNSEEN },
+            controls,
+            rules,
+            report: Some(Arc::new(|what, e| report(what, e))),
+            ..Options::default()
+        })
+    }
+
+    /// The names of all workspaces.
+    pub(crate) fn workspaces(&self) -> Outcome<Vec<Vec<u8>>> {
+        let wrong = |e: Error| failed("the list of workspaces", &e);
+        let spec = SearchSpec { page: 1024, names: true, ..SearchSpec::default() };
+        let found = self.session()?.search_workspaces(spec).map_err(wrong)?;
+        let mut names = Vec::new();
+        loop {
+            let page = found.next(1024, -1).map_err(wrong)?;
+            if page.is_empty() {
+                return Ok(names);
+            }
+            names.extend(page.into_iter().filter_map(|entry| Some(entry.name?.as_bytes().to_vec())));
+        }
+    }
+
+    /// The place of which a path is, or is below, and what comes behind it.
+    pub(crate) fn place<'a>(&self, path: &'a [u8]) -> Option<(&Place, &'a [u8])> {
+        self.settings.places.iter().find_map(|place| {
+            let rest = path.strip_prefix(&place.at[..])?;
+            matches!(rest.first(), None | Some(b'/')).then_some((place, rest))
+        })
+    }
+
+    /// Whether a directory of the kernel is above one where a workspace appears.
+    pub(crate) fn is_above(&self, dir: &[u8]) -> bool {
+        let dir = dir.strip_suffix(b"/").unwrap_or(dir);
+        self.settings
+            .places
+            .iter()
+            .any(|place| place.at.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/')))
+    }
+}
+
+/// The number for a failure of the store, which is told.
+fn failed(what: &str, e: &Error) -> Errno {
+    let errno = Errno::from(e);
+    if errno != Errno::ENOENT {
+        report(what, e);
+    }
+    errno
+}
+
+/// Does something of which threads come that are not the program's: its signals are not for them.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are valid for the calls, and the first is filled by one of them.
+    let before = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    };
+    let done = work();
+    // SAFETY: it is the set that was there before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    done
+}
+
+/// Does something as the user who has started the program, whoever it does things for just now (`seteuid`): it is that user's store.
+fn as_starter<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: these ask the kernel for numbers.
+    let (real, now) = unsafe { (libc::getuid(), libc::geteuid()) };
+    // Of this thread alone, unlike what the C library does.
+    let become_user = |uid: u32| kernel!(libc::SYS_setresuid, -1_i32, uid, -1_i32);
+    if real == now || become_user(real) != 0 {
+        return work();
+    }
+    let done = work();
+    become_user(now);
+    done
+}
+
+/// On whose behalf this thread does things.
+pub(crate) fn caller() -> Caller {
+    // SAFETY: these ask the kernel for numbers.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // Root is asked for no groups.
+    Caller { uid, gid, groups: if uid == 0 { Vec::new() } else { groups() } }
+}
+
+fn groups() -> Vec<u32> {
+    static GROUPS: OnceLock<Vec<u32>> = OnceLock::new();
+    let ask = || {
+        let mut groups = vec![0; 1024];
+        // SAFETY: there is room for as many as are said.
+        let n = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
+        groups.truncate(usize::try_from(n).unwrap_or(0));
+        groups
+    };
+    GROUPS.get_or_init(ask).clone()
+}
+
+/// The type of a file, as `d_type` says it.
+pub(crate) fn d_type(kind: Kind) -> u8 {
+    (kind.bits() >> 12) as u8
+}

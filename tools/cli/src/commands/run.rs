@@ -1,0 +1,195 @@
+//! `iov run`: a program that sees workspaces as directories, without a mount.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::Read,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use iov_posix::run::{Place, Program, Settings, VARIABLE, is_in_order};
+use ioverbs::{Error, Kind, Name, Which};
+
+use crate::{
+    ctx::Ctx,
+    failure::{Done, Next},
+    options::ControlArgs,
+    output::printable,
+};
+
+/// Where workspaces appear unless somebody says otherwise.
+const EVERYWHERE: &str = "/iov";
+/// The library that is loaded into programs.
+const LIBRARY: &str = "libiov_preload.so";
+/// Names the library, where it lies elsewhere.
+const LIBRARY_VARIABLE: &str = "IOVERBS_PRELOAD";
+/// The variable of the dynamic linker that has it loaded.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Run a program that sees workspaces as directories, without a mount
+///
+/// The program, and those that it starts, find each workspace of the store at /iov/WS. Nothing is mounted, and nobody else sees it: a
+/// library is loaded into the programs, which does there what they ask of files. Groups are directories, collections
+/// files, metadata extended attributes, as with iov mount.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// This workspace appears at this path, which need not exist; several times. Without, each appears at /iov/WS
+    #[arg(long, value_name = "WS=DIR")]
+    at: Vec<OsString>,
+
+    /// As of iov mount, separated by commas: strict (everybody sees at once what is written), store=URL (as -S)
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+
+    #[command(flatten)]
+    controls: ControlArgs,
+
+    /// What is promised of files by where they are made, before -c: a pattern of paths from the root of a workspace and a profile, or
+    /// controls, as in '/checkpoints/**=checkpoint'. Several times: later ones go before earlier ones
+    #[arg(long = "rule", value_name = "PATTERN=PROFILE")]
+    rules: Vec<String>,
+
+    /// The program and what it is told
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
+    let mut settings = Settings::default();
+    for option in args.options.iter().flat_map(|options| options.split(',')).filter(|o| !o.is_empty()) {
+        match option.split_once('=') {
+            None if option == "strict" => settings.strict = true,
+            Some(("store", url)) => drop(ctx.global.store.get_or_insert_with(|| url.to_owned())),
+            _ => return Err(Error::invalid(format!("-o {option}: strict and store=URL are known")).into()),
+        }
+    }
+    let controls = args.controls.read()?;
+    if controls.mutability.is_some_and(|m| m != ioverbs::Mutability::Overwrite) {
+        return Err(Error::invalid("-c mutability: programs expect of files that they can be overwritten").into());
+    }
+    args.rules.iter().try_for_each(|rule| iov_posix::Rule::parse(rule).map(drop))?;
+    (settings.controls, settings.rules) = (args.controls.controls.clone(), args.rules.clone());
+    settings.deadline_ns = ctx.timeout_ns()?;
+    settings.places = places(&args.at)?;
+    let program = find(&args.program[0])?;
+    let library = library()?;
+
+    // Who mistypes the store or a workspace hears of it here, and no program starts the daemon.
+    let session = ctx.session()?;
+    for name in settings.places.iter().filter_map(|place| place.workspace.as_deref()) {
+        session.load_workspace(Which::Name(Name::new(name)?)).map_err(|e| e.context("--at"))?;
+    }
+    settings.store = session.url().to_owned();
+    if settings.store.starts_with("mem:") {
+        return Err(Error::invalid("a mem: store is that of one process: use file:DIR").into());
+    }
+    let text = settings.to_text().map_err(Error::invalid)?;
+
+    let mut command = Command::new(program);
+    command.arg0(&args.program[0]).args(&args.program[1..]).env(VARIABLE, OsString::from_vec(text));
+    let before = std::env::var_os(PRELOAD).filter(|before| !before.is_empty());
+    let mut preload = library.into_os_string();
+    if let Some(before) = before {
+        preload.push(":");
+        preload.push(before);
+    }
+    command.env(PRELOAD, preload);
+    ctx.out.flush()?;
+    // This process becomes the program.
+    let e = command.exec();
+    Err(Error::from(e).context(format!("running {}", printable(args.program[0].as_bytes()))).into())
+}
+
+/// Where workspaces appear.
+fn places(at: &[OsString]) -> Done<Vec<Place>> {
+    if at.is_empty() {
+        return Ok(vec![Place { at: EVERYWHERE.into(), workspace: None }]);
+    }
+    let mut places: Vec<Place> = Vec::new();
+    for text in at {
+        let wrong = |why: &str| {
+            let text = printable(text.as_bytes());
+            Error::invalid(format!("--at {text} {why}: it is WORKSPACE=DIR, as in --at simulation=/data"))
+        };
+        let cut = text.as_bytes().iter().position(|b| *b == b'=').ok_or_else(|| wrong("names no directory"))?;
+        let (name, dir) = (&text.as_bytes()[..cut], &text.as_bytes()[cut + 1..]);
+        if name.is_empty() || dir.is_empty() {
+            return Err(wrong("is not complete").into());
+        }
+        let dir = std::path::absolute(OsStr::from_bytes(dir)).map_err(Error::from)?;
+        let dir = tidied(&dir);
+        if !is_in_order(&dir) {
+            return Err(wrong("names no directory where a workspace can be").into());
+        }
+        let dir = dir.into_vec();
+        let within =
+            |a: &[u8], b: &[u8]| a.strip_prefix(b).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
+        if places.iter().any(|other| within(&dir, &other.at) || within(&other.at, &dir)) {
+            return Err(wrong("lies in the directory of another").into());
+        }
+        places.push(Place { at: dir, workspace: Some(name.to_vec()) });
+    }
+    Ok(places)
+}
+
+/// The same path without `..` and slashes at its end.
+fn tidied(path: &Path) -> OsString {
+    let mut tidied = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(tidied.pop()),
+            part => tidied.push(part),
+        }
+    }
+    tidied.into_os_string()
+}
+
+/// The file of a program, which must be one that the library can be loaded into.
+fn find(program: &OsStr) -> Done<PathBuf> {
+    let shown = printable(program.as_bytes());
+    let path = if program.as_bytes().contains(&b'/') {
+        PathBuf::from(program)
+    } else {
+        let dirs = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let is_program =
+            |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+        std::env::split_paths(&dirs)
+            .map(|dir| dir.join(program))
+            .find(is_program)
+            .ok_or_else(|| Error::not_found(format!("there is no program {shown}")))
+            .next(|| "name one that is in PATH, or its path".into())?
+    };
+    let mut head = Vec::new();
+    // What cannot be read may be a program of a workspace; running it tells.
+    if let Ok(file) = std::fs::File::open(&path) {
+        let _ = file.take(4096).read_to_end(&mut head);
+    }
+    match Program::of(&head) {
+        Program::Static => {
+            Err(Error::unsupported(format!("{shown} is a static program, into which nothing can be loaded")))
+                .next(|| "iov mount WS DIR shows it a workspace".into())
+        }
+        _ => Ok(path),
+    }
+}
+
+/// The library, which lies beside this program or where libraries are.
+fn library() -> Done<PathBuf> {
+    if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let exe = std::env::current_exe().map_err(Error::from)?;
+    let dir = exe.parent().unwrap_or(Path::new("/"));
+    let places = [dir.join(LIBRARY), dir.join("../lib").join(LIBRARY), dir.join("deps").join(LIBRARY)];
+    let found = places.iter().find(|path| path.is_file());
+    let Some(found) = found else {
+        let why = format!("{LIBRARY} is not beside {}", printable(exe.as_os_str().as_bytes()));
+        return Err(Error::new(Kind::NotFound, why))
+            .next(|| format!("make build makes it, make install installs it; {LIBRARY_VARIABLE} names another place"));
+    };
+    Ok(found.canonicalize().unwrap_or_else(|_| found.clone()))
+}

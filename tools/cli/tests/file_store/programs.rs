@@ -1,0 +1,186 @@
+//! Programs that know nothing of IOVerbs, and the doors that they come through. docs/guide/programs.md has the same as a table.
+
+use std::path::Path;
+
+use crate::store::Ran;
+
+/// How a program gets at a workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Door {
+    /// `iov mount`
+    Mount,
+    /// `iov mount -o strict`
+    Strict,
+    /// `iov run`
+    Run,
+}
+
+const DOORS: [(Door, &str); 3] =
+    [(Door::Mount, "`iov mount`"), (Door::Strict, "`iov mount -o strict`"), (Door::Run, "`iov run`")];
+
+/// What a program does, as a script that ends with its first failure.
+struct Program {
+    name: &'static str,
+    script: &'static str,
+    /// What it says, where that matters.
+    says: Option<&'static str>,
+    /// A door that it does not go through, and why.
+    not: Option<(Door, &'static str)>,
+}
+
+const fn program(name: &'static str, script: &'static str) -> Program {
+    Program { name, script, says: None, not: None }
+}
+
+/// All of them, one after the other in one directory.
+const PROGRAMS: &[Program] = &[
+    // A small tree of sources that builds.
+    program(
+        "bash: redirection, links, times, odd names",
+        r#"
+mkdir -p src/deep/er && cd src
+for i in $(seq 20); do echo "int f$i(void) { return $i; }" > deep/f$i.c; done
+{ for i in $(seq 20); do echo "int f$i(void);"; done; echo '#include <stdio.h>'; echo 'int main(void) { int s = 0;';
+  for i in $(seq 20); do echo "s += f$i();"; done; echo 'printf("%d\n", s); return 0; }'; } > main.c
+printf 'prog: main.o %s\n\tcc -o $@ $^\n' "$(for i in $(seq 20); do printf 'deep/f%s.o ' $i; done)" > Makefile
+ln -s ../main.c deep/er/link; ln main.c deep/er/hard; chmod 750 deep; touch -d '2001-02-03 04:05:06.789' deep/f1.c
+printf 'bytes \377 in a name' > $'deep/\377'
+"#,
+    ),
+    program(
+        "make -j2, a C compiler, and the program that comes of it",
+        "make -s -j2 -C src && test $(src/prog) = 210 && touch src/deep/f3.c && make -s -C src && src/prog",
+    ),
+    program(
+        "tar, diff",
+        "tar cf t.tar src && mkdir x && tar xf t.tar -C x && diff -r --no-dereference src x/src
+         test $(stat -c %Y.%a x/src/deep/f1.c) = $(stat -c %Y.%a src/deep/f1.c) && test -h x/src/deep/er/link",
+    ),
+    program(
+        "cp -a, with hard links",
+        "cp -a src y && diff -r --no-dereference src y && test $(stat -c %h y/main.c) = 2",
+    ),
+    program(
+        "rsync, also with deletion",
+        "rsync -aH src/ z/ && test -z \"$(rsync -aHnc --itemize-changes src/ z/)\" && rsync -a --delete x/src/deep/ z/",
+    ),
+    program("find, mv, rm -r", "find z -name '*.o' -delete && mv z zz && rm -rf zz x y && ls"),
+    program(
+        "git: commit, clone, fsck, status",
+        "git init -q repo && cd repo && cp ../src/*.c . && git add -A && git -c user.name=a -c user.email=b commit -qm x \
+         && cd .. && git clone -q repo clone && git -C clone fsck --strict && diff repo/main.c clone/main.c \
+         && test -z \"$(git -C clone status --short)\"",
+    ),
+    program(
+        "python: packages of it, files, subprocesses, threads",
+        r#"mkdir -p p/q && echo 'x = 42' > p/q/__init__.py && ls p/q
+python3 - <<'END'
+import mmap, os, pathlib, shutil, subprocess, sys, tempfile, threading
+sys.path.insert(0, '')
+import p.q as q
+assert q.x == 42
+path = pathlib.Path('py'); path.mkdir()
+(path / 'a').write_text('one\ntwo\n')
+assert [line for line in open(path / 'a')] == ['one\n', 'two\n']
+with open(path / 'a', 'r+b') as f:
+    with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
+        assert m[4:7] == b'two'
+    f.seek(0, 2); f.write(b'three\n')
+with open(path / 'b', 'w') as f:
+    subprocess.run(['cat', path / 'a'], stdout=f, check=True)
+    subprocess.run(['sh', '-c', 'echo four'], stdout=f, check=True)
+assert (path / 'b').read_text() == 'one\ntwo\nthree\nfour\n'
+child = os.fork()
+if child == 0:
+    (path / 'c').write_text('child')
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0 and (path / 'c').read_text() == 'child'
+def work(i):
+    for n in range(20):
+        with open(path / f't{i}', 'ab') as f: f.write(b'x' * 100)
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert all((path / f't{i}').stat().st_size == 2000 for i in range(4))
+assert sorted(os.listdir(path)) == ['a', 'b', 'c', 't0', 't1', 't2', 't3']
+with tempfile.TemporaryDirectory(dir=path) as d:
+    shutil.copytree(path, pathlib.Path(d) / 'copy', ignore=lambda *_: [os.path.basename(d)])
+os.chdir(path); assert os.getcwd().endswith('/py') and os.path.samefile('.', os.path.realpath('.')); os.chdir('..')
+shutil.rmtree(path)
+END"#,
+    ),
+    Program {
+        says: Some("60\nok\n"),
+        ..program(
+            "sqlite3 with three writers at a time",
+            "sqlite3 t.db 'create table t(a integer primary key, b text);'
+             for w in 1 2 3; do (for i in $(seq 20); do sqlite3 -cmd '.timeout 60000' t.db \"insert into t(b) values('$w')\"; done) & done
+             wait; sqlite3 t.db 'select count(*) from t; pragma integrity_check;'",
+        )
+    },
+    program(
+        "fio: random reads and writes with verification",
+        "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine=psync --name=a > /dev/null",
+    ),
+    program(
+        "fio past the cache (`O_DIRECT`)",
+        "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine=psync --direct=1 --name=c > /dev/null",
+    ),
+    Program {
+        not: Some((Door::Run, "a mapping that is written and shared needs pages of the kernel")),
+        ..program(
+            "fio on mapped files",
+            "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine=mmap --name=b > /dev/null",
+        )
+    },
+    Program {
+        not: Some((Door::Run, "the kernel makes pipes work")),
+        ..program("named pipes", "mkfifo f && (echo through > f &) && test $(cat f) = through && rm f")
+    },
+    program(
+        "sed -i, sort, split, gzip, dd, truncate, flock, df",
+        "seq 1000 | sort -r > n && sed -i s/7/seven/ n && split -l 100 n n. && cat n.* | cmp - n && gzip -k n && zcat n.gz | cmp - n
+         dd if=n of=m bs=100 seek=3 status=none && truncate -s 10000 m && test $(stat -c %s m) = 10000 && rm n.* m
+         flock lock -c 'flock -n lock true || echo taken > said' && grep -q taken said && test $(df --output=fstype . | tail -1)",
+    ),
+];
+
+/// Runs all that go through a door.
+pub(crate) fn run_all(door: Door, shell: &dyn Fn(&str) -> Ran) {
+    for program in PROGRAMS.iter().filter(|program| program.not.is_none_or(|(not, _)| not != door)) {
+        eprintln!("{}", program.name);
+        let ran = shell(program.script).ok();
+        if let Some(says) = program.says {
+            assert_eq!(ran.text(), says, "{}", program.name);
+        }
+    }
+}
+
+/// The table of the document.
+fn table() -> String {
+    let mut table = String::from("| program |");
+    DOORS.iter().for_each(|(_, name)| table += &format!(" {name} |"));
+    table += "\n| --- | --- | --- | --- |\n";
+    for program in PROGRAMS {
+        let cell = |door: Door| match program.not {
+            Some((not, why)) if not == door => format!("no: {why}"),
+            _ => "works".to_owned(),
+        };
+        let cells: Vec<String> = DOORS.iter().map(|(door, _)| cell(*door)).collect();
+        table += &format!("| {} | {} |\n", program.name, cells.join(" | "));
+    }
+    table
+}
+
+#[test]
+fn the_document_of_programs_says_what_the_tests_run() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/programs.md"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let from = text.find("| program |").expect("a table");
+    let len = text[from..].find("\n\n").map_or(text.len() - from, |n| n + 1);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let new = [&text[..from], &table(), &text[from + len..]].concat();
+        std::fs::write(path, new).unwrap();
+        return;
+    }
+    assert_eq!(text[from..from + len], table(), "UPDATE_DOCS=1 writes it anew");
+}

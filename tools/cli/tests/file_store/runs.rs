@@ -1,0 +1,188 @@
+//! Programs in `iov run`: workspaces without a mount.
+
+use std::{
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use crate::{
+    programs::{self, Door},
+    store::{Ran, Store, finished},
+};
+
+/// The library that is loaded into programs lies beside the program. Cargo builds it only where somebody asks for it.
+fn has_library() -> bool {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "iov-preload", "--manifest-path"]);
+        build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
+        if env!("CARGO_BIN_EXE_iov").contains("/release/") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "the library could not be built");
+    });
+    let here = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
+    if !here {
+        eprintln!("nothing can be loaded into programs here");
+    }
+    here
+}
+
+/// `iov run` with these arguments.
+fn run(store: &Store, args: &[&str]) -> Ran {
+    let mut command = store.command(&[&["run"], args].concat());
+    command.stdin(Stdio::null());
+    finished(command.spawn().unwrap(), 300)
+}
+
+/// A script in the workspace, which ends with its first failure.
+fn shell(store: &Store, script: &str) -> Ran {
+    run(store, &["--", "bash", "-euo", "pipefail", "-c", &format!("cd /iov/w\n{script}")])
+}
+
+#[test]
+fn programs_work_in_iov_run() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    programs::run_all(Door::Run, &|script| shell(&store, script));
+    // What the tools of the store say of the same.
+    assert!(store.iov(&["cat", "w/src/deep/er/hard"]).ok().text().contains("int main(void)"));
+    store.iov(&["ls", "w/src/deep"]).ok();
+}
+
+#[test]
+fn workspaces_appear_where_they_are_asked_for() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    store.iov(&["ws", "create", "v"]).ok();
+    // All of them.
+    assert_eq!(run(&store, &["ls", "/iov"]).ok().text(), "v\nw\n");
+    shell(&store, "echo one > f; cp f ../v/g; cd ..; pwd; cat v/g; ls .. > /dev/null; cd /; cat iov/w/f").ok();
+    assert_eq!(store.cat("v/g"), b"one\n");
+    // `iov ws` makes them.
+    shell(&store, "! mkdir ../u 2> /dev/null; ! rmdir ../v 2> /dev/null; test -d ../v").ok();
+    // Some, at a path that need not exist, also one that begins elsewhere.
+    let at = store.path("data");
+    let place = format!("w={}/", at.display());
+    let said = run(&store, &["--at", &place, "sh", "-c", "cat data/f; cd data && pwd; test ! -e /iov"]).ok().text();
+    assert_eq!(said, format!("one\n{}\n", at.display()));
+    run(&store, &["--at", "w=/x/y", "--at", "v=/x/z", "sh", "-c", "cmp /x/y/f /x/z/g && ls /x/y/../z/g"]).ok();
+    // A symbolic link may lead from one to the other, and out.
+    let text = shell(&store, "ln -s /iov/v/g a; ln -s /etc/hostname b; ln -s ../v/g c; cat a c; cmp b /etc/hostname");
+    assert_eq!(text.ok().text(), "one\none\n");
+    // What is asked for wrongly is told.
+    run(&store, &["--at", "w", "true"]).fails(64, &["--at w", "WORKSPACE=DIR"]);
+    run(&store, &["--at", "nobody=/x", "true"]).fails(66, &["nobody"]);
+    run(&store, &["--at", "w=/x", "--at", "v=/x/y", "true"]).fails(64, &["in the directory of another"]);
+    run(&store, &["-o", "what", "true"]).fails(64, &["strict"]);
+    run(&store, &["no-such-program"]).fails(66, &["no-such-program"]);
+    // The code of the program is that of the command.
+    assert_eq!(run(&store, &["sh", "-c", "exit 7"]).code, Some(7));
+}
+
+#[test]
+fn descriptors_pass_to_children() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Both write at the one offset that they share, whoever does so in turn.
+    shell(&store, "{ echo a; /bin/echo b; echo c; (echo d; /bin/echo e); } > out; { read x; cat; } < out > rest").ok();
+    assert_eq!(store.cat("w/out"), b"a\nb\nc\nd\ne\n");
+    assert_eq!(store.cat("w/rest"), b"b\nc\nd\ne\n");
+    // Also where the C library starts the child, and where a program is started anew without its variables.
+    let script = "import os, subprocess, sys
+with open('spawned', 'w') as f:
+    pid = os.posix_spawn('/bin/echo', ['echo', 'x'], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, f.fileno(), 1)])
+    assert os.waitpid(pid, 0)[1] == 0
+    os.posix_spawn('/bin/echo', ['echo', 'z'], os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, '/iov/w/opened', os.O_WRONLY | os.O_CREAT, 0o644)])
+    os.wait()
+    os.system('echo y >&%d' % os.dup2(f.fileno(), 9, inheritable=True))
+subprocess.run(['env', '-i', '/bin/sh', '-c', 'echo clean >> spawned; pwd'], check=True)
+r = os.open('spawned', os.O_RDONLY); os.lseek(r, 2, 0)
+print(subprocess.run(['cat'], stdin=r, capture_output=True).stdout)
+print(os.read(r, 10), os.lseek(r, 0, 1), os.readlink('/proc/self/fd/%d' % r))";
+    store.file("spawn.py", script.as_bytes());
+    let said = shell(&store, &format!("python3 {}", store.path("spawn.py").display())).ok().text();
+    assert_eq!(said, "/iov/w\nb'y\\nclean\\n'\nb'' 10 /iov/w/spawned\n");
+    assert_eq!(store.cat("w/opened"), b"z\n");
+    // Each of several processes appends, and nothing is lost.
+    shell(&store, "for p in 1 2 3; do (for i in $(seq 50); do echo $p-$i >> log; done) & done; wait").ok();
+    assert_eq!(store.cat("w/log").iter().filter(|b| **b == b'\n').count(), 150);
+    // A file that has no name any more is still that file.
+    shell(&store, "exec 3<>gone; rm gone; echo x >&3; ! test -e gone; echo y >&3; exec 3>&-").ok();
+}
+
+#[test]
+fn programs_of_a_workspace_run() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let said = shell(
+        &store,
+        "printf '#!/bin/sh -e\\necho $0 $1\\n' > script; chmod +x script; ./script a; PATH=/iov/w:$PATH script b
+         cp /bin/echo mine; ./mine c; env ./mine d; printf '#!/iov/w/script x\\n' > more; chmod +x more; ./more
+         chmod -x script; ./script 2>/dev/null || echo refused",
+    );
+    assert_eq!(said.ok().text(), "./script a\n/iov/w/script b\nc\nd\n/iov/w/script x\nrefused\n");
+}
+
+#[test]
+fn what_cannot_see_the_store_is_told() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let c = "int main(int n, char **a) { return n > 1 ? 3 : 4; }";
+    let source = store.file("static.c", c.as_bytes());
+    let program = store.path("static");
+    let built = Command::new("cc").args(["-static", "-o", program.to_str().unwrap(), &source]).status().unwrap();
+    assert!(built.success());
+    let program = program.to_str().unwrap();
+    run(&store, &[program]).fails(69, &["static program", "iov mount"]);
+    // One that a script starts runs as long as it is given nothing of the store.
+    assert_eq!(run(&store, &["sh", "-c", &format!("{program} x")]).code, Some(3));
+    for script in [format!("{program} /iov/w/f"), format!("{program} --out=/iov/w/f"), format!("cd /iov/w; {program}")]
+    {
+        let ran = run(&store, &["sh", "-c", &script]);
+        assert_eq!(ran.code, Some(126), "{script}");
+        assert!(ran.err.contains("static program"), "{}", ran.err);
+    }
+    // A mapping that others are to see needs a mount.
+    let map = "import mmap, os
+f = os.open('/iov/w/m', os.O_RDWR | os.O_CREAT); os.write(f, b'abc')
+m = mmap.mmap(f, 3, flags=mmap.MAP_PRIVATE); m[0:1] = b'x'; assert m[:] == b'xbc' and os.pread(f, 3, 0) == b'abc'
+try: mmap.mmap(f, 3); print('mapped')
+except OSError as e: print(e.errno)";
+    assert_eq!(run(&store, &["python3", "-c", map]).ok().text(), "19\n");
+}
+
+#[test]
+fn what_was_written_is_there_when_a_program_ends() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // However it ends by itself, without closing anything.
+    for (n, end) in ["exit(3)", "_exit(3)", "return 3", "quick_exit(3)"].iter().enumerate() {
+        let c = format!(
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <string.h>\n\
+             int main(void) {{ char big[200000]; memset(big, 'x', sizeof big);\n\
+             int f = open(\"/iov/w/end{n}\", O_CREAT | O_WRONLY, 0600); write(f, big, sizeof big);\n\
+             FILE *s = fopen(\"/iov/w/stream{n}\", \"w\"); fprintf(s, \"%d\", 12345); fflush(s); {end}; }}"
+        );
+        let source = store.file("end.c", c.as_bytes());
+        let program = store.path("end");
+        assert!(Command::new("cc").args(["-w", "-o", program.to_str().unwrap(), &source]).status().unwrap().success());
+        assert_eq!(run(&store, &[program.to_str().unwrap()]).code, Some(3));
+        assert_eq!(store.cat(&format!("w/end{n}")).len(), 200_000, "{end}");
+        assert_eq!(store.cat(&format!("w/stream{n}")), b"12345", "{end}");
+    }
+}
