@@ -31,6 +31,7 @@ put 755 "$release/libioverbs.so.$VERSION" "$LIBDIR/libioverbs.so.$VERSION"
 ln -sf "libioverbs.so.$VERSION" "$DESTDIR$LIBDIR/$soname"
 ln -sf "$soname" "$DESTDIR$LIBDIR/libioverbs.so"
 put 644 "$release/libioverbs_capi.a" "$LIBDIR/libioverbs.a"
+[ ! -e "$release/libiov_preload.so" ] || put 755 "$release/libiov_preload.so" "$LIBDIR/libiov_preload.so"
 for header in bindings/c/include/*.h bindings/c/include/*.hpp bindings/c/include/ioverbs/*.hpp; do
     put 644 "$header" "$INCLUDEDIR/${header#bindings/c/include/}"
 done

@@ -55,6 +55,21 @@ impl Directory {
         &self.node
     }
 
+    /// The same stream once more: its entries are those of this one, if they have been asked for.
+    pub(crate) fn again(&self) -> Directory {
+        Directory { node: self.node.clone(), entries: Mutex::new(lock(&self.entries).clone()) }
+    }
+
+    /// Where an entry of this name is.
+    pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
+        lock(&self.entries).as_ref()?.iter().position(|entry| entry.name == name)
+    }
+
+    /// How often what an entry stands for was changed here.
+    pub(crate) fn touched(&self, entry: &DirEntry) -> u64 {
+        self.node.file_system().node(entry.uuid, entry.kind).touched()
+    }
+
     /// From now on its entries are those of this moment (`rewinddir`).
     pub fn rewind(&self) {
         *lock(&self.entries) = None;

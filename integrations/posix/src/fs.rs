@@ -82,6 +82,8 @@ pub(crate) struct Inner {
     nodes: Mutex<HashMap<Uuid, Weak<Node>>>,
     /// Those who have something to tell the store.
     pub(crate) tellers: Tellers,
+    /// Grows when something is changed or opened here.
+    pub(crate) changes: AtomicU64,
     /// Grows when a name is taken away, moved or added.
     pub(crate) names: AtomicU64,
 }
@@ -115,6 +117,7 @@ impl FileSystem {
             options,
             nodes: Mutex::default(),
             tellers: Tellers::default(),
+            changes: AtomicU64::new(0),
             names: AtomicU64::new(0),
         }))
     }

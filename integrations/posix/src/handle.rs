@@ -92,6 +92,7 @@ impl Node {
 
     /// Makes a handle the one of all, unless another one is by now; the one that is.
     pub(crate) fn share(&self, handle: Handle) -> Arc<Handle> {
+        self.touch();
         let handle = Arc::new(handle);
         let mut shared = lock(&self.shared);
         let before = shared.upgrade();

@@ -257,7 +257,9 @@ impl FileSystem {
         node.settle()?;
         parent.untell();
         self.names_changed();
-        match self.once(|| node.try_with_handle(&mut ops)) {
+        let linked = self.once(|| node.try_with_handle(&mut ops));
+        node.touch();
+        match linked {
             (Ok(statuses), _) => {
                 if let Some(handle) = node.handle() {
                     handle.temporary.store(false, std::sync::atomic::Ordering::Relaxed);

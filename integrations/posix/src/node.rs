@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -41,6 +41,8 @@ pub struct Node {
     pub(crate) target: OnceLock<Vec<u8>>,
     /// It runs with the rights of its owner or group, as far as was told last.
     gives_rights: AtomicBool,
+    /// How often it was changed here, or opened.
+    touched: AtomicU64,
 }
 
 impl std::fmt::Debug for Node {
@@ -68,6 +70,7 @@ impl Node {
             names: Mutex::default(),
             target: OnceLock::new(),
             gives_rights: AtomicBool::new(true),
+            touched: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +111,17 @@ impl Node {
     /// Opens it into a handle.
     pub(crate) fn open_op(&self, out: &Collection) -> Op {
         Op::Open { out: out.clone(), parent: None, which: Which::Uuid(self.uuid), controls: Controls::default() }
+    }
+
+    /// It is changed here, or opened: what is remembered of it does not hold any more.
+    pub(crate) fn touch(&self) {
+        self.touched.fetch_add(1, Ordering::AcqRel);
+        self.fs.0.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often that was.
+    pub(crate) fn touched(&self) -> u64 {
+        self.touched.load(Ordering::Acquire)
     }
 
     /// Does something that needs no bytes, by the handle of those who have it open or by none. It is one request, and may be sent
@@ -210,6 +224,12 @@ impl Node {
     /// Changes attributes, and tells them afterwards.
     pub fn change(&self, change: &Change) -> Outcome<Attributes> {
         self.fs.check_writable()?;
+        let changed = self.change_now(change);
+        self.touch();
+        changed
+    }
+
+    fn change_now(&self, change: &Change) -> Outcome<Attributes> {
         match (self.kind, change.size) {
             (Kind::Directory, Some(_)) => return Err(Errno::EISDIR),
             (kind, Some(_)) if kind != Kind::File => return Err(Errno::EINVAL),

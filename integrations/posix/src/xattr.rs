@@ -114,6 +114,7 @@ impl Node {
         self.unsay();
         let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
         self.unsay();
+        self.touch();
         put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
     }
 
@@ -135,6 +136,7 @@ impl Node {
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
         self.unsay();
+        self.touch();
         removed.map(drop).map_err(|e| if e == Errno::ENOENT { Errno::ENODATA } else { e })
     }
 }

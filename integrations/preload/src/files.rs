@@ -190,6 +190,13 @@ impl Open {
         }
     }
 
+    /// A lock on it was got: names and attributes are looked for anew.
+    pub(crate) fn refresh(&self, world: &World) {
+        if let Ok(Some(mounted)) = self.mounted(world) {
+            mounted.paths.refresh();
+        }
+    }
+
     /// Everybody else is told what was written.
     pub(crate) fn publish(&self) -> Outcome<()> {
         match self.what.get() {

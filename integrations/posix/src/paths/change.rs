@@ -29,6 +29,10 @@ impl Walker<'_> {
                 self.may_change(&last.parent)?;
                 Ok(last)
             }
+            Ok((last, Some(_))) if self.has_gone(&last) && (!last.slash || directory) => {
+                self.may_change(&last.parent)?;
+                Ok(last)
+            }
             Ok((_, Some(_))) | Err(super::Stop::Failed(Errno::EBUSY)) => Err(Errno::EEXIST.into()),
             Err(stop) => Err(stop),
         }
@@ -79,7 +83,13 @@ impl Walker<'_> {
         match (node.kind(), last.slash) {
             (Kind::Directory, _) => Err(Errno::EISDIR.into()),
             (_, true) => Err(Errno::ENOTDIR.into()),
-            _ => Ok(self.fs.unlink(&last.parent, &last.name)?),
+            _ => {
+                let gone = self.fs.unlink(&last.parent, &last.name);
+                // It may have others.
+                node.touch();
+                self.paths.forget(&last);
+                Ok(gone?)
+            }
         }
     }
 
@@ -97,9 +107,10 @@ impl Walker<'_> {
         if node.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR.into());
         }
-        self.fs.rmdir(&last.parent, &last.name)?;
+        let gone = self.fs.rmdir(&last.parent, &last.name);
+        node.touch();
         self.paths.forget(&last);
-        Ok(())
+        Ok(gone?)
     }
 
     /// `rename`, of two names that were found in this file system.
@@ -134,10 +145,12 @@ impl Walker<'_> {
             }
             _ => {}
         }
-        self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how)?;
+        let moved = self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how);
+        node.touch();
+        there.inspect(|(other, _)| other.touch());
         self.paths.forget(from);
         self.paths.forget(to);
-        Ok(())
+        Ok(moved?)
     }
 
     /// `chmod`, `chown`, `truncate` and `utimens`, of something that was found.

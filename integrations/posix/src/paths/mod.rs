@@ -5,20 +5,18 @@
 
 mod access;
 mod change;
+mod known;
 mod open;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use ioverbs::{Uuid, seam};
+use ioverbs::Uuid;
 
 pub use access::Caller;
 pub use open::{How, Opened};
 
-use crate::{Attributes, Errno, File, FileSystem, Flags, Kind, Node, fs::lock};
+use crate::{Attributes, Directory, Errno, File, FileSystem, Flags, Found, Kind, Node};
+use known::Known;
 
 /// Symbolic links in one path, at most, as on Linux.
 const LINKS: usize = 40;
@@ -70,23 +68,17 @@ pub enum Reached {
     Missing(Last),
 }
 
-/// Directories by name, and when they were found (monotonic clock).
-type Known = HashMap<(Uuid, Box<[u8]>), (Arc<Node>, i64)>;
-
-/// Most directories that are remembered.
-const REMEMBERED: usize = 4096;
-
 /// The paths of a file system.
 pub struct Paths {
     fs: FileSystem,
-    /// Directories that were found a moment ago.
-    found: Mutex<Known>,
+    /// What was found a moment ago.
+    known: Known,
 }
 
 impl Paths {
     /// Those of `fs`.
     pub fn new(fs: FileSystem) -> Paths {
-        Paths { fs, found: Mutex::default() }
+        Paths { fs, known: Known::default() }
     }
 
     /// The file system.
@@ -99,20 +91,21 @@ impl Paths {
         Walker { paths: self, fs: &self.fs, caller }
     }
 
-    /// A directory of this name was found.
-    fn remember(&self, key: (Uuid, Box<[u8]>), node: &Arc<Node>) {
-        let mut found = lock(&self.found);
-        let before = if found.len() < REMEMBERED { None } else { Some(std::mem::take(&mut *found)) };
-        found.insert(key, (node.clone(), seam::monotonic_ns()));
-        drop(found);
-        // Not under the lock: they may be the last to have their parents.
-        drop(before);
+    /// A program reads a directory, and may look at its entries next.
+    pub fn reads(&self, dir: &Directory) {
+        if !self.fs.0.options.unseen.is_zero() {
+            self.known.reads(dir);
+        }
+    }
+
+    /// Whoever has got a lock sees what was done under it elsewhere: nothing that was found before holds.
+    pub fn refresh(&self) {
+        self.known.clear();
     }
 
     /// A name does not stand any more for what it stood for.
     fn forget(&self, last: &Last) {
-        let gone = lock(&self.found).remove(&(last.parent.uuid(), last.name.as_slice().into()));
-        drop(gone);
+        self.known.forget(last);
     }
 }
 
@@ -167,7 +160,7 @@ impl Walker<'_> {
                 _ => {}
             }
             let last = Last { parent: dir.clone(), name, slash };
-            let (node, attributes) = match self.look(&last, is_last) {
+            let (node, attributes) = match self.look(&last) {
                 Err(Errno::ENOENT) if is_last => return Ok(Reached::Missing(last)),
                 found => found?,
             };
@@ -215,32 +208,34 @@ impl Walker<'_> {
         Ok(self.caller.check(&dir.attributes_lately()?, access::EXECUTE)?)
     }
 
-    fn unseen(&self) -> Duration {
-        self.fs.0.options.unseen
+    /// Whether a name that was found has gone meanwhile, for who is to make something new.
+    fn has_gone(&self, last: &Last) -> bool {
+        self.paths.forget(last);
+        matches!(self.fs.lookup(&last.parent, &last.name), Err(Errno::ENOENT))
     }
 
-    /// What a name stands for. On the way to something else what was found of a directory a moment ago still holds.
-    fn look(&self, last: &Last, is_last: bool) -> crate::Outcome<(Arc<Node>, Attributes)> {
-        let key = (last.parent.uuid(), last.name.clone().into_boxed_slice());
-        if !is_last {
-            let known = lock(&self.paths.found).get(&key).cloned();
-            let fresh = |at_ns: i64| (seam::monotonic_ns() - at_ns) < self.unseen().as_nanos() as i64;
-            if let Some((node, at_ns)) = known
-                && fresh(at_ns)
-                && let Some((attributes, _)) = node.told_within(self.unseen())
-            {
-                return Ok((node, attributes));
-            }
+    /// What a name stands for.
+    fn look(&self, last: &Last) -> crate::Outcome<Found> {
+        let known = &self.paths.known;
+        if let Some(found) = known.get(last) {
+            return Ok(found);
         }
-        let (node, attributes) = self.fs.lookup(&last.parent, &last.name)?;
-        if node.kind() == Kind::Directory && !self.unseen().is_zero() {
-            self.paths.remember(key, &node);
+        if let Some(found) = known.look_ahead(last) {
+            return Ok(found);
         }
-        Ok((node, attributes))
+        let changed = self.fs.changes();
+        let found = self.fs.lookup(&last.parent, &last.name)?;
+        known.put(last, &found, found.0.touched(), changed);
+        Ok(found)
     }
 }
 
 impl FileSystem {
+    /// How much has been changed or opened here.
+    fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
+    }
+
     /// What has this identity, for who was handed something open by another process.
     pub fn by_identity(&self, uuid: Uuid) -> crate::Outcome<(Arc<Node>, Attributes)> {
         use ioverbs::{Op, Which};
@@ -271,10 +266,12 @@ impl Node {
 
     /// What was told of a directory a moment ago, or is now.
     fn attributes_lately(&self) -> crate::Outcome<Attributes> {
-        match self.told_within(self.file_system().0.options.unseen) {
-            Some((attributes, _)) => Ok(attributes),
-            None => self.attributes(),
-        }
+        self.told_lately().map_or_else(|| self.attributes(), Ok)
+    }
+
+    /// What was told of a directory a moment ago.
+    fn told_lately(&self) -> Option<Attributes> {
+        self.told_within(self.file_system().0.options.unseen).map(|(attributes, _)| attributes)
     }
 
     /// The path of a directory from the root of its file system, which is `/`; none: nobody knows where it is.

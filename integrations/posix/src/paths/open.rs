@@ -53,14 +53,15 @@ impl Walker<'_> {
         let new_only = how.create.is_some() && how.exclusive;
         for _ in 0..RACES {
             match self.walk(from, path, !how.nofollow && !new_only)? {
-                Reached::Found { .. } if new_only => return Err(Errno::EEXIST.into()),
-                Reached::Found { node, attributes, .. } => {
-                    match self.open_found(&node, attributes, how) {
-                        // It went since it was looked at.
-                        Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)) if how.create.is_some() => {}
-                        opened => return opened,
-                    }
-                }
+                Reached::Found { last, .. } if new_only => match last {
+                    Some(last) if self.has_gone(&last) => {}
+                    _ => return Err(Errno::EEXIST.into()),
+                },
+                Reached::Found { node, attributes, last } => match (self.open_found(&node, attributes, how), last) {
+                    // It went since it was looked at: another may have the name, or may get it.
+                    (Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)), Some(last)) => self.paths.forget(&last),
+                    (opened, _) => return opened,
+                },
                 Reached::Missing(last) => {
                     let Some(mode) = how.create.filter(|_| !how.path) else { return Err(Errno::ENOENT.into()) };
                     match self.create(&last, mode, how) {

@@ -226,3 +226,81 @@ fn programs_are_told_apart_by_how_they_begin() {
     elf[64] = 3;
     assert_eq!(Program::of(&elf), Program::Dynamic);
 }
+
+#[test]
+fn what_is_remembered_is_never_older_than_what_was_done_here() {
+    use crate::{Directory, FileSystem, Options, SetXattr};
+    // What others do may stay unseen for longer than this takes.
+    let unseen = std::time::Duration::from_secs(100);
+    let options = || Options { unseen, ..Options::default() };
+    let ws = super::workspace();
+    let paths = Paths::new(FileSystem::new(ws.clone(), options()));
+    let (fs, w) = (paths.file_system(), paths.walker(&ROOT));
+    let root = fs.root();
+    let name = |n: usize| format!("d/{n}").into_bytes();
+    w.mkdir(&root, b"d", 0o755).unwrap();
+    for n in 0..300 {
+        drop(w.open(&root, &name(n), &MAKE).unwrap());
+    }
+    let d = w.find(&root, b"d", true).unwrap().0;
+    let check = |n: usize| {
+        let now = fs.lookup(&d, n.to_string().as_bytes()).map(|(node, attributes)| (node.uuid(), attributes));
+        let found = w.find(&root, &name(n), false).map(|(node, attributes)| (node.uuid(), attributes));
+        match (now, found) {
+            (Ok(now), Ok(found)) => assert_eq!(now, found, "{n}"),
+            (Err(now), Err(found)) => assert_eq!(Stop::Failed(now), found, "{n}"),
+            other => panic!("{n}: {other:?}"),
+        }
+    };
+    let list = || {
+        let dir = Directory::open(&d).unwrap();
+        assert_eq!(dir.entries(0, usize::MAX).unwrap().len(), 300);
+        paths.reads(&dir);
+        (0..300).for_each(check);
+    };
+    list();
+    let write = |n: usize, bytes: &[u8]| {
+        let Opened::File(file, _) = w.open(&root, &name(n), &MAKE).unwrap() else { panic!("a file") };
+        file.write(0, bytes).unwrap();
+        check(n);
+        file
+    };
+    let open = write(0, b"abc");
+    write(1, b"abcd").close().unwrap();
+    check(1);
+    let node = |n: usize| w.find(&root, &name(n), true).unwrap().0;
+    w.change(&node(2), &Change { mode: Some(0o600), ..Change::default() }).unwrap();
+    w.change(&node(3), &Change { size: Some(100), ..Change::default() }).unwrap();
+    node(4).set_xattr(b"user.a", b"b", SetXattr::Either).unwrap();
+    w.link(&node(5), &root, b"hard").unwrap();
+    (0..6).for_each(check);
+    w.unlink(&root, b"hard").unwrap();
+    check(5);
+    w.unlink(&root, &name(6)).unwrap();
+    let rename = |from: usize, to: usize, how: Rename| {
+        let ((from, what), (to, there)) = (w.last(&root, &name(from)).unwrap(), w.last(&root, &name(to)).unwrap());
+        w.rename((&from, what), (&to, there), how).unwrap();
+    };
+    rename(7, 8, Rename::Replace);
+    rename(9, 10, Rename::Exchange);
+    rename(11, 6, Rename::NoReplace);
+    (0..12).for_each(check);
+    drop(w.open(&root, &name(11), &MAKE).unwrap());
+    drop(w.open(&root, &name(7), &MAKE).unwrap());
+    drop(open);
+    (0..300).for_each(check);
+    list();
+    // What somebody else does is seen with the next lock, at the latest; what is to be new is, whatever was remembered.
+    let other = FileSystem::new(ws, Options::default());
+    let there = other.lookup(&other.root(), b"d").unwrap().0;
+    for n in [20, 21, 22] {
+        other.unlink(&there, n.to_string().as_bytes()).unwrap();
+    }
+    assert!(w.find(&root, &name(20), true).is_ok(), "remembered");
+    drop(w.open(&root, &name(21), &How { exclusive: true, ..MAKE }).unwrap());
+    w.mkdir(&root, &name(22), 0o700).unwrap();
+    assert_eq!(failed(w.open(&root, &name(20), &READ)), Errno::ENOENT);
+    other.unlink(&there, b"23").unwrap();
+    paths.refresh();
+    assert_eq!(failed(w.find(&root, &name(23), true)), Errno::ENOENT);
+}

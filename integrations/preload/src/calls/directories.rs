@@ -86,6 +86,9 @@ fn fill(world: &World, fd: c_int, open: &Arc<Open>, room: &mut [u8]) -> Outcome<
         }
     }
     kernel!(libc::SYS_lseek, fd, at, libc::SEEK_SET);
+    if let (What::Directory(dir), Some(mounted)) = (what, open.mounted(world)?) {
+        mounted.paths.reads(dir);
+    }
     Ok(used as isize)
 }
 

@@ -94,7 +94,10 @@ pub(crate) fn fcntl(
     take(file, owner, range, kind, matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW))?;
     if kind == LockKind::None {
         open.dirty.store(false, Ordering::Relaxed);
-    } else if of_file {
+        return Ok(0);
+    }
+    open.refresh(world);
+    if of_file {
         open.flocked.store(true, Ordering::Relaxed);
     } else {
         let mut locked = lock(&world.files.locked);
@@ -116,6 +119,9 @@ pub(crate) fn flock(world: &World, open: &Arc<Open>, operation: c_int) -> Outcom
     let file = open.file(world)?;
     take(file, owner_of(open), LockRange::Whole, kind, operation & libc::LOCK_NB == 0)?;
     open.flocked.store(kind != LockKind::None, Ordering::Relaxed);
+    if kind != LockKind::None {
+        open.refresh(world);
+    }
     Ok(0)
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod bytes;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod facts;
+pub(crate) mod libraries;
 pub(crate) mod locks;
 pub(crate) mod mapping;
 pub(crate) mod names;

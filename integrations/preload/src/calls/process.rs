@@ -6,7 +6,7 @@ use std::{
     sync::Mutex,
 };
 
-use iov_posix::{Errno, File, Flags, Kind, Way, run::Program};
+use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
 use super::{Here, at, bytes_of, export, names};
 use crate::{
@@ -23,6 +23,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 const INTERPRETERS: usize = 4;
 /// Bytes of a file that say what kind of program it is.
 const HEAD: usize = 4096;
+/// Bytes of a file that are copied at once.
+const PIECE: usize = 4 << 20;
 
 /// A list of pointers to text that ends with a null, as the kernel wants it, and the text.
 struct List {
@@ -132,29 +134,36 @@ fn copied(here: &Here) -> Way<(Program, c_int)> {
         return Err(Errno::EACCES.into());
     }
     let (file, attributes) = File::open(&node, Flags::default())?;
-    let mut bytes = vec![0; usize::try_from(attributes.size).map_err(|_| Errno::ENOMEM)?];
-    let n = file.read(0, &mut bytes)?;
-    bytes.truncate(n);
-    let program = Program::of(&bytes);
+    let mut head = vec![0; HEAD];
+    let n = file.read(0, &mut head)?;
+    head.truncate(n);
+    let program = Program::of(&head);
     if matches!(program, Program::Script(..)) {
         return Ok((program, -1));
     }
+    Ok((program, in_memory(&file, attributes.size)?))
+}
+
+/// A descriptor of a copy of a file.
+pub(super) fn in_memory(file: &File, size: u64) -> Outcome<c_int> {
     let fd = kernel!(libc::SYS_memfd_create, c"program".as_ptr(), libc::MFD_CLOEXEC);
     if fd < 0 {
-        return Err(Errno(-fd as i32).into());
+        return Err(Errno(-fd as i32));
     }
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let n = kernel!(libc::SYS_write, fd, rest.as_ptr(), rest.len());
-        match usize::try_from(n) {
-            Ok(n) if n > 0 => rest = &rest[n..],
-            _ => {
-                kernel!(libc::SYS_close, fd);
-                return Err(Errno::ENOMEM.into());
-            }
+    let mut piece = vec![0; PIECE.min(usize::try_from(size).unwrap_or(PIECE)).max(1)];
+    let mut at = 0;
+    let copied = loop {
+        match file.read(at, &mut piece) {
+            Ok(0) => break Ok(fd as c_int),
+            Ok(n) if kernel!(libc::SYS_pwrite64, fd, piece.as_ptr(), n, at) == n as isize => at += n as u64,
+            Ok(_) => break Err(Errno::ENOMEM),
+            Err(e) => break Err(e),
         }
+    };
+    if copied.is_err() {
+        kernel!(libc::SYS_close, fd);
     }
-    Ok((program, fd as c_int))
+    copied
 }
 
 /// Runs what is at the end of a path, instead of this program.

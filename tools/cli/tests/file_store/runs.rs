@@ -132,6 +132,17 @@ fn programs_of_a_workspace_run() {
          chmod -x script; ./script 2>/dev/null || echo refused",
     );
     assert_eq!(said.ok().text(), "./script a\n/iov/w/script b\nc\nd\n/iov/w/script x\nrefused\n");
+    // So do libraries that are loaded from there, each once.
+    let load = "import ctypes
+a, b = ctypes.CDLL('/iov/w/lib.so'), ctypes.CDLL('/iov/w/lib.so')
+print(a.count(), b.count(), ctypes.CDLL('libm.so.6').abs(-3))";
+    store.file("load.py", load.as_bytes());
+    let load = store.path("load.py");
+    let script = format!(
+        "echo 'int n; int count(void) {{ return ++n; }}' > lib.c; cc -shared -fPIC -o lib.so lib.c; python3 {}",
+        load.display()
+    );
+    assert_eq!(shell(&store, &script).ok().text(), "1 2 3\n");
 }
 
 #[test]
