@@ -16,7 +16,7 @@ use ioverbs::Uuid;
 use crate::{
     raw::{kernel, outcome},
     record::{Access, Record, descriptors},
-    world::{Mounted, World, lock},
+    world::{Inside, Mounted, World, lock},
 };
 
 /// Descriptors that are looked for at once; others are looked for in the table.
@@ -429,7 +429,7 @@ pub(crate) fn attributes(open: &Open, world: &World) -> Outcome<Option<Attribute
 pub(crate) fn with(fd: c_int, work: impl FnOnce(&World, &Arc<Open>) -> Outcome<isize>) -> Option<isize> {
     let world = crate::world::world()?;
     let open = world.files.get(fd)?;
-    let errno = crate::raw::errno();
+    let (errno, _inside) = (crate::raw::errno(), Inside::enter());
     let done = outcome(work(world, &open));
     // What was used here for it is not the program's.
     crate::raw::set_errno(errno);

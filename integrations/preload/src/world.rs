@@ -2,10 +2,11 @@
 //! has a world of its own, and never touches that of its parent again, whose threads it does not have.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     ffi::OsString,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
@@ -76,9 +77,47 @@ pub(crate) fn set_world(world: World) {
     WORLD.store(Box::into_raw(Box::new(world)), Ordering::Release);
 }
 
-/// Tells whoever reads the program's errors what the library has said. Without allocating much: the program may be in any state.
+thread_local! {
+    /// How often this thread has gone into the store's library, and not come back.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is in the store's library for as long as this is kept.
+pub(crate) struct Inside;
+
+impl Inside {
+    pub(crate) fn enter() -> Inside {
+        INSIDE.set(INSIDE.get() + 1);
+        Inside
+    }
+
+    /// Whether this thread is, or is one of the library's own: what it does then the library does, which may have locked what it would wait for.
+    pub(crate) fn is() -> bool {
+        INSIDE.get() > 0 || is_ours()
+    }
+}
+
+/// Whether this thread is one of the library's, which are called so.
+fn is_ours() -> bool {
+    let mut name = [0_u8; 16];
+    let asked = kernel!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
+    let main = kernel!(libc::SYS_gettid) == kernel!(libc::SYS_getpid);
+    asked == 0 && !main && name.starts_with(b"iov-")
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(INSIDE.get() - 1);
+    }
+}
+
+/// Tells whoever reads the program's errors what the library has said.
 pub(crate) fn report(what: &str, e: &dyn std::fmt::Display) {
     use std::io::Write;
+    // What the store cannot do is not written to the store.
+    if world().is_some_and(|world| world.files.get(2).is_some()) {
+        return;
+    }
     // There may be nobody to read it.
     let _ = writeln!(std::io::stderr(), "iov run: {what}: {e}");
 }
@@ -226,15 +265,18 @@ pub(crate) fn caller() -> Caller {
 }
 
 fn groups() -> Vec<u32> {
-    static GROUPS: OnceLock<Vec<u32>> = OnceLock::new();
-    let ask = || {
-        let mut groups = vec![0; 1024];
-        // SAFETY: there is room for as many as are said.
-        let n = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
-        groups.truncate(usize::try_from(n).unwrap_or(0));
-        groups
-    };
-    GROUPS.get_or_init(ask).clone()
+    let mut groups = [0; 64];
+    // SAFETY: there is room for as many as are said.
+    let n = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
+    if let Ok(n) = usize::try_from(n) {
+        return groups[..n].to_vec();
+    }
+    // As many as there can be.
+    let mut groups = vec![0; 1 << 16];
+    // SAFETY: as above.
+    let n = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
+    groups.truncate(usize::try_from(n).unwrap_or(0));
+    groups
 }
 
 /// The type of a file, as `d_type` says it.

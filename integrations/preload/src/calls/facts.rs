@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use iov_posix::{Attributes, Errno, FileSystem, Kind, Outcome};
 
-use super::{Here, at, bytes_of, export};
+use super::{Here, at, bytes_of, export, own_link};
 use crate::{
     files::{self, with},
     raw::{failed, kernel, outcome},
@@ -185,6 +185,7 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     };
     // Where a descriptor of ours is, programs ask the kernel.
     if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
+        && path.starts_with(b"/proc/")
         && let Some(open) = own_link(world, path)
     {
         return give(&open.record.path);
@@ -208,12 +209,6 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
         &mut |_, _| failed(Errno::EINVAL),
         &mut |dirfd, path| kernel!(libc::SYS_readlinkat, dirfd, path, out, len),
     )
-}
-
-/// What is open under the descriptor that a path of `/proc` names.
-fn own_link(world: &World, path: &[u8]) -> Option<std::sync::Arc<files::Open>> {
-    let fd = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
-    world.files.get(std::str::from_utf8(fd).ok()?.parse().ok()?)
 }
 
 fn give_space(fs: Option<&FileSystem>, out: *mut libc::statfs) -> Outcome<isize> {

@@ -24,8 +24,9 @@ use std::{
 use iov_posix::{Caller, Errno, Node, Outcome, Stop, Walker, Way};
 
 use crate::{
+    files::Open,
     raw::{self, failed, kernel},
-    world::{Directory, Mounted, World},
+    world::{Directory, Inside, Mounted, World},
 };
 
 /// Whose locks those of a process are, in its session.
@@ -161,8 +162,26 @@ fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
     absolute(world, &[dir, b"/", path].concat())
 }
 
+/// What is open under the descriptor that a path of the system names.
+pub(crate) fn own_link(world: &World, path: &[u8]) -> Option<Arc<Open>> {
+    let fd = match path {
+        b"/dev/stdin" => 0,
+        b"/dev/stdout" => 1,
+        b"/dev/stderr" => 2,
+        _ => {
+            let fd = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
+            std::str::from_utf8(fd).ok()?.parse().ok()?
+        }
+    };
+    world.files.get(fd)
+}
+
 /// An absolute path.
 fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
+    // What is open here under a descriptor; to the kernel that is what stands for it.
+    if let Some(open) = own_link(world, path) {
+        return absolute(world, &open.record.path);
+    }
     let tidy = !path.windows(2).any(|two| two == b"//" || two == b"/.");
     let found = match tidy {
         true => world.place(path).map(|(place, rest)| (place, rest.to_vec())),
@@ -251,11 +270,19 @@ pub(crate) fn at(
             None => (given, path),
             Some(next) => (next.to_bytes(), next.as_ptr()),
         };
-        let answer = match locate(world, dirfd, bytes) {
+        let inside = Inside::enter();
+        let located = locate(world, dirfd, bytes);
+        let answer = match located {
             Err(e) => failed(e),
-            Ok(Where::Outside) => return there(dirfd, pointer),
+            Ok(Where::Outside) => {
+                drop(inside);
+                return there(dirfd, pointer);
+            }
             Ok(Where::Through(path)) => match CString::new(path) {
-                Ok(path) => return there(libc::AT_FDCWD, path.as_ptr()),
+                Ok(path) => {
+                    drop(inside);
+                    return there(libc::AT_FDCWD, path.as_ptr());
+                }
                 Err(_) => failed(Errno::ENOENT),
             },
             Ok(Where::Top(at)) => top(world, &at),

@@ -12,7 +12,7 @@ use super::{Here, at, bytes_of, export, names};
 use crate::{
     files::{Files, Held},
     raw::{failed, kernel},
-    world::{Directory, World, lock, report, set_world, world},
+    world::{Directory, Inside, World, lock, report, set_world, world},
 };
 
 /// The variable with the directory of a process, where that is one of a workspace.
@@ -201,7 +201,9 @@ fn run(world: &World, path: *const c_char, arguments: &[CString], variables: &[C
 
 fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_execve, path, arguments, variables) };
-    world.files.publish();
+    if !Inside::is() {
+        world.files.publish();
+    }
     // SAFETY: they are lists as the program gives them to this call.
     let (arguments, variables) = unsafe { (List::copied(arguments), List::copied(variables)) };
     run(world, path, &arguments, &environment(world, variables), 0)
@@ -270,7 +272,10 @@ static FORKING: OfFork = OfFork(Mutex::new(None));
 
 extern "C" fn before_fork() {
     let Some(world) = world() else { return };
-    world.files.publish();
+    // The library starts a daemon: it waits for that, and so nothing can be asked of the store now.
+    if !Inside::is() {
+        world.files.publish();
+    }
     let directory = names::directory(world).ok().flatten();
     *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), directory });
 }

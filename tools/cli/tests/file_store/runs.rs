@@ -112,11 +112,43 @@ print(os.read(r, 10), os.lseek(r, 0, 1), os.readlink('/proc/self/fd/%d' % r))";
     let said = shell(&store, &format!("python3 {}", store.path("spawn.py").display())).ok().text();
     assert_eq!(said, "/iov/w\nb'y\\nclean\\n'\nb'' 10 /iov/w/spawned\n");
     assert_eq!(store.cat("w/opened"), b"z\n");
+    // By the names that the system has for descriptors, too.
+    let said =
+        shell(&store, "cat /dev/stdin < out; cat /proc/self/fd/0 < rest; echo f > /dev/fd/3; stat -c %s /dev/fd/3")
+            .code;
+    assert_eq!(said, Some(1), "there is no such descriptor");
+    let said = shell(
+        &store,
+        "exec 3> three; cat /dev/stdin < rest; echo f > /dev/fd/3; stat -L -c %s /dev/fd/3; readlink /proc/self/fd/3",
+    );
+    assert_eq!(said.ok().text(), "b\nc\nd\ne\n2\n/iov/w/three\n");
     // Each of several processes appends, and nothing is lost.
     shell(&store, "for p in 1 2 3; do (for i in $(seq 50); do echo $p-$i >> log; done) & done; wait").ok();
     assert_eq!(store.cat("w/log").iter().filter(|b| **b == b'\n').count(), 150);
     // A file that has no name any more is still that file.
     shell(&store, "exec 3<>gone; rm gone; echo x >&3; ! test -e gone; echo y >&3; exec 3>&-").ok();
+}
+
+#[test]
+fn a_program_outlives_the_daemon() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let pid = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].to_string();
+    let script = format!(
+        "import os, signal
+f = open('before', 'w'); f.write('x' * 300000); f.flush()
+g = os.open('open', os.O_RDWR | os.O_CREAT); os.write(g, b'one ')
+os.kill({pid}, signal.SIGKILL)
+os.write(g, b'two'); f.write('y'); f.close()
+open('after', 'w').write('z')
+print(os.pread(g, 10, 0), sorted(os.listdir('.')), os.path.getsize('before'))"
+    );
+    store.file("kill.py", script.as_bytes());
+    let said = shell(&store, &format!("python3 {}", store.path("kill.py").display())).ok().text();
+    assert_eq!(said, "b'one two' ['after', 'before', 'open'] 300001\n");
+    assert_eq!((store.cat("w/open"), store.cat("w/after")), (b"one two".to_vec(), b"z".to_vec()));
 }
 
 #[test]
