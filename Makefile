@@ -9,7 +9,7 @@ DESTDIR ?=
 
 # Debian packages; with =COMMAND any program of that name will do.
 APT_BUILD := gcc=cc libc6-dev git=git
-APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr
+APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr mpich=mpirun libmpich-dev=mpicc netcdf-bin=ncgen
 APT_LONG  := dbench=dbench bonnie++=bonnie++
 APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 

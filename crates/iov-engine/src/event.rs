@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-use iov_store::Catalog;
+use iov_store::{Catalog, kept};
 use iov_types::{Error, Result};
 use rustix::event::{
     EventfdFlags, Timespec,
@@ -29,8 +29,9 @@ fn none_left(e: rustix::io::Errno) -> Error {
 
 impl Descriptors {
     fn new() -> Result<Descriptors> {
-        let all = epoll::create(CreateFlags::CLOEXEC).map_err(none_left)?;
-        let completed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(none_left)?;
+        let all = epoll::create(CreateFlags::CLOEXEC).map(kept::set_aside).map_err(none_left)?;
+        let completed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let completed = completed.map(kept::set_aside).map_err(none_left)?;
         epoll::add(&all, &completed, EventData::new_u64(0), EventFlags::IN).map_err(none_left)?;
         Ok(Descriptors { all, completed })
     }

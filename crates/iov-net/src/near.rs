@@ -34,7 +34,7 @@ pub(crate) fn find(told: &str) -> Option<OwnedFd> {
         return None;
     }
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(dir, flags, Mode::empty()).ok()?;
+    let dir = iov_store::kept::set_aside(rustix::fs::open(dir, flags, Mode::empty()).ok()?);
     let stat = rustix::fs::fstat(&dir).ok()?;
     // Whoever else might have made it in place of ours.
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;

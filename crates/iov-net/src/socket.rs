@@ -9,6 +9,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
+use iov_store::kept;
 use iov_types::{Clause, Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -28,6 +29,7 @@ fn address(dir: BorrowedFd<'_>, name: &str) -> Result<SocketAddrUnix> {
 
 fn socket() -> Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map(kept::set_aside)
         .map_err(|_| no_descriptor("a connection to the store's daemon"))
 }
 
@@ -142,7 +144,7 @@ pub fn receive(
             Ok(message) => {
                 for message in ancillary.drain() {
                     if let RecvAncillaryMessage::ScmRights(rights) = message {
-                        fds.extend(rights.map(Some));
+                        fds.extend(rights.map(|fd| Some(kept::set_aside(fd))));
                     }
                 }
                 // Behind those of the same frame that did come: the kernel delivers those of one frame at a time.

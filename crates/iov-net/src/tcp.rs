@@ -112,6 +112,7 @@ impl Host {
 fn socket(to: SocketAddr) -> Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map(iov_store::kept::set_aside)
         .map_err(|_| crate::socket::no_descriptor("a connection to the store's daemon"))
 }
 

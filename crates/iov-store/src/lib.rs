@@ -12,6 +12,7 @@ mod cx;
 mod decorate;
 mod file_map;
 mod heap;
+pub mod kept;
 mod lease_page;
 mod memory;
 mod metadata;

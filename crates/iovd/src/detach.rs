@@ -14,6 +14,8 @@ pub(crate) const READY: &str = "iovd is ready";
 
 /// Starts the daemon and waits until it is ready or has failed; the code is what it ended with.
 pub(crate) fn run() -> Result<u8> {
+    // What the program that starts it has open would stay open for as long as the daemon runs: the pipes of a launcher wait for that.
+    iov_store::kept::close_inherited();
     let exe = std::env::current_exe().map_err(Error::from)?;
     let mut child = Command::new(exe)
         // What came by the environment comes so again.

@@ -25,7 +25,7 @@ pub(crate) fn default_dir() -> Result<PathBuf> {
 
 fn open_dir(path: &Path, create: bool) -> Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let open = || rustix::fs::open(path, flags, Mode::empty());
+    let open = || rustix::fs::open(path, flags, Mode::empty()).map(iov_store::kept::set_aside);
     let dir = match open() {
         Err(rustix::io::Errno::NOENT) if create => {
             // Nobody else may look into it from the first moment on.

@@ -148,6 +148,14 @@ impl FileSystem {
         node
     }
 
+    /// What was told of directories does not hold any more.
+    pub(crate) fn untell_all(&self) {
+        let nodes: Vec<Arc<Node>> = lock(&self.0.nodes).values().filter_map(Weak::upgrade).collect();
+        nodes.iter().for_each(|node| node.untell());
+        // Not under the lock: they may be the last.
+        drop(nodes);
+    }
+
     /// A node has gone, unless there is a new one already.
     pub(crate) fn forget(&self, uuid: Uuid) {
         let mut nodes = lock(&self.0.nodes);

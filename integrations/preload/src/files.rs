@@ -47,6 +47,8 @@ pub(crate) struct Open {
     pub(crate) at_end: AtomicBool,
     /// Somebody in this process has locks on it by `flock`.
     pub(crate) flocked: AtomicBool,
+    /// Why others could not be told, where the program has not heard of it.
+    failed: Mutex<Option<Errno>>,
     /// Who moves the offset.
     pub(crate) moving: Mutex<()>,
     /// Distinguishes it from others of this process.
@@ -80,6 +82,7 @@ impl Open {
             dirty: AtomicBool::new(false),
             at_end: AtomicBool::new(false),
             flocked: AtomicBool::new(false),
+            failed: Mutex::default(),
             moving: Mutex::default(),
             id,
         }
@@ -105,22 +108,12 @@ impl Open {
         }
         let mounted = world.mounted(&record.at, &record.workspace)?;
         let fs = mounted.paths.file_system();
-        // By its path, so that it is known where it is; and else by what it is.
-        let by_path = || {
-            let path = record.path.strip_prefix(&record.at[..])?;
-            let root = ioverbs_root();
-            let (node, attributes) = mounted.paths.walker(&root).find(&fs.root(), path, true).ok()?;
-            (node.uuid() == record.uuid).then_some((node, attributes))
-        };
-        let node = match by_path() {
-            Some((node, _)) => node,
-            None => match fs.by_identity(record.uuid) {
-                // It has no name any more, and so is a file.
-                Err(Errno::ENOENT) if !record.access.path => {
-                    return Ok(What::File(fs.open_by_identity(record.uuid, self.flags())?));
-                }
-                found => found?.0,
-            },
+        let node = match record.find(&mounted) {
+            // It has no name any more, and so is a file.
+            Err(Errno::ENOENT) if !record.access.path => {
+                return Ok(What::File(fs.open_by_identity(record.uuid, self.flags())?));
+            }
+            found => found?,
         };
         if record.access.path {
             return Ok(What::Path(node));
@@ -199,9 +192,18 @@ impl Open {
 
     /// Everybody else is told what was written.
     pub(crate) fn publish(&self) -> Outcome<()> {
-        match self.what.get() {
+        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
+        let told = match self.what.get() {
             Some(What::File(file)) if self.dirty.swap(false, Ordering::Relaxed) => file.flush(),
             _ => Ok(()),
+        };
+        failed.and(told)
+    }
+
+    /// The same where the program does not hear of it: whoever closes it does.
+    fn publish_early(&self) {
+        if let Err(e) = self.publish() {
+            *lock(&self.failed) = Some(e);
         }
     }
 
@@ -216,11 +218,6 @@ impl Open {
             _ => published,
         }
     }
-}
-
-/// Who finds again what somebody was handed open.
-fn ioverbs_root() -> iov_posix::Caller {
-    iov_posix::Caller::default()
 }
 
 impl Default for Files {
@@ -296,7 +293,11 @@ impl Files {
     pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
         let Adding { record, what, how, flags } = opened;
         let fd = record.descriptor(flags & libc::O_CLOEXEC != 0, flags)?;
-        self.put(fd, self.opened(record, Some(what), how.append));
+        let open = self.opened(record, Some(what), how.append);
+        // A new file is not told of until somebody has to know.
+        open.dirty
+            .store(how.write && (how.create.is_some() || how.truncate || how.unnamed.is_some()), Ordering::Relaxed);
+        self.put(fd, open);
         Ok(fd)
     }
 
@@ -353,12 +354,16 @@ impl Files {
         table.iter().enumerate().filter_map(|(fd, open)| Some((fd as c_int, open.clone()?))).collect()
     }
 
-    /// Everybody else is told all that was written.
+    /// Everybody else is told all that was written, and where it ended.
     pub(crate) fn publish(&self) {
-        for (_, open) in self.all() {
-            // Whoever closes it hears of it.
-            if open.publish().is_err() {
-                open.dirty.store(true, Ordering::Relaxed);
+        let _inside = Inside::enter();
+        for (fd, open) in self.all() {
+            open.publish_early();
+            if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
+                && let Ok(size) = file.size()
+            {
+                kernel!(libc::SYS_lseek, fd, size, libc::SEEK_SET);
+                open.at_end.store(false, Ordering::Relaxed);
             }
         }
     }

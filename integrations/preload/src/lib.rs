@@ -15,11 +15,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
 use iov_posix::run::Settings;
 
-use crate::{
-    files::Files,
-    raw::kernel,
-    world::{Directory, World},
-};
+use crate::{files::Files, raw::kernel, record::Record, world::World};
 
 /// The daemon that a program may start serves stores, and is no program that uses one.
 const DAEMON: &str = "iovd";
@@ -38,12 +34,25 @@ extern "C" fn begin() {
     }
     let umask = kernel!(libc::SYS_umask, 0o777) as u32;
     kernel!(libc::SYS_umask, umask);
+    ioverbs::kept::keep_above(descriptors_above());
     let world = World::new(settings, library, Files::inherited(), umask);
-    if let Some(path) = std::env::var_os(calls::process::DIRECTORY) {
-        *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Directory::Named(path.into_vec());
+    let directory = std::env::var(calls::process::DIRECTORY).ok().and_then(|text| Record::from_text(&text));
+    if let Some(record) = directory {
+        *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = calls::place::passed(record);
     }
     world::set_world(world);
     calls::process::watch_forks();
+}
+
+/// From where on the store's own descriptors are: programs take the lowest ones, and some put theirs at numbers of their choice.
+fn descriptors_above() -> i32 {
+    // SAFETY: all of it may be zero, and the call fills it.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur
+    };
+    (limit.min(1 << 16) / 2) as i32
 }
 
 /// Where this library was loaded from.

@@ -2,7 +2,7 @@
 //!
 //! Preloading alone reaches what a program calls by name. The C library's own calls (those of `fopen`, `opendir`, `realpath`,
 //! `mkstemp`, `posix_spawn`) do not look names up. So the first five bytes of each function that calls the kernel for a file become a jump, by way
-//! of a page near by that knows the address. It is done once, before the program begins, when there is one thread.
+//! of a page near by that knows the address. It is done once, before the program begins.
 
 use std::ffi::{CStr, c_void};
 
@@ -92,25 +92,36 @@ fn poke(at: usize, bytes: &[u8]) {
     }
 }
 
-/// The addresses of functions in the C library, each once, with where they are to lead.
-fn find(hooks: &[Hook]) -> Result<Vec<(usize, usize)>, Failed> {
-    // SAFETY: the name is one of a library that is loaded already; it stays loaded.
-    let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
-    if library.is_null() {
-        return Err(Failed::NoLibrary);
-    }
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    for hook in hooks {
-        for name in hook.names {
-            // SAFETY: the library is loaded, and the name ends with NUL.
-            let at = unsafe { libc::dlsym(library, name.as_ptr()) } as usize;
-            // Several names are one function, and some a library does not have.
-            if at != 0 && found.iter().all(|(known, _)| *known != at) {
-                found.push((at, hook.to as usize));
+/// Libraries that have functions which call the kernel for files: before glibc 2.34 those of programs with threads are in another one.
+const LIBRARIES: [&CStr; 2] = [c"libc.so.6", c"libpthread.so.0"];
+
+/// Where functions of a library are, each once, and where they are to lead.
+type Sites = Vec<(usize, usize)>;
+
+/// The addresses of functions in the C library, by the library that they are in.
+fn find(hooks: &[Hook]) -> Vec<Sites> {
+    let mut known: Vec<usize> = Vec::new();
+    let in_library = |name: &CStr| {
+        let mut found = Vec::new();
+        // SAFETY: a library that is loaded already is named, and stays loaded.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        if library.is_null() {
+            return found;
+        }
+        for hook in hooks {
+            for name in hook.names {
+                // SAFETY: the library is loaded, and the name ends with NUL.
+                let at = unsafe { libc::dlsym(library, name.as_ptr()) } as usize;
+                // Several names are one function, and some a library does not have.
+                if at != 0 && !known.contains(&at) {
+                    known.push(at);
+                    found.push((at, hook.to as usize));
+                }
             }
         }
-    }
-    Ok(found)
+        found
+    };
+    LIBRARIES.into_iter().map(in_library).filter(|sites: &Sites| !sites.is_empty()).collect()
 }
 
 /// Where a function of the C library is.
@@ -119,15 +130,29 @@ pub(crate) fn address(name: &CStr) -> *const c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// Has functions of the C library lead elsewhere. Nobody else may run.
+/// Has functions of the C library lead elsewhere. The program has not begun.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn apply(hooks: &[Hook]) -> Result<(), Failed> {
-    let found = find(hooks)?;
-    let first = found.iter().map(|(at, _)| *at).min().ok_or(Failed::NoLibrary)?;
-    let last = found.iter().map(|(at, _)| *at).max().unwrap_or(first);
-    let room = (found.len() * HOP).next_multiple_of(PAGE);
+    let libraries = find(hooks);
+    if libraries.is_empty() {
+        return Err(Failed::NoLibrary);
+    }
+    libraries.iter().try_for_each(lead)
+}
+
+/// Whether other threads run: those of libraries that were loaded before this one.
+#[cfg(target_arch = "x86_64")]
+fn is_alone() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn lead(sites: &Sites) -> Result<(), Failed> {
+    let first = sites.iter().map(|(at, _)| *at).min().ok_or(Failed::NoLibrary)?;
+    let last = sites.iter().map(|(at, _)| *at).max().unwrap_or(first);
+    let room = (sites.len() * HOP).next_multiple_of(PAGE);
     let hops = near(first, room)?;
-    for (i, (_, to)) in found.iter().enumerate() {
+    for (i, (_, to)) in sites.iter().enumerate() {
         // jmp *(%rip), and the address behind it.
         poke(hops + i * HOP, &[0xff, 0x25, 0, 0, 0, 0]);
         poke(hops + i * HOP + 6, &to.to_le_bytes());
@@ -138,18 +163,25 @@ pub(crate) fn apply(hooks: &[Hook]) -> Result<(), Failed> {
         let [a, b, c, d] = (distance as i32).to_le_bytes();
         [0xe9, a, b, c, d]
     };
-    let jumps: Vec<(usize, [u8; JUMP])> = found.iter().enumerate().map(|(i, (at, _))| (*at, jump(*at, i))).collect();
+    let jumps: Vec<(usize, [u8; JUMP])> = sites.iter().enumerate().map(|(i, (at, _))| (*at, jump(*at, i))).collect();
     let (start, len) = pages(first, last - first + JUMP);
-    protect(start, len, libc::PROT_READ | libc::PROT_WRITE)?;
+    let alone = is_alone();
+    // Others run in that code just now. Where it cannot be written while it is run, nobody else may.
+    match protect(start, len, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) {
+        Err(_) if alone => protect(start, len, libc::PROT_READ | libc::PROT_WRITE)?,
+        done => done?,
+    }
     for (at, jump) in &jumps {
         poke(*at, jump);
     }
     protect(start, len, libc::PROT_READ | libc::PROT_EXEC)
 }
 
-/// Has functions of the C library lead elsewhere. Nobody else may run.
+/// Has functions of the C library lead elsewhere. The program has not begun.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn apply(hooks: &[Hook]) -> Result<(), Failed> {
-    find(hooks)?;
-    Err(Failed::Processor)
+    match find(hooks).is_empty() {
+        true => Err(Failed::NoLibrary),
+        false => Err(Failed::Processor),
+    }
 }

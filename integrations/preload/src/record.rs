@@ -4,12 +4,12 @@
 //! the descriptor see it, and a program that finds itself with one knows what it is. Who does not (a static program) can read
 //! nothing from it and write nothing to it.
 
-use std::ffi::c_int;
+use std::{ffi::c_int, sync::Arc};
 
-use iov_posix::{Errno, Outcome};
+use iov_posix::{Caller, Errno, Node, Outcome};
 use ioverbs::Uuid;
 
-use crate::raw::kernel;
+use crate::{raw::kernel, world::Mounted};
 
 /// What a memory file is called that stands for an open file.
 const NAME: &std::ffi::CStr = c"iov-run";
@@ -83,6 +83,34 @@ impl Record {
             Some(part)
         };
         Some(Record { at: part()?, workspace: part()?, path: part()?, uuid, access })
+    }
+
+    /// As text, for a variable.
+    pub(crate) fn to_text(&self) -> String {
+        self.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads such a text.
+    pub(crate) fn from_text(text: &str) -> Option<Record> {
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        Record::read(&text.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?)
+    }
+
+    /// What it is of, in its workspace: by its path, so that it is known where it is, and else by what it is.
+    pub(crate) fn find(&self, mounted: &Mounted) -> Outcome<Arc<Node>> {
+        let fs = mounted.paths.file_system();
+        let by_path = || {
+            let path = self.path.strip_prefix(&self.at[..]).filter(|_| !self.path.is_empty())?;
+            // On behalf of nobody: it has been opened already.
+            let root = Caller::default();
+            let path = if path.is_empty() { b"." } else { path };
+            let (node, _) = mounted.paths.walker(&root).find(&fs.root(), path, true).ok()?;
+            (node.uuid() == self.uuid).then_some(node)
+        };
+        match by_path() {
+            Some(node) => Ok(node),
+            None => fs.by_identity(self.uuid).map(|(node, _)| node),
+        }
     }
 
     /// What a descriptor stands for, if it is one of these.

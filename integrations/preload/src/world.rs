@@ -17,7 +17,7 @@ use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::Searc
 
 use iov_posix::run::{Place, Settings};
 
-use crate::{files::Files, raw::kernel};
+use crate::{files::Files, raw::kernel, record::Record};
 
 /// How long what others do to names may stay unseen.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -39,8 +39,10 @@ pub(crate) struct Mounted {
 pub(crate) enum Directory {
     /// The kernel knows it.
     Outside,
-    /// One that is looked for by its path each time: that of all workspaces, or one that another process has gone to.
+    /// That of all workspaces, by its path.
     Named(Vec<u8>),
+    /// One of a workspace, as another process has handed it to this one.
+    Passed(Record),
     /// One of a workspace.
     Inside(Arc<Mounted>, Arc<Node>),
 }
@@ -113,13 +115,13 @@ impl Drop for Inside {
 
 /// Tells whoever reads the program's errors what the library has said.
 pub(crate) fn report(what: &str, e: &dyn std::fmt::Display) {
-    use std::io::Write;
     // What the store cannot do is not written to the store.
     if world().is_some_and(|world| world.files.get(2).is_some()) {
         return;
     }
+    let line = format!("iov run: {what}: {e}\n");
     // There may be nobody to read it.
-    let _ = writeln!(std::io::stderr(), "iov run: {what}: {e}");
+    kernel!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }
 
 impl World {
@@ -183,6 +185,12 @@ impl World {
             report: Some(Arc::new(|what, e| report(what, e))),
             ..Options::default()
         })
+    }
+
+    /// What was found a moment ago is looked for anew.
+    pub(crate) fn refresh(&self) {
+        let mounted: Vec<_> = lock(&self.mounted).values().cloned().collect();
+        mounted.iter().for_each(|mounted| mounted.paths.refresh());
     }
 
     /// The names of all workspaces.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Last, Reached, Walker, Way, access};
+use super::{Follow, Last, Reached, Walker, Way, access};
 use crate::{Attributes, Change, Errno, Found, Kind, Node, Rename, SetTime};
 
 impl Walker<'_> {
     /// The name at the end of a path, and what it stands for, if anything; a symbolic link is not followed.
     pub fn last(&self, from: &Arc<Node>, path: &[u8]) -> Way<(Last, Option<Found>)> {
-        match self.walk(from, path, false)? {
+        match self.walk_to(from, path, Follow::Never)? {
             Reached::Missing(last) => Ok((last, None)),
             Reached::Found { last: Some(last), node, attributes } => Ok((last, Some((node, attributes)))),
             // The root, `.` and `..` are no names.

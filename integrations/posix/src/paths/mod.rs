@@ -101,12 +101,24 @@ impl Paths {
     /// Whoever has got a lock sees what was done under it elsewhere: nothing that was found before holds.
     pub fn refresh(&self) {
         self.known.clear();
+        self.fs.untell_all();
     }
 
     /// A name does not stand any more for what it stood for.
     fn forget(&self, last: &Last) {
         self.known.forget(last);
     }
+}
+
+/// Whether a symbolic link at the end of a path is followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Follow {
+    /// It is.
+    Always,
+    /// Where a slash stands behind it.
+    ToDirectory,
+    /// It is not: a name is made, moved or taken away.
+    Never,
 }
 
 /// Goes ways in a file system, on behalf of somebody.
@@ -120,6 +132,10 @@ pub struct Walker<'a> {
 impl Walker<'_> {
     /// The way of a path that begins in a directory; `follow`: a symbolic link at its end is followed.
     pub fn walk(&self, from: &Arc<Node>, path: &[u8], follow: bool) -> Way<Reached> {
+        self.walk_to(from, path, if follow { Follow::Always } else { Follow::ToDirectory })
+    }
+
+    fn walk_to(&self, from: &Arc<Node>, path: &[u8], follow: Follow) -> Way<Reached> {
         if path.len() > PATH {
             return Err(Errno::ENAMETOOLONG.into());
         }
@@ -165,7 +181,7 @@ impl Walker<'_> {
                 found => found?,
             };
             match node.kind() {
-                Kind::Symlink if !is_last || follow || slash => {
+                Kind::Symlink if !is_last || follow == Follow::Always || (slash && follow == Follow::ToDirectory) => {
                     links += 1;
                     if links > LINKS {
                         return Err(Errno::ELOOP.into());
@@ -185,6 +201,7 @@ impl Walker<'_> {
                     dir = node.clone();
                     reached = Some(Reached::Found { node, attributes, last: Some(last) });
                 }
+                Kind::Symlink => return Ok(Reached::Found { node, attributes, last: Some(last) }),
                 _ if !is_last || slash => return Err(Errno::ENOTDIR.into()),
                 _ => return Ok(Reached::Found { node, attributes, last: Some(last) }),
             }

@@ -43,6 +43,7 @@ fn on_open(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
     with(fd, |w, open| {
         let (Some(mounted), Some(node)) = (open.mounted(w)?, open.node(w)?) else { return Err(Errno::EROFS) };
         let caller = crate::world::caller();
+        open.dirty.store(open.writes(), std::sync::atomic::Ordering::Relaxed);
         match work(mounted.paths.walker(&caller), &node) {
             Ok(done) => Ok(done),
             Err(Stop::Failed(e)) => Err(e),
@@ -246,6 +247,26 @@ export! {
             .unwrap_or_else(|| kernel!(libc::SYS_fremovexattr, fd, name));
 }
 
+/// Changes the mode of what a path names, not of what it leads to, as the C library does it where the kernel cannot.
+fn change_mode_of_itself(dirfd: c_int, path: *const c_char, mode: u32) -> isize {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let fd = kernel!(libc::SYS_openat, dirfd, path, flags, 0);
+    if fd < 0 {
+        return fd;
+    }
+    // SAFETY: all of it may be zero, and the call fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    kernel!(libc::SYS_fstat, fd, &raw mut stat);
+    let done = if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
+        failed(Errno::EOPNOTSUPP)
+    } else {
+        let link = format!("/proc/self/fd/{fd}\0");
+        kernel!(libc::SYS_fchmodat, libc::AT_FDCWD, link.as_ptr(), mode)
+    };
+    kernel!(libc::SYS_close, fd);
+    done
+}
+
 /// `fchmodat`, of which the C library has had flags for longer than the kernel.
 ///
 /// # Safety
@@ -255,7 +276,7 @@ pub(crate) unsafe extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode
     let mut there = |dirfd: c_int, path: *const c_char| match flags {
         0 => kernel!(libc::SYS_fchmodat, dirfd, path, mode),
         _ => match kernel!(SYS_FCHMODAT2, dirfd, path, mode, flags) {
-            e if e == failed(Errno(libc::ENOSYS)) => failed(Errno::EOPNOTSUPP),
+            e if e == failed(Errno(libc::ENOSYS)) => change_mode_of_itself(dirfd, path, mode),
             done => done,
         },
     };

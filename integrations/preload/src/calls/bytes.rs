@@ -307,20 +307,26 @@ fn of_file(fd: c_int, work: impl FnOnce(&World, &File) -> Outcome<()>) -> Option
 }
 
 fn of_written(fd: c_int, work: impl FnOnce(&File) -> Outcome<()>) -> Option<isize> {
-    with(fd, |world, open| match open.to_write(world) {
-        // As Linux says it of files that are not open for writing.
-        Err(Errno::EBADF) if !open.is_path() => Err(Errno::EINVAL),
-        file => {
-            lower(file?)?;
-            work(file?).map(|()| 0)
-        }
+    with(fd, |world, open| {
+        let file = open.to_write(world)?;
+        lower(file)?;
+        work(file).map(|()| 0)
     })
+}
+
+fn cut(fd: c_int, size: i64) -> Option<isize> {
+    let done = of_written(fd, |file| file.truncate(offset(size)?));
+    // As Linux says it of files that are not open for writing.
+    done.map(|done| if done == failed(Errno::EBADF) { failed(Errno::EINVAL) } else { done })
 }
 
 fn sync_of(fd: c_int) -> Option<isize> {
     with(fd, |world, open| {
         match open.what(world)? {
-            What::File(file) => file.sync()?,
+            What::File(file) => {
+                open.publish()?;
+                file.sync()?;
+            }
             What::Directory(dir) => dir.node().file_system().sync()?,
             What::Path(_) => return Err(Errno::EBADF),
             What::Top(_) => {}
@@ -396,7 +402,7 @@ export! {
             .unwrap_or_else(|| kernel!(libc::SYS_lseek, fd, by, whence));
     /// `ftruncate(2)`
     fn ftruncate(fd: c_int, size: i64) -> c_int =
-        of_written(fd, |file| file.truncate(offset(size)?)).unwrap_or_else(|| kernel!(libc::SYS_ftruncate, fd, size));
+        cut(fd, size).unwrap_or_else(|| kernel!(libc::SYS_ftruncate, fd, size));
     /// `fallocate(2)`
     fn fallocate(fd: c_int, mode: c_int, at: i64, len: i64) -> c_int =
         of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, mode))
@@ -440,13 +446,42 @@ fn number(done: Option<isize>) -> Option<c_int> {
     done.map(|done| -done as c_int)
 }
 
+/// Has a file of the kernel take up space, where its file system knows no other way: as the C library does it.
+fn fill(fd: c_int, at: i64, len: i64) -> isize {
+    const BLOCK: i64 = 4096;
+    // SAFETY: all of it may be zero, and the call fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let asked = kernel!(libc::SYS_fstat, fd, &raw mut stat);
+    if asked < 0 {
+        return asked;
+    }
+    let zero = 0_u8;
+    let mut last = (at + (len - 1) % BLOCK).min(at + len - 1);
+    while last < at + len {
+        let mut there = 0_u8;
+        // What has a byte already that is not zero has its block.
+        let n = if last < stat.st_size { kernel!(libc::SYS_pread64, fd, &raw mut there, 1, last) } else { 0 };
+        if n < 1 || there == 0 {
+            let wrote = kernel!(libc::SYS_pwrite64, fd, &raw const zero, 1, last);
+            if wrote < 0 {
+                return wrote;
+            }
+        }
+        last += BLOCK;
+    }
+    0
+}
+
 /// `posix_fallocate(3)`
 ///
 /// # Safety
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) -> c_int {
     let done = of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, 0));
-    number(done).unwrap_or_else(|| -kernel!(libc::SYS_fallocate, fd, 0, at, len) as c_int)
+    number(done).unwrap_or_else(|| match kernel!(libc::SYS_fallocate, fd, 0, at, len) {
+        e if e == failed(Errno::EOPNOTSUPP) => -fill(fd, at, len) as c_int,
+        done => -done as c_int,
+    })
 }
 
 /// `posix_fadvise(2)`

@@ -6,22 +6,32 @@ use std::{
 };
 
 use iov_posix::{Errno, Outcome};
+use ioverbs::kept;
 
 use super::{export, locks};
 use crate::{
     files::{Open, with},
     raw::{failed, kernel},
-    world::{World, world},
+    world::{Inside, World, world},
 };
 
 /// Closes a descriptor of the kernel, and with it what it stands for.
 fn close_one(fd: c_int) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_close, fd) };
+    if kept::is_kept(fd) {
+        // Programs that close what they do not know have not opened this.
+        if !Inside::is() {
+            return failed(Errno::EBADF);
+        }
+        kept::let_go(fd);
+        return kernel!(libc::SYS_close, fd);
+    }
     // A child that shares the memory of its parent closes its own descriptor, not its parent's.
     if world.files.get(fd).is_none() || crate::raw::pid() != world.pid {
         return kernel!(libc::SYS_close, fd);
     }
     let errno = crate::raw::errno();
+    let _inside = Inside::enter();
     let open = world.files.take(fd);
     let closed = kernel!(libc::SYS_close, fd);
     let told = open.map_or(Ok(()), |open| world.files.close(world, open));
@@ -100,6 +110,8 @@ fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg:
             *place = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
             Ok(0)
         }
+        // Nothing here waits.
+        libc::FIONBIO => Ok(0),
         libc::FIOCLEX | libc::FIONCLEX => Ok(kernel!(libc::SYS_ioctl, fd, request, arg)),
         // It is no terminal, and its blocks are not shared.
         _ => Err(Errno(libc::ENOTTY)),
@@ -118,7 +130,16 @@ fn close_many(first: u32, last: u32, flags: c_int) -> isize {
             }
         }
     }
-    kernel!(libc::SYS_close_range, first, last, flags)
+    // Around those that the program has not opened.
+    let mut from = first;
+    for fd in kept::kept().into_iter().filter_map(|fd| u32::try_from(fd).ok()).filter(|fd| (first..=last).contains(fd))
+    {
+        if fd > from {
+            kernel!(libc::SYS_close_range, from, fd - 1, flags);
+        }
+        from = fd + 1;
+    }
+    if from > last && from > first { 0 } else { kernel!(libc::SYS_close_range, from, last, flags) }
 }
 
 /// Closes all from one on, where the kernel cannot do that at once.
@@ -171,6 +192,9 @@ fn dup_to(old: c_int, new: c_int, flags: c_int) -> isize {
             e if e < 0 => e,
             _ => old as isize,
         };
+    }
+    if kept::is_kept(new) {
+        return failed(Errno::EBUSY);
     }
     let done = kernel!(libc::SYS_dup3, old, new, flags);
     if concerns([old, new]) { dupped(old, done) } else { done }

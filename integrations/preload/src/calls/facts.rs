@@ -158,7 +158,11 @@ fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> is
         &mut |_, _| outcome(may(&of_top().attributes, mode, flags)),
         &mut |dirfd, path| match flags {
             0 => kernel!(libc::SYS_faccessat, dirfd, path, mode),
-            _ => kernel!(libc::SYS_faccessat2, dirfd, path, mode, flags),
+            _ => match kernel!(libc::SYS_faccessat2, dirfd, path, mode, flags) {
+                // Before Linux 5.8 the kernel knows no flags: mostly they make no difference.
+                e if e == failed(Errno(libc::ENOSYS)) => kernel!(libc::SYS_faccessat, dirfd, path, mode),
+                done => done,
+            },
         },
     )
 }

@@ -48,13 +48,23 @@ fn range_of(fd: c_int, file: &File, lock: &libc::flock) -> Outcome<LockRange> {
     }
 }
 
+/// How long is waited between two looks whether a lock is free, at first and at most, in nanoseconds.
+const PAUSES: std::ops::RangeInclusive<i64> = 500_000..=20_000_000;
+
 /// Takes a lock; waits for it, if that is wanted, until it is there or a signal comes.
 fn take(file: &File, owner: u64, range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
+    let mut pause = *PAUSES.start();
     loop {
-        match if wait { file.lock_soon(owner, range, kind) } else { file.lock(owner, range, kind) } {
+        match file.lock(owner, range, kind) {
             Err(Errno::EAGAIN) if wait => {}
             done => return done,
         }
+        // In the program's thread, so that its signals come.
+        let time = libc::timespec { tv_sec: 0, tv_nsec: pause };
+        if kernel!(libc::SYS_nanosleep, &raw const time, 0) == -(libc::EINTR as isize) {
+            return Err(Errno::EINTR);
+        }
+        pause = (pause * 2).min(*PAUSES.end());
     }
 }
 

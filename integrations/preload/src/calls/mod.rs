@@ -12,6 +12,7 @@ pub(crate) mod mapping;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod open;
+pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod spawn;
 pub(crate) mod table;
@@ -104,7 +105,7 @@ pub(crate) fn locate(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where>
         return Ok(Where::Outside);
     }
     let dir = if dirfd == libc::AT_FDCWD {
-        world.directory.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        place::directory(world)?
     } else {
         match world.files.get(dirfd) {
             None => Directory::Outside,
@@ -121,18 +122,9 @@ pub(crate) fn locate(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where>
             }
             Ok(Where::Inside(Here { mounted, from, path: path.to_vec(), caller: crate::world::caller() }))
         }
-        Directory::Named(at) => {
-            if dirfd == libc::AT_FDCWD
-                && let Where::Inside(here) = absolute(world, &at)?
-                && let Ok((from, _)) = here.find(true)
-            {
-                // Found once, it is that one from now on, wherever it is moved.
-                let inside = Directory::Inside(here.mounted.clone(), from.clone());
-                *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = inside;
-                return Ok(Where::Inside(Here { from, path: path.to_vec(), ..here }));
-            }
-            absolute(world, &[&at, &b"/"[..], path].concat())
-        }
+        Directory::Named(at) => absolute(world, &[&at, &b"/"[..], path].concat()),
+        // It was found.
+        Directory::Passed(_) => Err(Errno::ENOENT),
         Directory::Outside => relative(world, dirfd, path),
     }
 }
@@ -310,6 +302,14 @@ pub(crate) fn at(
 /// The directory that holds this path, without a slash at its end.
 fn parent_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)]
+}
+
+/// Whether a path leads into a workspace.
+pub(crate) fn is_inside(dirfd: c_int, path: *const c_char) -> bool {
+    match (crate::world::world(), bytes_of(path)) {
+        (Some(world), Some(path)) => !matches!(locate(world, dirfd, path), Ok(Where::Outside)),
+        _ => false,
+    }
 }
 
 /// Nothing is changed in the directory of all workspaces: `iov ws` does that.

@@ -1,15 +1,15 @@
 //! Names: making, moving and removing them, and the directory of the process.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CString, c_char, c_int, c_uint};
 
-use iov_posix::{Errno, Kind, Last, Node, Rename, Stop, Way};
+use iov_posix::{Errno, Kind, Last, Node, Rename, Way};
 use std::sync::Arc;
 
 use super::{Here, at, bytes_of, export, facts, fixed, nothing};
 use crate::{
     files::with,
     raw::{failed, kernel},
-    world::{Directory, Mounted, World, world},
+    world::{Mounted, World, world},
 };
 
 const HERE: c_int = libc::AT_FDCWD;
@@ -83,9 +83,29 @@ fn make_link(target: *const c_char, dirfd: c_int, path: *const c_char) -> isize 
 /// Something that was found, where it is.
 type Found = (Arc<Mounted>, Arc<Node>);
 
-/// What a call that names two paths means by the first; none: it is the kernel's.
-fn find(dirfd: c_int, path: *const c_char, flags: c_int) -> Result<Option<Found>, Errno> {
+/// A path of the kernel, to which another one may have led.
+type Other = (c_int, Option<CString>);
+
+fn other(dirfd: c_int, path: *const c_char) -> Other {
+    (dirfd, bytes_of(path).and_then(|path| CString::new(path).ok()))
+}
+
+fn pointer((dirfd, path): &Other) -> (c_int, *const c_char) {
+    (*dirfd, path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr()))
+}
+
+/// What a call that names two paths means by the first: something of a workspace, or a path of the kernel.
+fn find(dirfd: c_int, path: *const c_char, flags: c_int) -> Result<Result<Found, Other>, Errno> {
     let mut found = None;
+    let mut elsewhere = other(dirfd, path);
+    // What is open is known by itself; it may have no name yet.
+    if flags & libc::AT_SYMLINK_FOLLOW != 0
+        && let (Some(world), Some(path)) = (world(), bytes_of(path))
+        && let Some(open) = super::own_link(world, path)
+        && let (Some(mounted), Some(node)) = (open.mounted(world)?, open.node(world)?)
+    {
+        return Ok(Ok((mounted, node)));
+    }
     if facts::means_itself(path, flags) && dirfd != HERE {
         let asked = with(dirfd, |w, open| {
             found = open.mounted(w)?.zip(open.node(w)?);
@@ -93,7 +113,7 @@ fn find(dirfd: c_int, path: *const c_char, flags: c_int) -> Result<Option<Found>
         });
         return match asked {
             Some(e) if e < 0 => Err(Errno(-e as i32)),
-            _ => Ok(found),
+            _ => Ok(found.ok_or(elsewhere)),
         };
     }
     let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
@@ -105,9 +125,12 @@ fn find(dirfd: c_int, path: *const c_char, flags: c_int) -> Result<Option<Found>
             Ok(0)
         },
         &mut |_, _| failed(Errno::EPERM),
-        &mut |_, _| 0,
+        &mut |dirfd, path| {
+            elsewhere = other(dirfd, path);
+            0
+        },
     );
-    if done < 0 { Err(Errno(-done as i32)) } else { Ok(found) }
+    if done < 0 { Err(Errno(-done as i32)) } else { Ok(found.ok_or(elsewhere)) }
 }
 
 fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_int) -> isize {
@@ -116,14 +139,15 @@ fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_in
         Err(e) => return failed(e),
     };
     let mut here = |_: &World, here: &Here| match &found {
-        Some((mounted, node)) if Arc::ptr_eq(mounted, &here.mounted) => {
+        Ok((mounted, node)) if Arc::ptr_eq(mounted, &here.mounted) => {
             nothing(here.walker().link(node, &here.from, &here.path))
         }
-        _ => Err(Errno(libc::EXDEV).into()),
+        // It may lead out, to where the other is.
+        _ => here.walker().last(&here.from, &here.path).and(Err(Errno(libc::EXDEV).into())),
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &found {
-        Some(_) => other_side(path),
-        None => kernel!(libc::SYS_linkat, from.0, from.1, dirfd, path, flags),
+        Ok(_) => other_side(path),
+        Err(from) => kernel!(libc::SYS_linkat, pointer(from).0, pointer(from).1, dirfd, path, flags),
     };
     at(to.0, to.1, &mut here, &mut fixed, &mut there)
 }
@@ -138,6 +162,7 @@ type Named = (Arc<Mounted>, Last, Option<(Arc<Node>, iov_posix::Attributes)>);
 
 fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
     let mut first: Option<Named> = None;
+    let mut elsewhere = other(from.0, from.1);
     let done = at(
         from.0,
         from.1,
@@ -150,7 +175,10 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
             Ok(0)
         },
         &mut fixed,
-        &mut |_, _| 0,
+        &mut |dirfd, path| {
+            elsewhere = other(dirfd, path);
+            0
+        },
     );
     if done < 0 {
         return done;
@@ -162,143 +190,19 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
         _ => Err(Errno::EINVAL),
     };
     let mut here = |_: &World, here: &Here| -> Way<isize> {
+        // It may lead out, to where the other is.
+        let (to, taken) = here.walker().last(&here.from, &here.path)?;
         let Some((mounted, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
             return Err(Errno(libc::EXDEV).into());
         };
         debug_assert!(mounted.at == here.mounted.at);
-        let (to, taken) = here.walker().last(&here.from, &here.path)?;
         nothing(here.walker().rename((last, there.clone()), (&to, taken), how?))
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &first {
         Some(_) => other_side(path),
-        None => kernel!(libc::SYS_renameat2, from.0, from.1, dirfd, path, flags),
+        None => kernel!(libc::SYS_renameat2, pointer(&elsewhere).0, pointer(&elsewhere).1, dirfd, path, flags),
     };
     at(to.0, to.1, &mut here, &mut fixed, &mut there)
-}
-
-/// The process goes to a directory of a workspace, or of the kernel.
-fn go_to(world: &World, directory: Directory) {
-    *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = directory;
-}
-
-fn change_dir(path: *const c_char) -> isize {
-    at(
-        HERE,
-        path,
-        &mut |world, here| {
-            let (node, attributes) = here.find(true)?;
-            enter(world, here.mounted.clone(), node, &attributes)
-        },
-        &mut |world, top| {
-            go_to(world, Directory::Named(top.to_vec()));
-            0
-        },
-        &mut |_, path| {
-            let done = kernel!(libc::SYS_chdir, path);
-            if let Some(world) = world().filter(|_| done == 0) {
-                go_to(world, Directory::Outside);
-            }
-            done
-        },
-    )
-}
-
-fn enter(world: &World, mounted: Arc<Mounted>, node: Arc<Node>, attributes: &iov_posix::Attributes) -> Way<isize> {
-    if node.kind() != Kind::Directory {
-        return Err(Errno::ENOTDIR.into());
-    }
-    if !crate::world::caller().may(attributes, libc::X_OK as u32) {
-        return Err(Errno::EACCES.into());
-    }
-    go_to(world, Directory::Inside(mounted, node));
-    Ok(0)
-}
-
-fn change_dir_to(fd: c_int) -> isize {
-    let ours = with(fd, |world, open| match (open.mounted(world)?, open.node(world)?) {
-        (Some(mounted), Some(node)) => {
-            let attributes = node.attributes()?;
-            match enter(world, mounted, node, &attributes) {
-                Err(Stop::Failed(e)) => Err(e),
-                done => Ok(done.unwrap_or(0)),
-            }
-        }
-        _ => {
-            go_to(world, Directory::Named(open.record.at.clone()));
-            Ok(0)
-        }
-    });
-    ours.unwrap_or_else(|| {
-        let done = kernel!(libc::SYS_fchdir, fd);
-        if let Some(world) = world().filter(|_| done == 0) {
-            go_to(world, Directory::Outside);
-        }
-        done
-    })
-}
-
-/// The path of the process's directory, where that is one of a workspace; `Err`: it has none any more.
-pub(crate) fn directory(world: &World) -> Result<Option<Vec<u8>>, Errno> {
-    let directory = world.directory.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    match directory {
-        Directory::Outside => Ok(None),
-        Directory::Named(path) => Ok(Some(path)),
-        Directory::Inside(mounted, node) => {
-            let path = node.path().ok_or(Errno::ENOENT)?;
-            let path = if path == b"/" { &[][..] } else { &path[..] };
-            Ok(Some([&mounted.at, path].concat()))
-        }
-    }
-}
-
-/// `getcwd(3)`
-///
-/// # Safety
-/// As the function that it stands for.
-pub(crate) unsafe extern "C" fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
-    let ours = match world().map_or(Ok(None), directory) {
-        Ok(ours) => ours,
-        Err(e) => {
-            crate::raw::set_errno(e.0);
-            return std::ptr::null_mut();
-        }
-    };
-    let mut room = [0_u8; 4096];
-    let path = match &ours {
-        Some(path) => &path[..],
-        None => {
-            let n = kernel!(libc::SYS_getcwd, room.as_mut_ptr(), room.len());
-            match usize::try_from(crate::raw::answer(n)).ok().and_then(|n| room.get(..n.saturating_sub(1))) {
-                Some(path) => path,
-                None => return std::ptr::null_mut(),
-            }
-        }
-    };
-    let fail = |number: c_int| {
-        crate::raw::set_errno(number);
-        std::ptr::null_mut()
-    };
-    // The process has been taken away from under its directory.
-    if path.first() != Some(&b'/') {
-        return fail(libc::ENOENT);
-    }
-    let need = path.len() + 1;
-    let out = match (out.is_null(), len) {
-        (false, 0) => return fail(libc::EINVAL),
-        (_, len) if len > 0 && len < need => return fail(libc::ERANGE),
-        (false, _) => out,
-        // SAFETY: the program frees it, as that of the C library.
-        (true, len) => unsafe { libc::malloc(len.max(need)) }.cast(),
-    };
-    if out.is_null() {
-        return fail(libc::ENOMEM);
-    }
-    // SAFETY: there is room for the path and its end.
-    unsafe {
-        std::ptr::copy_nonoverlapping(path.as_ptr(), out.cast(), path.len());
-        out.add(path.len()).write(0);
-    }
-    out
 }
 
 export! {
@@ -333,8 +237,4 @@ export! {
     /// `renameat2(2)`
     fn renameat2(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_uint) -> c_int =
         rename_to((from_fd, from), (to_fd, to), flags);
-    /// `chdir(2)`
-    fn chdir(path: *const c_char) -> c_int = change_dir(path);
-    /// `fchdir(2)`
-    fn fchdir(fd: c_int) -> c_int = change_dir_to(fd);
 }

@@ -8,11 +8,12 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, at, bytes_of, export, names};
+use super::{Here, at, bytes_of, export, place};
 use crate::{
     files::{Files, Held},
     raw::{failed, kernel},
-    world::{Directory, Inside, World, lock, report, set_world, world},
+    record::Record,
+    world::{Inside, World, lock, report, set_world, world},
 };
 
 /// The variable with the directory of a process, where that is one of a workspace.
@@ -68,8 +69,8 @@ fn environment(world: &World, given: Vec<CString>) -> Vec<CString> {
         given.into_iter().filter(|v| !is(v, DIRECTORY) && !is(v, iov_posix::run::VARIABLE)).collect();
     let set = |name: &str, value: &[u8]| CString::new([name.as_bytes(), b"=", value].concat()).ok();
     variables.extend(world.settings.to_text().ok().and_then(|text| set(iov_posix::run::VARIABLE, &text)));
-    if let Ok(Some(path)) = names::directory(world) {
-        variables.extend(set(DIRECTORY, &path));
+    if let Some(record) = place::to_pass(world) {
+        variables.extend(set(DIRECTORY, record.to_text().as_bytes()));
     }
     let library = world.library.as_bytes();
     match variables.iter_mut().find(|v| is(v, PRELOAD)) {
@@ -110,7 +111,7 @@ fn concerns_store(world: &World, arguments: &[CString]) -> bool {
         let value = text.iter().position(|b| *b == b'=').map_or(&[][..], |at| &text[at + 1..]);
         [text, value].iter().any(|path| path.first() == Some(&b'/') && world.place(path).is_some())
     };
-    !matches!(names::directory(world), Ok(None))
+    place::to_pass(world).is_some()
         || arguments.iter().skip(1).any(named)
         || world.files.all().iter().any(|(fd, _)| inherits(*fd))
 }
@@ -216,8 +217,19 @@ fn run_open(
     variables: *const *const c_char,
     flags: c_int,
 ) -> isize {
-    let there = || kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags);
-    let Some(world) = world() else { return there() };
+    let Some(world) = world() else {
+        return kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags);
+    };
+    let there = || {
+        if !Inside::is() {
+            world.files.publish();
+        }
+        // SAFETY: they are lists as the program gives them to this call.
+        let (arguments, variables) = unsafe { (List::copied(arguments), List::copied(variables)) };
+        let (arguments, variables) = (List::new(arguments), List::new(environment(world, variables)));
+        let (arguments, variables) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
+        kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags)
+    };
     // By the path of what is open.
     let own = (flags & libc::AT_EMPTY_PATH != 0).then(|| world.files.get(dirfd)).flatten();
     match own.map(|open| CString::new(open.record.path.clone())) {
@@ -229,7 +241,9 @@ fn run_open(
 
 /// The end: everybody else is told what was written.
 fn end(code: c_int) -> isize {
-    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid()) {
+    // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
+    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
+        let _inside = Inside::enter();
         for (fd, open) in world.files.all() {
             if let Err(e) = open.publish() {
                 report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
@@ -241,7 +255,38 @@ fn end(code: c_int) -> isize {
     }
 }
 
+/// What a child that has ended has done is seen by its parent.
+fn waited(answer: isize) -> isize {
+    // None has ended yet, or an error.
+    if answer <= 0 {
+        return answer;
+    }
+    if !Inside::is()
+        && let Some(world) = world()
+    {
+        world.refresh();
+    }
+    answer
+}
+
 export! {
+    /// `wait4(2)`
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> c_int =
+        waited(kernel!(libc::SYS_wait4, pid, status, options, usage));
+    /// `waitpid(2)`
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int =
+        waited(kernel!(libc::SYS_wait4, pid, status, options, 0));
+    /// `wait(2)`
+    fn wait(status: *mut c_int) -> c_int = waited(kernel!(libc::SYS_wait4, -1_i32, status, 0, 0));
+    /// `wait3(2)`
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> c_int =
+        waited(kernel!(libc::SYS_wait4, -1_i32, status, options, usage));
+    /// `waitid(2)`
+    fn waitid(kind: libc::idtype_t, id: libc::id_t, info: *mut libc::siginfo_t, options: c_int) -> c_int =
+        match kernel!(libc::SYS_waitid, kind, id, info, options, 0) {
+            0 => waited(1) - 1,
+            e => e,
+        };
     /// `execve(2)`
     fn execve(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> c_int =
         run_first(path, arguments, variables);
@@ -259,7 +304,7 @@ export! {
 /// What a fork needs on both sides.
 struct Forking {
     held: Held<'static>,
-    directory: Option<Vec<u8>>,
+    directory: Option<Record>,
 }
 
 /// Only the thread that forks has it, and the one that its child begins with.
@@ -276,7 +321,7 @@ extern "C" fn before_fork() {
     if !Inside::is() {
         world.files.publish();
     }
-    let directory = names::directory(world).ok().flatten();
+    let directory = place::to_pass(world);
     *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), directory });
 }
 
@@ -292,8 +337,8 @@ extern "C" fn in_child() {
     std::mem::forget(held);
     let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
     let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
-    if let Some(path) = directory {
-        *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Directory::Named(path);
+    if let Some(record) = directory {
+        *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = place::passed(record);
     }
     set_world(child);
 }

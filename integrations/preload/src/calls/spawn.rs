@@ -130,13 +130,28 @@ unsafe fn become_as(attributes: *const libc::posix_spawnattr_t) -> Result<(), c_
             done(libc::seteuid(libc::getuid()))?;
             done(libc::setegid(libc::getgid()))?;
         }
-        if is(libc::POSIX_SPAWN_SETSIGMASK) {
-            let mut set = std::mem::zeroed();
-            libc::posix_spawnattr_getsigmask(attributes, &mut set);
-            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
-        }
     }
     Ok(())
+}
+
+/// The signals that are blocked in the program: those that the attributes say, else those that are in its parent.
+///
+/// # Safety
+/// They are valid attributes, or none.
+unsafe fn mask_of(attributes: *const libc::posix_spawnattr_t, parents: &libc::sigset_t) -> libc::sigset_t {
+    let mut flags = 0;
+    // SAFETY: the caller says so; the rest are places of this function.
+    unsafe {
+        if !attributes.is_null() {
+            libc::posix_spawnattr_getflags(attributes, &mut flags);
+        }
+        if c_int::from(flags) & libc::POSIX_SPAWN_SETSIGMASK == 0 {
+            return *parents;
+        }
+        let mut set = std::mem::zeroed();
+        libc::posix_spawnattr_getsigmask(attributes, &mut set);
+        set
+    }
 }
 
 /// The program that a child is to run.
@@ -150,11 +165,25 @@ struct Wanted {
     variables: *const *const c_char,
 }
 
+/// Signals that have a handler do what they do by default from now on, as they will in the program.
+fn ignore_handlers() {
+    for signal in 1..65 {
+        // SAFETY: it asks for an action, and sets another one.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let known = libc::sigaction(signal, std::ptr::null(), &mut action) == 0;
+            if known && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
 /// The child: comes back only if it fails.
 ///
 /// # Safety
 /// All of it is as `posix_spawn` is given it.
-unsafe fn child(wanted: Wanted) -> c_int {
+unsafe fn child(wanted: Wanted, parents: &libc::sigset_t) -> c_int {
     let run = || {
         // SAFETY: the caller says so.
         unsafe {
@@ -166,6 +195,9 @@ unsafe fn child(wanted: Wanted) -> c_int {
                     act(action)?;
                 }
             }
+            // Only now: the program's handlers are not for this process.
+            ignore_handlers();
+            libc::sigprocmask(libc::SIG_SETMASK, &mask_of(wanted.attributes, parents), std::ptr::null_mut());
             match wanted.search {
                 Search::No => done(super::process::execve(wanted.path, wanted.arguments, wanted.variables)),
                 Search::InPath => done(libc::execvpe(wanted.path, wanted.arguments, wanted.variables)),
@@ -187,10 +219,22 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
     let close = |fd: c_int| {
         kernel!(libc::SYS_close, fd);
     };
+    // SAFETY: both sets are places of this function.
+    let parents = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    };
     // SAFETY: a program that spawns has to expect another process; the child only does what it is told, and ends.
-    match unsafe { libc::fork() } {
+    let forked = unsafe { libc::fork() };
+    let why = errno();
+    if forked != 0 {
+        // SAFETY: it is the set that was there before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &parents, std::ptr::null_mut()) };
+    }
+    match forked {
         -1 => {
-            let why = errno();
             pipe.into_iter().for_each(close);
             why
         }
@@ -200,7 +244,7 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
             let say = if say < 0 { pipe[1] } else { say as c_int };
             pipe.into_iter().filter(|fd| *fd != say).for_each(close);
             // SAFETY: the caller says so.
-            let why = unsafe { child(wanted) };
+            let why = unsafe { child(wanted, &parents) };
             kernel!(libc::SYS_write, say, (&raw const why).cast::<c_void>(), size_of::<c_int>());
             loop {
                 kernel!(libc::SYS_exit_group, 127);

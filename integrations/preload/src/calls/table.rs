@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use super::{attributes, bytes, descriptors, directories, facts, locks, mapping, names, numbers, open, process, spawn};
+use super::{
+    attributes, bytes, descriptors, directories, facts, locks, mapping, names, numbers, open, place, process, spawn,
+};
 use crate::patch::{Hook, address};
 
 /// A list of [`Hook`]s: names of the C library, and the function of ours.
@@ -111,11 +113,16 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"rename" => names::rename;
         c"renameat" => names::renameat;
         c"renameat2" => names::renameat2;
-        c"chdir" => names::chdir;
-        c"fchdir" => names::fchdir;
-        c"getcwd" => names::getcwd;
+        c"chdir" => place::chdir;
+        c"fchdir" => place::fchdir;
+        c"getcwd" => place::getcwd;
         c"mmap" c"mmap64" => mapping::mmap;
         c"syscall" => numbers::by_number;
+        c"wait4" => process::wait4;
+        c"waitpid" => process::waitpid;
+        c"wait" => process::wait;
+        c"wait3" => process::wait3;
+        c"waitid" => process::waitid;
         c"execve" => process::execve;
         c"execveat" => process::execveat;
         c"fexecve" => process::fexecve;

@@ -137,12 +137,56 @@ END"#,
         ..program("named pipes", "mkfifo f && (echo through > f &) && test $(cat f) = through && rm f")
     },
     program(
+        "netCDF, classic and over HDF5 (ncgen, ncdump)",
+        "printf 'netcdf x { dimensions: t = 4; variables: float v(t); data: v = 1,2,3,4; }' > x.cdl
+         for k in classic nc4; do ncgen -k $k -o $k.nc x.cdl && ncdump $k.nc | grep -q 'v = 1, 2, 3, 4'; done",
+    ),
+    program("MPI-IO of three processes (ROMIO): collective, independent", MPI),
+    program(
         "sed -i, sort, split, gzip, dd, truncate, flock, df",
         "seq 1000 | sort -r > n && sed -i s/7/seven/ n && split -l 100 n n. && cat n.* | cmp - n && gzip -k n && zcat n.gz | cmp - n
          dd if=n of=m bs=100 seek=3 status=none && truncate -s 10000 m && test $(stat -c %s m) = 10000 && rm n.* m
          flock lock -c 'flock -n lock true || echo taken > said' && grep -q taken said && test $(df --output=fstype . | tail -1)",
     ),
 ];
+
+/// Each process writes every third stripe of a file, all at once, and reads those of another; then each some by itself.
+const MPI: &str = r#"cat > mpi.c <<'END'
+#include <mpi.h>
+#include <stdlib.h>
+enum { N = 1024, STRIPES = 32 };
+int main(int argc, char **argv) {
+    int rank, size, bad = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int other = (rank + 1) % size, *b = malloc(4 * N * STRIPES), *c = malloc(4 * N * STRIPES);
+    for (int i = 0; i < N * STRIPES; i++) b[i] = rank * 10000000 + i;
+    MPI_Datatype t;
+    MPI_Type_vector(STRIPES, N, N * size, MPI_INT, &t);
+    MPI_Type_commit(&t);
+    MPI_File f;
+    if (MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f)) MPI_Abort(MPI_COMM_WORLD, 2);
+    MPI_File_set_view(f, (MPI_Offset)rank * N * 4, MPI_INT, t, "native", MPI_INFO_NULL);
+    bad |= MPI_File_write_all(f, b, N * STRIPES, MPI_INT, MPI_STATUS_IGNORE) != 0;
+    MPI_File_sync(f), MPI_Barrier(MPI_COMM_WORLD), MPI_File_sync(f);
+    MPI_File_set_view(f, (MPI_Offset)other * N * 4, MPI_INT, t, "native", MPI_INFO_NULL);
+    bad |= MPI_File_read_all(f, c, N * STRIPES, MPI_INT, MPI_STATUS_IGNORE) != 0;
+    for (int i = 0; i < N * STRIPES; i++) bad |= c[i] != other * 10000000 + i;
+    MPI_Offset end = (MPI_Offset)N * STRIPES * size, length;
+    MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+    bad |= MPI_File_write_at(f, end + rank * 100, b, 100, MPI_INT, MPI_STATUS_IGNORE) != 0;
+    MPI_File_sync(f), MPI_Barrier(MPI_COMM_WORLD), MPI_File_sync(f);
+    bad |= MPI_File_read_at(f, end + other * 100, c, 100, MPI_INT, MPI_STATUS_IGNORE) != 0;
+    for (int i = 0; i < 100; i++) bad |= c[i] != other * 10000000 + i;
+    MPI_File_get_size(f, &length);
+    bad |= length != (end + size * 100) * 4;
+    MPI_File_close(&f);
+    MPI_Finalize();
+    return bad;
+}
+END
+mpicc -w -o mpi mpi.c && mpirun -n 3 ./mpi mpi.out && test $(stat -c %s mpi.out) = 394416"#;
 
 /// Runs all that go through a door.
 pub(crate) fn run_all(door: Door, shell: &dyn Fn(&str) -> Ran) {

@@ -229,3 +229,111 @@ fn what_was_written_is_there_when_a_program_ends() {
         assert_eq!(store.cat(&format!("w/stream{n}")), b"12345", "{end}");
     }
 }
+
+/// A program in Python, in the workspace.
+fn python(store: &Store, program: &str) -> Ran {
+    store.file("program.py", program.as_bytes());
+    shell(store, &format!("python3 {}", store.path("program.py").display()))
+}
+
+#[test]
+fn descriptors_of_the_store_are_out_of_the_way_of_those_of_programs() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import os
+f = os.open('a', os.O_RDWR | os.O_CREAT); os.write(f, b'x' * 200000)
+log = os.open('/dev/null', os.O_WRONLY)
+high = os.dup2(f, 400)
+for n in range(3, 300): os.dup2(log, n)
+os.write(high, b'y' * 200000); assert os.fstat(high).st_size == 400000
+os.closerange(3, 400)
+os.write(high, b'z'); assert os.pread(high, 3, 399999) == b'yz'
+for n in range(3, 5000):
+    try: os.close(n)
+    except OSError: pass
+os.close(1) if False else None
+assert os.open('a', os.O_RDONLY) == 3 and os.read(3, 2) == b'xx'
+open('b', 'w').write('after')
+print(os.path.getsize('a'), sorted(os.listdir('.')))";
+    assert_eq!(python(&store, program).ok().text(), "400001 ['a', 'b']\n");
+}
+
+#[test]
+fn parents_see_what_their_children_did() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // In a file that both have, and with names.
+    shell(&store, "exec 3>out; /bin/echo x >&3; [ -s out ]; stat -c %s out").ok();
+    shell(&store, "mkdir d; [ -e d ]; rm -r d; mkdir d; echo y > d/log; test -s d/log").ok();
+    let program = "import os, subprocess
+with open('new', 'w') as f:
+    os.fchmod(f.fileno(), 0o640)
+    subprocess.run(['sh', '-c', 'echo a; stat -c %a new'], stdout=f, check=True)
+    assert os.path.getsize('new') == 6 and os.fstat(f.fileno()).st_size == 6
+print(open('new').read().split())";
+    assert_eq!(python(&store, program).ok().text(), "['a', '640']\n");
+    // The directory of a process is that one, wherever it is moved, and never another.
+    let script = "mkdir here; cd here; mv ../here ../there; mkdir /iov/w/here; /bin/echo z > f; cat f; ls; rm -r /iov/w/there; \
+                  ! touch g 2>/dev/null; ! cat f 2>/dev/null; echo end";
+    assert_eq!(shell(&store, script).ok().text(), "z\nf\nend\n");
+    assert_eq!(store.iov(&["ls", "w/here"]).ok().text(), "");
+}
+
+#[test]
+fn what_fails_late_is_told() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::new();
+    store.iov(&["ws", "create", "w", "--quota", "100KB"]).ok();
+    // Also where a child was started before anybody else heard of it.
+    let program = "import errno, os, subprocess
+os.write(os.open('a', os.O_WRONLY | os.O_CREAT), b'x' * 90000)
+f = os.open('b', os.O_WRONLY | os.O_CREAT); os.write(f, b'x' * 20000)
+subprocess.run(['true'], close_fds=False)
+try: os.close(f); print('closed')
+except OSError as e: print(errno.errorcode[e.errno])";
+    assert_eq!(python(&store, program).ok().text(), "EDQUOT\n");
+}
+
+#[test]
+fn who_waits_for_a_lock_hears_signals() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import fcntl, os, signal
+f = open('lock', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)
+class Late(Exception): pass
+def late(*_): raise Late
+if os.fork() == 0:
+    signal.signal(signal.SIGALRM, late); signal.setitimer(signal.ITIMER_REAL, 0.2)
+    g = open('lock', 'r+')
+    try: fcntl.lockf(g, fcntl.LOCK_EX); print('got', flush=True)
+    except Late: print('late', flush=True)
+    os._exit(0)
+os.wait(); print('done')";
+    assert_eq!(python(&store, program).ok().text(), "late\ndone\n");
+}
+
+#[test]
+fn paths_lead_out_and_links_are_not_followed_where_names_are_meant() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let out = store.path("out");
+    std::fs::create_dir(&out).unwrap();
+    let script = format!(
+        "ln -s {} o; echo a > o/a; mv o/a o/b; ln o/b o/c; cmp o/b {}/c; mv o/c .; cat c
+         mkdir e; ln -s e l; ! rmdir l/ 2>/dev/null; test -d e; ! mv l/ m 2>/dev/null; test -d l/; ln -s no n; ! mkdir n/ 2>/dev/null; ! test -e no",
+        out.display(),
+        out.display()
+    );
+    assert_eq!(shell(&store, &script).ok().text(), "a\n");
+    assert!(out.join("b").exists() && !out.join("a").exists());
+}
