@@ -223,6 +223,15 @@ impl File {
         }
     }
 
+    /// Closes it for a program that is to hear of all that fails: what was written is published, also where others have it open. It is
+    /// closed, whatever this says.
+    pub fn finish(self) -> Outcome<()> {
+        // The last one publishes as it closes.
+        let published = if Arc::strong_count(&self.handle) > 1 { self.flush() } else { Ok(()) };
+        let closed = self.close();
+        published.and(closed)
+    }
+
     /// Closes it. It is closed, whatever this says.
     pub fn close(self) -> Outcome<()> {
         // Here, as whoever else holds it for a moment hears of no failure.

@@ -45,15 +45,17 @@ impl Handle {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let told = self.settle();
-        if self.temporary.load(Ordering::Relaxed)
-            && let Ok(uuid) = self.c.uuid()
-        {
+        let close = || Op::Close { c: self.c.clone() };
+        let temporary = self.temporary.load(Ordering::Relaxed);
+        // In one request, if there is something to tell.
+        let told = if temporary { self.settle().map(|()| false) } else { self.settle_with(Some(&close)) };
+        if temporary && let Ok(uuid) = self.c.uuid() {
             let w = self.fs.workspace().clone();
             // What cannot be removed goes with this process.
             let _ = ioverbs::run(self.c.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
         }
-        self.fs.run(Op::Close { c: self.c.clone() }).map(drop).and(told).and(self.take_failure())
+        let closed = if told == Ok(true) { Ok(()) } else { self.fs.run(close()).map(drop) };
+        told.map(drop).and(closed).and(self.take_failure())
     }
 }
 

@@ -209,14 +209,16 @@ impl Open {
 
     /// Closes it, for the last descriptor.
     fn close(self) -> Outcome<()> {
-        let published = self.publish();
         if let Some(What::File(file)) = self.what.get() {
             crate::calls::locks::ended(&self, file);
         }
-        match self.what.into_inner() {
-            Some(What::File(file)) => published.and(file.close()),
-            _ => published,
-        }
+        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
+        let closed = match self.what.into_inner() {
+            Some(What::File(file)) if self.dirty.load(Ordering::Relaxed) => file.finish(),
+            Some(What::File(file)) => file.close(),
+            _ => Ok(()),
+        };
+        failed.and(closed)
     }
 }
 

@@ -21,28 +21,41 @@ impl Walker<'_> {
         Ok(self.caller.check(&dir.attributes_lately()?, access::WRITE | access::EXECUTE)?)
     }
 
-    /// The name for something new.
+    /// The name for something new, which the caller may make. Whether it is free is known when it is made.
     fn new_name(&self, from: &Arc<Node>, path: &[u8], directory: bool) -> Way<Last> {
-        match self.last(from, path) {
-            Ok((last, None)) if last.slash && !directory => Err(Errno::ENOENT.into()),
-            Ok((last, None)) => {
-                self.may_change(&last.parent)?;
+        match self.walk_to(from, path, Follow::Unseen)? {
+            Reached::Found { .. } => Err(Errno::EEXIST.into()),
+            Reached::Missing(last) => {
+                self.may_make(&last, directory)?;
                 Ok(last)
             }
-            Ok((last, Some(_))) if self.has_gone(&last) && (!last.slash || directory) => {
-                self.may_change(&last.parent)?;
-                Ok(last)
-            }
-            Ok((_, Some(_))) | Err(super::Stop::Failed(Errno::EBUSY)) => Err(Errno::EEXIST.into()),
-            Err(stop) => Err(stop),
         }
+    }
+
+    /// Fails unless the caller may make something of this name. That it is there already is said first.
+    pub(super) fn may_make(&self, last: &Last, directory: bool) -> Way<()> {
+        let why = match self.may_change(&last.parent) {
+            Ok(()) if last.slash && !directory => Errno::ENOENT.into(),
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        match self.fs.lookup(&last.parent, &last.name) {
+            Ok(_) => Err(Errno::EEXIST.into()),
+            Err(Errno::ENOENT) => Err(why),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Something was made: what was remembered of its name does not hold.
+    pub(super) fn made<T>(&self, last: &Last, made: crate::Outcome<T>) -> Way<T> {
+        self.paths.forget(last);
+        Ok(made?)
     }
 
     /// `mkdir`.
     pub fn mkdir(&self, from: &Arc<Node>, path: &[u8], mode: u32) -> Way<()> {
         let last = self.new_name(from, path, true)?;
-        self.fs.mkdir(&last.parent, &last.name, self.born(mode & 0o1777))?;
-        Ok(())
+        self.made(&last, self.fs.mkdir(&last.parent, &last.name, self.born(mode & 0o1777))).map(drop)
     }
 
     /// `mknod`.
@@ -51,8 +64,7 @@ impl Walker<'_> {
         if matches!(kind, Kind::CharDevice | Kind::BlockDevice) && self.caller.uid != 0 {
             return Err(Errno::EPERM.into());
         }
-        self.fs.mknod(&last.parent, &last.name, kind, rdev, self.born(mode))?;
-        Ok(())
+        self.made(&last, self.fs.mknod(&last.parent, &last.name, kind, rdev, self.born(mode))).map(drop)
     }
 
     /// `symlink`.
@@ -61,15 +73,13 @@ impl Walker<'_> {
             return Err(Errno::ENOENT.into());
         }
         let last = self.new_name(from, path, false)?;
-        self.fs.symlink(&last.parent, &last.name, target, self.born(0o777))?;
-        Ok(())
+        self.made(&last, self.fs.symlink(&last.parent, &last.name, target, self.born(0o777))).map(drop)
     }
 
     /// `link`, to something that was found.
     pub fn link(&self, node: &Arc<Node>, from: &Arc<Node>, path: &[u8]) -> Way<()> {
         let last = self.new_name(from, path, false)?;
-        self.fs.link(node, &last.parent, &last.name)?;
-        Ok(())
+        self.made(&last, self.fs.link(node, &last.parent, &last.name)).map(drop)
     }
 
     /// `unlink`.

@@ -91,7 +91,11 @@ impl Known {
     pub(super) fn forget(&self, last: &Last) {
         let gone = lock(&self.names).remove(&key(last));
         // What was listed before has it still.
-        drop((gone, lock(&self.listing).take()));
+        let mut listing = lock(&self.listing);
+        let has = |listing: &Arc<Listing>| listing.dir.node().is(&last.parent);
+        let listed = if listing.as_ref().is_some_and(has) { listing.take() } else { None };
+        drop(listing);
+        drop((gone, listed));
     }
 
     /// Nothing that was found holds any more.

@@ -117,8 +117,10 @@ enum Follow {
     Always,
     /// Where a slash stands behind it.
     ToDirectory,
-    /// It is not: a name is made, moved or taken away.
+    /// It is not: a name is moved or taken away.
     Never,
+    /// Nobody looks what is there: a name is made.
+    Unseen,
 }
 
 /// Goes ways in a file system, on behalf of somebody.
@@ -176,6 +178,9 @@ impl Walker<'_> {
                 _ => {}
             }
             let last = Last { parent: dir.clone(), name, slash };
+            if is_last && follow == Follow::Unseen {
+                return Ok(Reached::Missing(last));
+            }
             let (node, attributes) = match self.look(&last) {
                 Err(Errno::ENOENT) if is_last => return Ok(Reached::Missing(last)),
                 found => found?,
@@ -223,12 +228,6 @@ impl Walker<'_> {
 
     fn may_search(&self, dir: &Arc<Node>) -> Way<()> {
         Ok(self.caller.check(&dir.attributes_lately()?, access::EXECUTE)?)
-    }
-
-    /// Whether a name that was found has gone meanwhile, for who is to make something new.
-    fn has_gone(&self, last: &Last) -> bool {
-        self.paths.forget(last);
-        matches!(self.fs.lookup(&last.parent, &last.name), Err(Errno::ENOENT))
     }
 
     /// What a name stands for.

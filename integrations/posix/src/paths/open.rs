@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Last, Reached, Stop, Walker, Way, access};
+use super::{Follow, Last, Reached, Stop, Walker, Way, access};
 use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who};
 
 /// What `open` is told.
@@ -50,13 +50,14 @@ impl Walker<'_> {
         if let Some(mode) = how.unnamed {
             return self.open_unnamed(from, path, mode, how);
         }
-        let new_only = how.create.is_some() && how.exclusive;
+        if let (Some(mode), true, false) = (how.create, how.exclusive, how.path) {
+            return match self.walk_to(from, path, Follow::Unseen)? {
+                Reached::Found { .. } => Err(Errno::EEXIST.into()),
+                Reached::Missing(last) => self.create(&last, mode, how),
+            };
+        }
         for _ in 0..RACES {
-            match self.walk(from, path, !how.nofollow && !new_only)? {
-                Reached::Found { last, .. } if new_only => match last {
-                    Some(last) if self.has_gone(&last) => {}
-                    _ => return Err(Errno::EEXIST.into()),
-                },
+            match self.walk(from, path, !how.nofollow)? {
                 Reached::Found { node, attributes, last } => match (self.open_found(&node, attributes, how), last) {
                     // It went since it was looked at: another may have the name, or may get it.
                     (Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)), Some(last)) => self.paths.forget(&last),
@@ -65,7 +66,7 @@ impl Walker<'_> {
                 Reached::Missing(last) => {
                     let Some(mode) = how.create.filter(|_| !how.path) else { return Err(Errno::ENOENT.into()) };
                     match self.create(&last, mode, how) {
-                        Err(Stop::Failed(Errno::EEXIST)) if !how.exclusive => {}
+                        Err(Stop::Failed(Errno::EEXIST)) => {}
                         made => return made,
                     }
                 }
@@ -83,9 +84,10 @@ impl Walker<'_> {
         if last.slash || how.directory {
             return Err(Errno::EISDIR.into());
         }
-        self.may_change(&last.parent)?;
+        self.may_make(last, false)?;
         // Whatever its mode, who makes it has it open as asked for.
-        let (file, _, attributes) = self.fs.create(&last.parent, &last.name, self.born(mode), flags(how))?;
+        let made = self.fs.create(&last.parent, &last.name, self.born(mode), flags(how));
+        let (file, _, attributes) = self.made(last, made)?;
         Ok(Opened::File(file, attributes))
     }
 

@@ -335,6 +335,11 @@ extern "C" fn in_child() {
     let files = Files::of_child(&held);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
+    // So are its connections: the parent's end when it does, and not when this process does.
+    for fd in ioverbs::kept::kept() {
+        ioverbs::kept::let_go(fd);
+        kernel!(libc::SYS_close, fd);
+    }
     let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
     let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
     if let Some(record) = directory {
