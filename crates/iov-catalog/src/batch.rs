@@ -65,6 +65,7 @@ pub(crate) fn run(
     let mut staged = staged;
     staged.sort_by_key(|s| s.collection);
     staged.dedup_by_key(|s| s.collection);
+    check_published(&writer, &staged)?;
 
     let mut x = service.start(&mut writer, cx, holder, Mode::All);
     x.stage = Some(batch);
@@ -214,6 +215,17 @@ fn prepare(
 }
 
 /// What holds before the batch: nobody else holds or has sealed what it has staged.
+/// Fails while an earlier batch has still to publish one of these collections: its target would keep this one waiting for that, and
+/// that for the catalog, which is this one's until it is done. Nothing is asked of a target, and what is staged there stays.
+fn check_published(writer: &Writer, staged: &[Staged]) -> Result<()> {
+    let unpublished = |c: Uuid| writer.redo.iter().any(|redo| redo.record.publish.iter().any(|s| s.collection == c));
+    if staged.iter().any(|s| unpublished(s.collection)) {
+        let why = "an earlier batch is committed, and a target could not publish it yet: repeat this one";
+        return Err(Error::unavailable(why).with_clause(Clause::B3).with_outcome(Outcome::NotApplied));
+    }
+    Ok(())
+}
+
 fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
     for s in staged {
         x.workspace(s.workspace, iov_types::Right::Write)?;

@@ -1,14 +1,14 @@
 //! Advisory locks of `fcntl` and `flock`, for all processes and file systems on one store (O11).
 //!
-//! Both are locks of bytes. Those of `flock` are on one that no file has, so that the two do not see each other
-//! where a front door can tell them apart.
+//! Both are locks of bytes, those of `flock` of all that a file can have: so the two are in each other's way, as on NFS. A mount cannot tell them
+//! apart, and what one front door has locked holds for all.
 
 use ioverbs::{Op, Output, Range, catalog::LockSpec, limits::LEASE_NS};
 
 use crate::{Errno, File, Outcome};
 
-/// The byte that stands for a whole file: the last one that a file can have, which no program locks by itself.
-const FLOCK: u64 = i64::MAX as u64 - 1;
+/// The last byte that can be locked.
+const LAST: u64 = i64::MAX as u64 - 2;
 /// How long one request waits for a lock.
 const WAIT_NS: i64 = 1_000_000_000;
 
@@ -35,10 +35,10 @@ pub enum LockRange {
 impl LockRange {
     fn range(self) -> Outcome<Range> {
         match self {
-            LockRange::Whole => Ok(Range { offset: FLOCK, len: 1 }),
+            LockRange::Whole => LockRange::Bytes(0, LAST).range(),
             LockRange::Bytes(first, last) if first > last => Err(Errno::EINVAL),
             LockRange::Bytes(first, last) => {
-                let (first, last) = (first.min(FLOCK - 1), last.min(FLOCK - 1));
+                let (first, last) = (first.min(LAST), last.min(LAST));
                 Ok(Range { offset: first, len: last - first + 1 })
             }
         }
@@ -93,13 +93,13 @@ impl File {
         let kind = if found.exclusive { LockKind::Write } else { LockKind::Read };
         // To the end of all bytes, as `fcntl` says it.
         let last =
-            if found.range.end() >= FLOCK || found.range.len == 0 { i64::MAX as u64 } else { found.range.end() - 1 };
+            if found.range.end() > LAST || found.range.len == 0 { i64::MAX as u64 } else { found.range.end() - 1 };
         Ok(Some((kind, found.range.offset, last)))
     }
 
     /// Gives back every lock that an owner has of this kind of range.
     pub fn unlock_all(&self, owner: u64) -> Outcome<()> {
-        self.lock(owner, LockRange::Bytes(0, FLOCK - 1), LockKind::None)
+        self.lock(owner, LockRange::Whole, LockKind::None)
     }
 }
 

@@ -107,25 +107,14 @@ impl Open {
             return Ok(What::Top(OnceLock::new()));
         }
         let mounted = world.mounted(&record.at, &record.workspace)?;
-        let fs = mounted.paths.file_system();
-        let node = match record.find(&mounted) {
-            // It has no name any more, and so is a file.
-            Err(Errno::ENOENT) if !record.access.path => {
-                return Ok(What::File(fs.open_by_identity(record.uuid, self.flags())?));
-            }
-            found => found?,
-        };
+        let node = record.find(&mounted)?;
         if record.access.path {
             return Ok(What::Path(node));
         }
         match node.kind() {
             Kind::Directory => Ok(What::Directory(Directory::open(&node)?)),
-            _ => Ok(What::File(File::open(&node, self.flags())?.0)),
+            _ => Ok(What::File(File::open(&node, Flags { write: self.writes(), ..Flags::default() })?.0)),
         }
-    }
-
-    fn flags(&self) -> Flags {
-        Flags { write: self.writes(), ..Flags::default() }
     }
 
     /// The file that it is, to read or write.

@@ -20,7 +20,7 @@ use crate::{files::Files, raw::kernel, record::Record, world::World};
 /// The daemon that a program may start serves stores, and is no program that uses one.
 const DAEMON: &str = "iovd";
 
-/// Runs before the program, when there is one thread.
+/// Runs before the program does. Libraries that were loaded before this one may have started threads.
 extern "C" fn begin() {
     let Some(settings) = Settings::of_process() else { return };
     let exe = std::env::current_exe().ok();

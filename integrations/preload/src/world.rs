@@ -12,10 +12,11 @@ use std::{
     time::Duration,
 };
 
-use iov_posix::{Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule};
+use iov_posix::{
+    Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule,
+    run::{Place, Settings},
+};
 use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
-
-use iov_posix::run::{Place, Settings};
 
 use crate::{files::Files, raw::kernel, record::Record};
 
@@ -147,7 +148,7 @@ impl World {
         let program =
             std::env::current_exe().ok().and_then(|exe| Some(exe.file_name()?.to_string_lossy().into_owned()));
         let attr = SessionAttr { deadline_ns: self.settings.deadline_ns, program, ..SessionAttr::default() };
-        let opened = quietly(|| as_starter(|| ioverbs::open(Some(&self.settings.store), attr)));
+        let opened = as_starter(|| ioverbs::open(Some(&self.settings.store), attr));
         let opened = opened.map_err(|e| failed("the store cannot be reached", &e))?;
         Ok(session.insert(opened).clone())
     }
@@ -233,21 +234,6 @@ fn failed(what: &str, e: &Error) -> Errno {
         report(what, e);
     }
     errno
-}
-
-/// Does something of which threads come that are not the program's: its signals are not for them.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are valid for the calls, and the first is filled by one of them.
-    let before = unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
-    };
-    let done = work();
-    // SAFETY: it is the set that was there before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    done
 }
 
 /// Does something as the user who has started the program, whoever it does things for just now (`seteuid`): it is that user's store.

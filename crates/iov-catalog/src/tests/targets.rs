@@ -1,17 +1,17 @@
-//! Batches over several targets of which one is away.
+//! Batches where a target is away, or cannot publish yet.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use iov_store::{Backend, Bytes, Heap, MemoryStore, OpCx, Sink, Spread, Submitted, ask, run_all, seam};
 use iov_types::{
-    Capability, Demand, Error, Health, Kind, Layout, ObjectOp, ObjectVerb, Reach, Target, Uuid,
+    Capability, Demand, Error, Health, Kind, Layout, ObjectOp, ObjectVerb, Outcome, Reach, Target, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged, Submission},
 };
 
-use super::rig::{Client, caller, durable_heap, name, options};
+use super::rig::{Client, Rig, caller, durable_heap, name, options};
 use crate::{Fleet, Service, anywhere};
 
 /// A target that can be out of reach.
@@ -96,4 +96,48 @@ fn b3_what_is_staged_for_a_new_collection_stays_where_another_of_its_targets_is_
     let (found, there) = run_all(&spread, &client.cx(), vec![(read, Bytes::Into(300_000))]).remove(0);
     assert_eq!(found.unwrap().bytes, bytes.len() as u64);
     assert!(there == bytes);
+}
+
+/// A target that cannot publish for so many times.
+struct Slow {
+    inner: Heap,
+    refuses: AtomicU32,
+}
+
+impl Backend for Slow {
+    fn capability(&self) -> &Capability {
+        self.inner.capability()
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
+        let publishes = ops.iter().any(|(op, _)| matches!(op.verb, ObjectVerb::Publish { .. }));
+        let one_less = |left: u32| left.checked_sub(1);
+        if !publishes || self.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
+            return self.inner.submit(cx, ops, sink);
+        }
+        (0..ops.len()).for_each(|i| sink.complete(i, Err(Error::unavailable("it is starting"))));
+    }
+}
+
+/// The next publication of a collection would wait for this one at the target, and this one for the catalog, which that one holds.
+#[test]
+fn b3_a_batch_waits_for_no_publication_that_only_the_catalog_can_do() {
+    let heap = Arc::new(Slow { inner: durable_heap(), refuses: AtomicU32::new(0) });
+    let rig = Rig::over(Arc::new(MemoryStore::new()), heap.clone(), options()).unwrap();
+    let client = rig.in_workspace();
+    let a = client.create("a");
+    let (first, second) = (seam::new_uuid(), seam::new_uuid());
+    client.bytes(a).staged(first).write(0, b"first").unwrap();
+    client.bytes(a).staged(second).write(0, b"second").unwrap();
+    let publish = |batch: Uuid| client.all(vec![client.publish_op(a)], batch, &[a]);
+    heap.refuses.store(2, Ordering::SeqCst);
+    let e = publish(first).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, Outcome::Applied), "{e}");
+    // It is tried once more, and still cannot be done.
+    let e = publish(second).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Unavailable, Outcome::NotApplied), "{e}");
+    // The target is back: what was committed first comes first, and nothing that was staged is lost.
+    publish(second).unwrap();
+    assert_eq!(client.bytes(a).read().unwrap(), b"second");
+    assert_eq!(client.stat(a).unwrap().bytes, 6);
 }

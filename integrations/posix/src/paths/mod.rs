@@ -15,7 +15,7 @@ use ioverbs::Uuid;
 pub use access::Caller;
 pub use open::{How, Opened};
 
-use crate::{Attributes, Directory, Errno, File, FileSystem, Flags, Found, Kind, Node};
+use crate::{Attributes, Directory, Errno, FileSystem, Found, Kind, Node};
 use known::Known;
 
 /// Symbolic links in one path, at most, as on Linux.
@@ -264,13 +264,6 @@ impl FileSystem {
         let node = self.node(attributes.uuid, attributes.kind);
         node.tell(&attributes);
         Ok((node, attributes))
-    }
-}
-
-impl FileSystem {
-    /// Opens the file of this identity, for who was handed it open by another process. It may have no name any more.
-    pub fn open_by_identity(&self, uuid: Uuid, flags: Flags) -> crate::Outcome<File> {
-        File::open(&self.node(uuid, Kind::File), flags).map(|(file, _)| file)
     }
 }
 

@@ -75,6 +75,11 @@ impl Walker<'_> {
         Err(Errno::EIO.into())
     }
 
+    /// Opens once more what is open, whatever its name is by now.
+    pub fn reopen(&self, node: &Arc<Node>, how: &How) -> Way<Opened> {
+        self.open_found(node, node.attributes()?, how)
+    }
+
     /// What something new is born with.
     pub(super) fn born(&self, mode: u32) -> Create {
         Create { mode, who: Who { uid: self.caller.uid, gid: self.caller.gid } }

@@ -163,8 +163,8 @@ fn o11_locks_hold_between_owners_and_file_systems() {
     let way = mine.lock_in_the_way(1, LockRange::Bytes(3, 9), LockKind::Read).unwrap();
     assert_eq!(way, Some((LockKind::Write, 6, i64::MAX as u64)));
     assert_eq!(mine.lock_in_the_way(1, LockRange::Bytes(0, 5), LockKind::Write).unwrap(), None);
-    // Whole files are another matter.
-    other.lock(4, LockRange::Whole, LockKind::Write).unwrap();
+    // A whole file is all of its bytes.
+    assert_eq!(other.lock(4, LockRange::Whole, LockKind::Write).unwrap_err(), Errno::EAGAIN);
     assert_eq!(mine.lock(1, LockRange::Whole, LockKind::Read).unwrap_err(), Errno::EAGAIN);
     mine.lock(1, LockRange::Bytes(3, 4), LockKind::None).unwrap();
     mine.lock(2, LockRange::Bytes(3, 4), LockKind::Write).unwrap();
@@ -172,6 +172,7 @@ fn o11_locks_hold_between_owners_and_file_systems() {
     mine.lock(2, LockRange::Bytes(0, 5), LockKind::Write).unwrap();
     // They end with the session's last handle on the file.
     drop(other);
+    mine.unlock_all(2).unwrap();
     mine.lock(1, LockRange::Whole, LockKind::Read).unwrap();
     assert_eq!(mine.lock(1, LockRange::Bytes(5, 4), LockKind::Read).unwrap_err(), Errno::EINVAL);
 }

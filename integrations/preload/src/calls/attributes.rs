@@ -43,7 +43,6 @@ fn on_open(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
     with(fd, |w, open| {
         let (Some(mounted), Some(node)) = (open.mounted(w)?, open.node(w)?) else { return Err(Errno::EROFS) };
         let caller = crate::world::caller();
-        open.dirty.store(open.writes(), std::sync::atomic::Ordering::Relaxed);
         match work(mounted.paths.walker(&caller), &node) {
             Ok(done) => Ok(done),
             Err(Stop::Failed(e)) => Err(e),

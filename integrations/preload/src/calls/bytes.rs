@@ -73,7 +73,11 @@ unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a m
 fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize> {
     let mut done = 0;
     for piece in pieces.iter_mut().filter(|piece| !piece.is_empty()) {
-        let n = file.read(at, piece)?;
+        let n = match file.read(at, piece) {
+            // What was read before is not lost.
+            Err(_) if done > 0 => break,
+            read => read?,
+        };
         (at, done) = (at + n as u64, done + n);
         if n < piece.len() {
             break;

@@ -8,7 +8,7 @@ use super::{Here, at, bytes_of, export, own_link};
 use crate::{
     files::{self, with},
     raw::{failed, kernel, outcome},
-    world::World,
+    world::{Inside, World},
 };
 
 /// What reading at once is worth.
@@ -135,6 +135,12 @@ fn look(
         return with(dirfd, |w, open| told(&of_open(w, open)?)).unwrap_or_else(|| there(dirfd, path));
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    if let (true, Some(world), Some(name)) = (follow, crate::world::world(), bytes_of(path))
+        && let Some(open) = own_link(world, name)
+    {
+        let _inside = Inside::enter();
+        return outcome(of_open(world, &open).and_then(|facts| told(&facts)));
+    }
     at(dirfd, path, &mut |_, here| Ok(told(&of_here(here, follow)?)?), &mut |_, _| outcome(told(&of_top())), there)
 }
 

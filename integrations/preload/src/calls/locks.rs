@@ -138,8 +138,7 @@ pub(crate) fn flock(world: &World, open: &Arc<Open>, operation: c_int) -> Outcom
 /// The last descriptor of an open file is closed: the locks that it has end.
 pub(crate) fn ended(open: &Open, file: &File) {
     if open.flocked.load(Ordering::Relaxed) {
-        let owner = owner_of(open);
         // What cannot be told ends with this process.
-        let _ = file.lock(owner, LockRange::Whole, LockKind::None).and(file.unlock_all(owner));
+        let _ = file.unlock_all(owner_of(open));
     }
 }

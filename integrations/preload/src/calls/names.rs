@@ -1,9 +1,11 @@
-//! Names: making, moving and removing them, and the directory of the process.
+//! Names: making, moving and removing them.
 
-use std::ffi::{CString, c_char, c_int, c_uint};
+use std::{
+    ffi::{CString, c_char, c_int, c_uint},
+    sync::Arc,
+};
 
 use iov_posix::{Errno, Kind, Last, Node, Rename, Way};
-use std::sync::Arc;
 
 use super::{Here, at, bytes_of, export, facts, fixed, nothing};
 use crate::{
@@ -192,10 +194,9 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
     let mut here = |_: &World, here: &Here| -> Way<isize> {
         // It may lead out, to where the other is.
         let (to, taken) = here.walker().last(&here.from, &here.path)?;
-        let Some((mounted, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
+        let Some((_, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
             return Err(Errno(libc::EXDEV).into());
         };
-        debug_assert!(mounted.at == here.mounted.at);
         nothing(here.walker().rename((last, there.clone()), (&to, taken), how?))
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &first {

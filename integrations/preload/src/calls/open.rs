@@ -2,13 +2,13 @@
 
 use std::ffi::{c_char, c_int};
 
-use iov_posix::{Errno, How, Opened};
+use iov_posix::{Errno, How, Opened, Stop};
 
-use super::{Here, at, export};
+use super::{Here, at, bytes_of, export, own_link};
 use crate::{
-    files::{Adding, Files},
+    files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
-    world::World,
+    world::{Inside, World},
 };
 
 /// What `open` is told, of its flags.
@@ -41,6 +41,8 @@ fn open_here(world: &World, here: &Here, flags: c_int, mode: u32) -> iov_posix::
     }
     let opened = here.walker().open(&here.from, &here.path, &how)?;
     let path = match &opened {
+        // It is in that directory, where nobody can name it.
+        Opened::File(..) if how.unnamed.is_some() => [&here.absolute(), &b"/#"[..]].concat(),
         // Where it is, whatever links led there.
         Opened::Directory(dir) => match dir.node().path() {
             Some(path) => [&here.mounted.at, &path[..]].concat(),
@@ -60,8 +62,29 @@ fn add(world: &World, adding: Adding<'_>) -> Result<isize, Errno> {
     Ok(fd as isize)
 }
 
+/// Opens once more what is open under a descriptor that the path names.
+fn open_again(world: &World, open: &Open, flags: c_int) -> Result<isize, Errno> {
+    let how = How { create: None, exclusive: false, ..how(flags, 0, world) };
+    let (Some(mounted), Some(node)) = (open.mounted(world)?, open.node(world)?) else {
+        return add(world, Adding::top(&open.record.at, &how, flags));
+    };
+    let caller = crate::world::caller();
+    let opened = match mounted.paths.walker(&caller).reopen(&node, &how) {
+        Ok(opened) => opened,
+        Err(Stop::Failed(e)) => return Err(e),
+        Err(Stop::Leaves(_)) => return Err(Errno::EIO),
+    };
+    add(world, Adding::new(&mounted, open.record.path.clone(), opened, &how, flags))
+}
+
 /// `openat`, as the kernel answers it.
 pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32) -> isize {
+    if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
+        && let Some(open) = own_link(world, path)
+    {
+        let _inside = Inside::enter();
+        return outcome(open_again(world, &open, flags));
+    }
     at(
         dirfd,
         path,

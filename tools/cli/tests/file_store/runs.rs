@@ -1,13 +1,15 @@
 //! Programs in `iov run`: workspaces without a mount.
 
 use std::{
+    io::{BufRead, BufReader},
     process::{Command, Stdio},
     sync::OnceLock,
 };
 
 use crate::{
+    mounts::{Mounted, has_fuse},
     programs::{self, Door},
-    store::{Ran, Store, finished},
+    store::{Ran, Store, finished, until},
 };
 
 /// The library that is loaded into programs lies beside the program. Cargo builds it only where somebody asks for it.
@@ -253,7 +255,6 @@ os.write(high, b'z'); assert os.pread(high, 3, 399999) == b'yz'
 for n in range(3, 5000):
     try: os.close(n)
     except OSError: pass
-os.close(1) if False else None
 assert os.open('a', os.O_RDONLY) == 3 and os.read(3, 2) == b'xx'
 open('b', 'w').write('after')
 print(os.path.getsize('a'), sorted(os.listdir('.')))";
@@ -281,6 +282,26 @@ print(open('new').read().split())";
                   ! touch g 2>/dev/null; ! cat f 2>/dev/null; echo end";
     assert_eq!(shell(&store, script).ok().text(), "z\nf\nend\n");
     assert_eq!(store.iov(&["ls", "w/here"]).ok().text(), "");
+}
+
+#[test]
+fn what_is_open_is_found_by_its_descriptor_whatever_its_name() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import os
+f = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o640); os.write(f, b'unnamed')
+link = '/proc/self/fd/%d' % f
+assert os.stat(link).st_size == 7 and os.listdir('.') == []
+again = os.open(link, os.O_RDONLY); assert os.read(again, 9) == b'unnamed'
+here = os.open('.', os.O_RDONLY)
+os.link(link, 'named', dst_dir_fd=here, follow_symlinks=True); assert open('named').read() == 'unnamed'
+os.rename('named', 'moved'); open('named', 'w').write('another')
+g = os.open('moved', os.O_RDONLY); os.rename('moved', 'gone')
+with open('moved', 'w') as other: other.write('other')
+print(open('/dev/fd/%d' % g).read(), os.preadv(g, [bytearray(3), bytearray(9)], 0))";
+    assert_eq!(python(&store, program).ok().text(), "unnamed 7\n");
 }
 
 #[test]
@@ -336,4 +357,40 @@ fn paths_lead_out_and_links_are_not_followed_where_names_are_meant() {
     );
     assert_eq!(shell(&store, &script).ok().text(), "a\n");
     assert!(out.join("b").exists() && !out.join("a").exists());
+}
+
+#[test]
+fn locks_hold_for_mounts_and_for_programs_in_iov_run() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    shell(&store, "touch lock").ok();
+    // Each kind, on each side.
+    for kind in ["flock", "lockf"] {
+        let take =
+            format!("import fcntl, sys\nf = open(sys.argv[1], 'r+'); fcntl.{kind}(f, fcntl.LOCK_EX | fcntl.LOCK_NB)");
+        let take = store.file("take.py", take.as_bytes());
+        let hold = format!("{}\nprint('held', flush=True); sys.stdin.read()", std::fs::read_to_string(&take).unwrap());
+        let hold = store.file("hold.py", hold.as_bytes());
+        let mounted = m.path("lock").to_str().unwrap().to_owned();
+        let by_mount = |program: &str| {
+            let mut command = Command::new("python3");
+            command.args([program, &mounted]);
+            command
+        };
+        let by_run = |program: &str| store.command(&["run", "--", "python3", program, "/iov/w/lock"]);
+        for (mut holder, mut other) in [(by_mount(&hold), by_run(&take)), (by_run(&hold), by_mount(&take))] {
+            let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "held\n");
+            let mut taken = || other.stdin(Stdio::null()).stderr(Stdio::null()).status().unwrap().success();
+            assert!(!taken(), "{kind}: both have it");
+            drop(holder.stdin.take());
+            assert!(holder.wait().unwrap().success());
+            until("it is free", &mut taken);
+        }
+    }
 }
