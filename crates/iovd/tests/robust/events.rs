@@ -117,8 +117,9 @@ fn o8_neither_starting_nor_testing_waits_for_a_daemon_that_does_not_answer() {
         ioverbs::write_at(&c, 0, &vec![7; 3 << 20]).unwrap();
         store.kill();
         // It takes connections, and that is all.
-        let daemon = store.daemon(&[], &[]);
-        signal(daemon.pid(), "STOP");
+        let _daemon = store.daemon(&[], &[]);
+        let serving = store.serving();
+        signal(serving, "STOP");
         let begun = Instant::now();
         let mut batch = stats(&ws, &c, drive);
         let request = batch.start().unwrap();
@@ -132,12 +133,16 @@ fn o8_neither_starting_nor_testing_waits_for_a_daemon_that_does_not_answer() {
             assert!(request.test().is_none());
             assert!(data.iter().all(|(request, _)| request.test().is_none()));
             assert!(ws.session().poll_completed(4, 0).unwrap().is_empty());
-            for request in data.iter().map(|(request, _)| request).chain([&request]) {
-                assert!(request.wait(1_000_000).is_err_and(|e| e.kind() == ioverbs::Kind::Timeout));
+            for (i, request) in [&data[0].0, &data[1].0, &request].into_iter().enumerate() {
+                let waited = request.wait(1_000_000);
+                assert!(
+                    waited.as_ref().is_err_and(|e| e.kind() == ioverbs::Kind::Timeout),
+                    "{name}, request {i}: {waited:?}"
+                );
             }
         }
         let took = begun.elapsed();
-        signal(daemon.pid(), "CONT");
+        signal(serving, "CONT");
         assert!(took < Duration::from_secs(25), "half the deadline: {took:?} with {name}");
         request.wait(-1).unwrap();
         data.iter().for_each(|(request, _)| request.wait(-1).unwrap());
@@ -260,8 +265,9 @@ fn o8_who_is_late_takes_nobody_else_along() {
     let ws = store.in_workspace();
     let c = create(&ws, "c", "");
     store.kill();
-    let daemon = store.daemon(&[], &[]);
-    signal(daemon.pid(), "STOP");
+    let _daemon = store.daemon(&[], &[]);
+    let serving = store.serving();
+    signal(serving, "STOP");
     let stat = |deadline_ns| {
         let mut batch = Batch::new(ws.session(), BatchAttr { deadline_ns, ..Default::default() }).unwrap();
         batch.push(Op::Stat { c: c.clone() }).unwrap();
@@ -272,7 +278,7 @@ fn o8_who_is_late_takes_nobody_else_along() {
     let (other, _other) = stat(60_000_000_000);
     let late = early.wait(-1).unwrap_err();
     std::thread::sleep(Duration::from_millis(500));
-    signal(daemon.pid(), "CONT");
+    signal(serving, "CONT");
     assert_eq!(late.kind(), ioverbs::Kind::Partial, "{late}");
     other.wait(-1).unwrap();
 }

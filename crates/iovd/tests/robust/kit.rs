@@ -86,6 +86,17 @@ impl Store {
         status.into_iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
+    /// The daemon that serves it, which may be one that a session of this process has started meanwhile, and not the one
+    /// that [`Store::daemon`] has: of two that are started at once the second says that it is ready, too, and ends.
+    pub(crate) fn serving(&self) -> u32 {
+        let mut pid = None;
+        wait_until("a daemon that serves", || {
+            pid = self.status("pid");
+            pid.is_some()
+        });
+        pid.unwrap() as u32
+    }
+
     /// Tells its daemon to end, and waits until it has.
     pub(crate) fn shut_down(&self) {
         let Some(pid) = self.status("pid") else { return };
