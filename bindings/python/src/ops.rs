@@ -240,6 +240,13 @@ impl Op {
     }
 
     #[staticmethod]
+    #[pyo3(signature = (w, parent, which))]
+    fn look(w: &Bound<'_, Workspace>, parent: Option<&Bound<'_, Handle>>, which: &Bound<'_, PyAny>) -> PyResult<Op> {
+        let (parent, which) = (Handle::parent(parent)?, which_in(which)?);
+        of(w, |w| O::Look { w, parent, which })
+    }
+
+    #[staticmethod]
     fn stat(c: &Bound<'_, Handle>) -> PyResult<Op> {
         on(c, |c| O::Stat { c })
     }

@@ -59,15 +59,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"file: stores: {f'the daemon is {daemon}' if why is None else f'NOT TESTED: {why}'}")
 
 
-@pytest.fixture
-def file_url(tmp_path: Path) -> Iterator[str]:
-    """A new `file:` store."""
+def new_store(directory: Path) -> Iterator[str]:
+    """A new `file:` store, and its end."""
     if why := file_stores():
         # Whoever names a daemon wants it tested.
         (pytest.fail if "IOVERBS_IOVD" in os.environ else pytest.skip)(why)
-    url = f"file:{tmp_path / 'store'}"
+    url = f"file:{directory / 'store'}"
     yield url
     end_daemon(url)
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> Iterator[str]:
+    """A new `file:` store."""
+    yield from new_store(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A `file:` store for all tests of a file, which leave nothing in it."""
+    yield from new_store(tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture(params=["mem", "file"])

@@ -378,6 +378,10 @@ class Batch:
             return self._push(Op.stat(what))
         return self._push(Op.workspace_stat(what._workspace()))
 
+    def look(self, where: Place[Any, Any], name_or_uuid: str | bytes | UUID) -> Operation[Stat]:
+        """See :meth:`Workspace.look`; `where` is a workspace or group."""
+        return self._push(Op.look(where._workspace(), where._parent(), name_or_uuid))
+
     def set(
         self, c: Handle, controls: str | Mapping[str, Any] | None = None, **keywords: Unpack[ControlKeywords]
     ) -> Operation[None]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be stored from and filled, for type checkers."""
+"""What can be stored from and filled."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -21,3 +21,8 @@ if TYPE_CHECKING:
     """Contiguous memory: bytes, bytearray, memoryview, array, numpy arrays."""
     WriteableBuffer = Buffer | Array
     """The same, which can be filled: not bytes."""
+
+
+def bytes_of(buffer: ReadableBuffer) -> memoryview:
+    """Its memory as bytes."""
+    return memoryview(cast("Buffer", buffer)).cast("B")

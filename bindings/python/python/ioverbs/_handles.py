@@ -353,6 +353,10 @@ class Group(_Object, Place[Collection, "Group"]):
             return False
         return any(True for _ in self.find("iov.name = ?", name, limit=1))
 
+    def look(self, name_or_uuid: str | bytes | UUID) -> Stat:
+        """See :meth:`Workspace.look`."""
+        return self._at.look(name_or_uuid, group=self)
+
     def delete(self, name_or_uuid: str | bytes | UUID) -> None:
         """See :meth:`Workspace.delete`."""
         self._at.delete(name_or_uuid, group=self)

@@ -177,6 +177,12 @@ class Workspace(Place[Collection, Group]):
         run(Op.open(out, group, name_or_uuid, controls_text("open", controls, keywords)))
         return out
 
+    def look(self, name_or_uuid: str | bytes | UUID, *, group: Group | None = None) -> Stat:
+        """The facts of what a name in `group` (``None``: the root) or a UUID stands for, whatever it is and whoever holds it, without
+        opening it. :class:`NotFound`."""
+        stat: Stat = run(Op.look(self._native, group, name_or_uuid))
+        return stat
+
     def __getitem__(self, name: str | bytes | UUID) -> Collection:
         return self.open(name)
 

@@ -12,6 +12,7 @@ from .. import _ioverbs
 from .._ioverbs import Op
 
 if TYPE_CHECKING:
+    from .._reactor import Reactor
     from ._session import Session
 
 T = TypeVar("T")
@@ -19,14 +20,9 @@ _STOP = 1.0
 """What a cancelled operation gets to stop in, in seconds."""
 
 
-async def run(session: Session, *ops: Op) -> Any:
-    """Runs operations, of which a failing one stops those behind it, and returns the result of the first."""
-    batch = _ioverbs.Batch(session.blocking._native, "stop" if len(ops) > 1 else None, "auto", None, 0, None)
-    for op in ops:
-        batch.push(op)
-    request = batch.start()
+async def completed(reactor: Reactor, request: _ioverbs.Request) -> None:
+    """Waits for a request, which is asked to give up when the task is cancelled."""
     if not request.done:
-        reactor = session.blocking._reactor
         try:
             await reactor.wait(request)
         except asyncio.CancelledError:
@@ -35,6 +31,15 @@ async def run(session: Session, *ops: Op) -> Any:
                 await asyncio.wait_for(reactor.wait(request), _STOP)
             request.abandon()
             raise
+
+
+async def run(session: Session, *ops: Op) -> Any:
+    """Runs operations, of which a failing one stops those behind it, and returns the result of the first."""
+    batch = _ioverbs.Batch(session.blocking._native, "stop" if len(ops) > 1 else None, "auto", None, 0, None)
+    for op in ops:
+        batch.push(op)
+    request = batch.start()
+    await completed(session.blocking._reactor, request)
     for i in range(len(ops)):
         error = request.status(i)[2]
         if error is not None:

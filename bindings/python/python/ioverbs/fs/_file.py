@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the file system: for reading, for writing anew, for appending, and for changing in place."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from fsspec.spec import AbstractBufferedFile
+
+from .._buffers import bytes_of
+from .._errors import Error
+from .._file import CollectionFile
+from .._handles import Collection
+from .._results import Stat
+from ._drive import now
+from ._paths import Parts
+from ._tree import of_stat
+from ._whole import PIECE, WHOLE, Controls, Files
+
+if TYPE_CHECKING:
+    from .._buffers import ReadableBuffer, WriteableBuffer
+    from .._values import Metadata
+    from ._filesystem import IOVFileSystem
+
+_SMALL = 64 << 10
+"""Reads of less, one behind the other, are served from what was read ahead."""
+_LARGE = 256 << 10
+"""Writes of as much go to the store from where they are."""
+
+
+class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
+    """A file of :class:`IOVFileSystem` for reading (``rb``), writing anew (``wb``, ``xb``) or appending (``ab``). One thread at a time.
+
+    Reads go straight to the collection; small ones, one behind the other, are served from what is read ahead, unless a `cache_type` of
+    fsspec's is given. What is written takes the name when the file is closed, all at once; it is there whole or not at all.
+    """
+
+    DEFAULT_BLOCK_SIZE = 4 << 20
+    blocksize: int
+    buffer: io.BytesIO
+
+    def __init__(
+        self,
+        fs: IOVFileSystem,
+        path: str,
+        mode: str,
+        block_size: int | None,
+        autocommit: bool,
+        cache_type: str | None,
+        cache_options: dict[str, Any] | None,
+        metadata: Metadata | None,
+        controls: Controls,
+        files: Files,
+        parts: Parts,
+        opened: tuple[Collection, Stat] | None,
+    ) -> None:
+        self._files = files
+        self._parts = parts
+        self._collection: Collection | None = None
+        self._born: tuple[Metadata | None, Controls] = (metadata, controls)
+        self._plain = cache_type is None
+        self._ahead = b""
+        self._ahead_at = 0
+        self._last = -1
+        size = None
+        if opened is not None:
+            self._collection, stat = opened
+            size = stat.size
+            self._details = of_stat(parts, stat).info() | {"name": path}
+        super().__init__(
+            fs,
+            path,
+            mode,
+            "default" if block_size is None else block_size,
+            autocommit,
+            cache_type or "none",
+            cache_options,
+            size,
+        )
+        if mode == "ab":
+            assert size is not None
+            self.loc = size
+            self.offset = 0
+        # At most what one request takes.
+        if mode != "rb":
+            self.blocksize = min(self.blocksize, WHOLE)
+
+    @property
+    def collection(self) -> Collection:
+        """The collection behind it; one that is written has it from its first flush on."""
+        if self._collection is None:
+            raise ValueError("the file has no collection yet: nothing of it was sent")
+        return self._collection
+
+    # -- Reading
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.collection.read(start, end - start)
+
+    def _check_reading(self) -> None:
+        if self.mode != "rb":
+            raise ValueError("File not in read mode")
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+
+    def read(self, length: int | None = -1) -> bytes:
+        """The next `length` bytes, all that are left by default; less only at the end."""
+        if not self._plain:
+            got: bytes = super().read(length)
+            return got
+        self._check_reading()
+        left = max(self.size - self.loc, 0)
+        n = left if length is None or length < 0 else min(int(length), left)
+        if n == 0:
+            return b""
+        at = self.loc - self._ahead_at
+        if 0 <= at and at + n <= len(self._ahead):
+            out = self._ahead[at : at + n]
+        elif n < _SMALL and self.loc == self._last:
+            # One behind the other: each time twice as much as before.
+            ahead = min(max(2 * len(self._ahead), _SMALL), self.blocksize, left)
+            self._ahead = self.collection.read(self.loc, ahead)
+            self._ahead_at = self.loc
+            out = self._ahead[:n]
+        else:
+            out = self.collection.read(self.loc, n)
+        self.loc += len(out)
+        self._last = self.loc
+        return out
+
+    def readinto(self, b: WriteableBuffer) -> int:
+        """Fills a buffer with the next bytes, without a copy in between; less only at the end."""
+        into = bytes_of(b)
+        if not self._plain or into.nbytes < _SMALL:
+            data = self.read(into.nbytes)
+            into[: len(data)] = data
+            return len(data)
+        self._check_reading()
+        got = self.collection.readinto(self.loc, into[: max(self.size - self.loc, 0)])
+        self.loc += got
+        self._last = self.loc
+        return got
+
+    readinto1 = readinto
+
+    # -- Writing
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Writes at the end. Large buffers go to the store from where they are."""
+        whole = bytes_of(data)
+        if whole.nbytes < _LARGE or self.closed or self.forced or self.mode == "rb":
+            written: int = super().write(whole)
+            return written
+        if self.offset is None and self.loc + whole.nbytes <= self.blocksize:
+            # It may be all of a file that goes in one request.
+            return int(super().write(whole))
+        self.offset = self.offset or 0
+        before = self.buffer.getvalue()
+        self.buffer = io.BytesIO()
+        for piece in (memoryview(before), *(whole[at : at + PIECE] for at in range(0, whole.nbytes, PIECE))):
+            self._send(piece)
+            self.offset += piece.nbytes
+        self.loc += whole.nbytes
+        return whole.nbytes
+
+    def _send(self, data: memoryview) -> None:
+        """Sends the bytes that follow those which were sent."""
+        if self._collection is None:
+            metadata, controls = self._born
+            self._collection = now(self._files.begin(self._parts, "x" in self.mode, metadata, controls))
+        if data.nbytes == 0:
+            return
+        if self.mode == "ab":
+            self._collection.append(data)
+        else:
+            self._collection.write(self.offset, data)
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        """Sends what is in the buffer; at the end the file gets its name."""
+        data = self.buffer.getbuffer()
+        if self._collection is None and final and self.autocommit:
+            metadata, controls = self._born
+            exclusive = "x" in self.mode
+            now(self._files.write(self._parts, data, exclusive=exclusive, metadata=metadata, controls=controls))
+            return True
+        self._send(data)
+        if final and self.mode == "ab":
+            self.collection.close()
+        elif final and self.autocommit:
+            self.commit()
+        return True
+
+    def commit(self) -> None:
+        """Gives what was written its name; a transaction does at its end."""
+        if self._collection is not None and not self._collection.closed:
+            now(self._files.publish(self._collection, self._parts, "x" in self.mode))
+
+    def discard(self) -> None:
+        """Drops what was written."""
+        if self._collection is not None:
+            now(self._files.discard(self._collection))
+
+    def close(self) -> None:
+        """Ends the file; what was written takes its name."""
+        reading = self.mode == "rb"
+        try:
+            super().close()
+        finally:
+            if reading and self._collection is not None:
+                # It has nothing to publish, and nobody can do anything about it.
+                with suppress(Error):
+                    self._collection.close()
+
+
+class UpdateFile(CollectionFile):
+    """A file that is changed in place (``r+b``), which closes its collection, so that others see what was written."""
+
+    def close(self) -> None:
+        """Publishes what was written, and ends the file."""
+        if not self.closed:
+            try:
+                self.collection.close()
+            finally:
+                super().close()
+
+
+def check_mode(mode: str) -> str:
+    """A mode with its letters in order; it is for bytes."""
+    plain = mode.replace("b", "").replace("t", "")
+    ordered = "".join(sorted(plain, key="rwxa+".index)) if set(plain) <= set("rwxa+") else plain
+    if ordered not in ("r", "w", "x", "a", "r+", "w+", "x+"):
+        raise ValueError(f"mode {mode!r} is none of rb, wb, xb, ab, r+b, w+b, x+b")
+    return ordered

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole files: made, replaced, read, copied, moved and removed, each in as few requests as can be.
+
+What is written is a new collection, which takes the name when it is complete: who reads sees the old bytes or the new ones, and
+what a program that died has begun goes with it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import uuid4
+
+from .._batch import Batch, Operation
+from .._buffers import bytes_of
+from .._errors import Busy, Error, Exists, Invalid, NotFound, Stale
+from .._handles import Collection, Group
+from .._results import Stat
+from .._values import Metadata
+from .._workspace import Workspace
+from ._paths import Parts, path_of
+from ._tree import Tree, exists, first_error, is_a_directory, kind_of, missing, not_a_directory
+
+if TYPE_CHECKING:
+    from .._buffers import ReadableBuffer
+
+SMALL = 64 << 10
+"""Bytes of a file that are asked for together with its size."""
+WHOLE = 4 << 20
+"""What goes in one request; more goes in pieces into a collection that has no name yet."""
+PIECE = 8 << 20
+"""Bytes that are moved at a time."""
+COPY = 256 << 20
+"""Bytes that the store copies at a time, so that no request lasts long."""
+FILES = 500
+"""Files of one batch."""
+TOGETHER = 256 << 20
+"""Bytes that one batch reads."""
+_TRIES = 16
+"""How often others may change what is just being replaced."""
+
+Range = tuple[Parts, int | None, int | None]
+"""A file, and from where to where, as in a slice."""
+Controls = str | Mapping[str, Any] | None
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A file that a batch of reads has opened."""
+
+    collection: Collection
+    stat: Operation[Stat]
+
+
+class Files(Tree):
+    """Operations on whole files. Any thread."""
+
+    make_parents = True
+    """Whether directories are made for what is written in them."""
+
+    # -- Reading
+
+    async def open(self, parts: Parts, controls: Controls = None) -> tuple[Collection, Stat]:
+        """Opens a file, and tells its facts."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        at = await self.place(parts[:-1])
+        batch = await self.batch()
+        asked = batch.look(at, parts[-1])
+        collection = batch.open(at, parts[-1], controls=controls)
+        await self.drive.batch(batch)
+        _, error = first_error(batch)
+        if error is not None:
+            await self._not_opened(parts, error)
+        stat = asked.result()
+        if kind_of(stat.mode) == "link":
+            return await self.open(await self.resolve(parts), controls)
+        return collection, stat
+
+    async def ranges(self, asked: Sequence[Range]) -> list[bytes | Exception]:
+        """Bytes of files, or what went wrong with each. Those of up to 500 files are one batch, and one more where they are many."""
+        out: list[bytes | Exception] = []
+        for i in range(0, len(asked), FILES):
+            out += await self._ranges(asked[i : i + FILES])
+        return out
+
+    async def _ranges(self, asked: Sequence[Range]) -> list[bytes | Exception]:
+        out: list[bytes | Exception] = [b""] * len(asked)
+        batch = await self.batch()
+        opened: dict[Parts, _Opened] = {}
+        early: dict[int, Operation[bytes]] = {}
+        for i, (parts, start, end) in enumerate(asked):
+            try:
+                file = opened.get(parts) or await self._open_in(batch, parts)
+            except Exception as e:
+                out[i] = e
+                continue
+            opened[parts] = file
+            if (start or 0) < 0 or (end or 0) < 0:
+                continue
+            n = SMALL if end is None else end - (start or 0)
+            if 0 < n <= PIECE:
+                early[i] = batch.read(file.collection, start or 0, n)
+        if len(batch):
+            await self.drive.batch(batch)
+        late: list[tuple[int, Collection, int, int]] = []
+        for i, (parts, start, end) in enumerate(asked):
+            if parts not in opened:
+                continue
+            file = opened[parts]
+            try:
+                stat = file.stat.result()
+                if stat.kind == "group":
+                    is_a_directory(path_of(parts))
+                if kind_of(stat.mode) == "link":
+                    out[i] = await self._one((await self.resolve(parts), start, end))
+                    continue
+                begin, stop, _ = slice(start, end).indices(stat.size)
+                got = early[i].result() if i in early else b""
+                out[i] = got
+                if len(got) < stop - begin and not (i in early and end is not None):
+                    late.append((i, file.collection, begin + len(got), stop - begin - len(got)))
+            except Exception as e:
+                out[i] = await self._why(parts, e)
+        await self._rest(late, out)
+        return out
+
+    async def _one(self, asked: Range) -> bytes | Exception:
+        return (await self._ranges([asked]))[0]
+
+    async def _open_in(self, batch: Batch, parts: Parts) -> _Opened:
+        """Opens a file in a batch."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        at = await self.place(parts[:-1])
+        asked = batch.look(at, parts[-1])
+        return _Opened(batch.open(at, parts[-1]), asked)
+
+    async def _why(self, parts: Parts, error: Exception) -> Exception:
+        """What is told of a file that could not be read."""
+        try:
+            if isinstance(error, Error):
+                await self._not_opened(parts, error)
+        except Exception as e:
+            return e
+        return error
+
+    async def _rest(self, late: list[tuple[int, Collection, int, int]], out: list[bytes | Exception]) -> None:
+        """Reads what was not read with the sizes."""
+        while late:
+            batch, total = await self.batch(), 0
+            reads: list[tuple[int, Operation[bytes]]] = []
+            while late and (not reads or total + late[0][3] <= TOGETHER):
+                i, collection, offset, n = late.pop(0)
+                reads.append((i, batch.read(collection, offset, n)))
+                total += n
+            await self.drive.batch(batch)
+            for i, read in reads:
+                try:
+                    before = out[i]
+                    assert isinstance(before, bytes)
+                    out[i] = before + read.result() if before else read.result()
+                except Exception as e:
+                    out[i] = e
+
+    async def _not_opened(self, parts: Parts, error: Error) -> NoReturn:
+        """Why a file could not be opened."""
+        if isinstance(error, (NotFound, Stale)):
+            missing(path_of(parts), error)
+        if isinstance(error, Invalid) and (await self.look(parts)).kind == "directory":
+            is_a_directory(path_of(parts))
+        raise error
+
+    # -- Writing
+
+    async def write(
+        self,
+        parts: Parts,
+        data: ReadableBuffer,
+        *,
+        exclusive: bool = False,
+        metadata: Metadata | None = None,
+        controls: Controls = None,
+    ) -> None:
+        """Writes a file, new or in the place of one that is there."""
+        whole = bytes_of(data)
+        if whole.nbytes <= WHOLE:
+            await self.whole(parts, lambda batch, new: batch.write(new, 0, whole), exclusive, metadata, controls)
+            return
+        new = await self.begin(parts, exclusive, metadata, controls)
+        try:
+            for offset in range(0, whole.nbytes, PIECE):
+                batch = await self.batch()
+                written = batch.write(new, offset, whole[offset : offset + PIECE])
+                await self.drive.batch(batch)
+                written.result()
+        except BaseException:
+            await self.discard(new)
+            raise
+        await self.publish(new, parts, exclusive)
+
+    async def whole(
+        self,
+        parts: Parts,
+        fill: Callable[[Batch, Collection], object],
+        exclusive: bool,
+        metadata: Metadata | None,
+        controls: Controls,
+    ) -> None:
+        """Makes or replaces a file by what `fill` puts into a batch, which is all there is to do if the file is new."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        at = await self._place(parts[:-1])
+        ws = await self.workspace(parts)
+        batch = await self.batch("stop")
+        new = self._nameless(batch, ws, metadata, controls)
+        fill(batch, new)
+        batch.link(new, at, parts[-1])
+        # Up to here it goes with this process.
+        batch.setattr(new, lifetime="workspace")
+        await self.drive.batch(batch)
+        index, error = first_error(batch)
+        if error is None:
+            await self._close(new)
+        elif index == len(batch) - 2:
+            # The name is taken, or the directory is not where it was.
+            await self.publish(new, parts, exclusive)
+        else:
+            await self.discard(new)
+            raise error
+
+    @staticmethod
+    def _nameless(batch: Batch, ws: Workspace, metadata: Metadata | None, controls: Controls) -> Collection:
+        new = batch.create(ws, None, metadata, controls=controls)
+        batch.setattr(new, lifetime="process")
+        return new
+
+    async def _close(self, new: Collection) -> None:
+        batch = await self.batch()
+        closed = batch.close(new)
+        await self.drive.batch(batch)
+        closed.result()
+
+    async def begin(
+        self, parts: Parts, exclusive: bool, metadata: Metadata | None, controls: Controls
+    ) -> Collection:
+        """A new collection that has no name yet, and goes with this process if it gets none. What would keep it from its name is told
+        now where it can be."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        await self._place(parts[:-1])
+        ws = await self.workspace(parts)
+        if exclusive and await self.is_there(parts):
+            exists(path_of(parts))
+        batch = await self.batch("stop")
+        new = self._nameless(batch, ws, metadata, controls)
+        await self.drive.batch(batch)
+        _, error = first_error(batch)
+        if error is not None:
+            raise error
+        return new
+
+    async def publish(self, new: Collection, parts: Parts, exclusive: bool) -> None:
+        """Gives a new collection its name, in the place of what has it, and closes it; drops it where that fails."""
+        try:
+            await self._name(new, parts, exclusive)
+        except BaseException:
+            await self.discard(new)
+            raise
+        await self._close(new)
+
+    async def discard(self, new: Collection) -> None:
+        """Drops a new collection that has no name."""
+        with suppress(Error):
+            uuid = new.uuid
+            batch = await self.batch()
+            batch.close(new)
+            batch.delete(new.workspace, uuid)
+            await self.drive.batch(batch)
+
+    async def _name(self, new: Collection, parts: Parts, exclusive: bool) -> None:
+        replace = False
+        for _ in range(_TRIES):
+            at = await self._place(parts[:-1])
+            batch = await self.batch("rollback")
+            batch.setattr(new, lifetime="workspace")
+            if replace:
+                # Only a file is replaced: what is a directory by now is not opened.
+                batch.open(at, parts[-1])
+                before = f".{uuid4()}.new".encode()
+                batch.link(new, at, before)
+                batch.rename(at, before, parts[-1])
+            else:
+                batch.link(new, at, parts[-1])
+            await self.drive.batch(batch)
+            match first_error(batch)[1]:
+                case None:
+                    return
+                case Exists() as error if exclusive:
+                    exists(path_of(parts), error)
+                case Exists() | Invalid() as error:
+                    try:
+                        there = await self.look(parts)
+                    except FileNotFoundError:
+                        continue
+                    if there.kind == "directory":
+                        is_a_directory(path_of(parts))
+                    if isinstance(error, Invalid):
+                        raise error
+                    replace = there.kind != "link"
+                    parts = parts if replace else await self.resolve(parts)
+                case NotFound() | Stale():
+                    # The file that was to be replaced, or a directory that was there a moment ago.
+                    replace = False
+                    self.store.forget(parts[0])
+                case error:
+                    raise error
+        raise Busy(f"{path_of(parts)}: others change it all the time")
+
+    async def expect(self, parts: Parts, *, exclusive: bool) -> None:
+        """Tells early what would keep a file from being made."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        try:
+            found = await self.info(parts)
+        except FileNotFoundError:
+            await self._place(parts[:-1])
+            return
+        if found.kind == "directory":
+            is_a_directory(path_of(parts))
+        if exclusive:
+            exists(path_of(parts))
+
+    async def is_there(self, parts: Parts) -> bool:
+        """Whether a path leads somewhere."""
+        try:
+            await self.info(parts)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    async def _place(self, parts: Parts) -> Workspace | Group:
+        """The directory for a new file."""
+        try:
+            return await self.place(parts)
+        except FileNotFoundError:
+            if not self.make_parents or len(parts) < 2:
+                raise
+            return await self.make(parts)
+
+    # -- Names
+
+    async def copy(self, source: Parts, target: Parts, controls: Controls = None) -> None:
+        """Copies a file with its metadata, within the store; of a directory, makes one."""
+        try:
+            old, stat = await self.open(source)
+        except IsADirectoryError:
+            await self.make(target)
+            return
+        batch = await self.batch()
+        metadata = batch.metadata(old)
+        await self.drive.batch(batch)
+        pairs = metadata.result()
+        if stat.size <= WHOLE:
+            await self.whole(target, lambda b, new: b.copy(old, 0, new, 0, stat.size), False, pairs, controls)
+            return
+        new = await self.begin(target, False, pairs, controls)
+        try:
+            for offset in range(0, stat.size, COPY):
+                batch = await self.batch()
+                copied = batch.copy(old, offset, new, offset, min(COPY, stat.size - offset))
+                await self.drive.batch(batch)
+                copied.result()
+        except BaseException:
+            await self.discard(new)
+            raise
+        await self.publish(new, target, False)
+
+    async def move(self, source: Parts, target: Parts) -> None:
+        """Moves a file or directory within a workspace, in one step; replaces a file or an empty directory."""
+        is_directory = (await self.look(source)).kind == "directory"
+        try:
+            there = await self.look(target)
+        except FileNotFoundError:
+            await self._place(target[:-1])
+        else:
+            if there.kind == "directory" and not is_directory:
+                is_a_directory(path_of(target))
+            if there.kind != "directory" and is_directory:
+                not_a_directory(path_of(target))
+        at, to = await self.place(source[:-1]), await self.place(target[:-1])
+        batch = await self.batch()
+        batch.rename(at, source[-1], target[-1], to=to)
+        await self.drive.batch(batch)
+        self.store.forget(source[0])
+        _, error = first_error(batch)
+        if isinstance(error, (NotFound, Stale)):
+            missing(path_of(source), error)
+        if error is not None:
+            raise error
+
+    async def remove(self, parts: Parts) -> None:
+        """Removes a file, or a symbolic link."""
+        if len(parts) < 2:
+            is_a_directory(path_of(parts))
+        if (await self.look(parts)).kind == "directory":
+            is_a_directory(path_of(parts))
+        await self._remove([parts])
+
+    async def remove_directory(self, parts: Parts) -> None:
+        """Removes an empty directory; of a path with one name, an empty workspace."""
+        if not parts:
+            raise Invalid("the store cannot be removed")
+        await self.place(parts)
+        if len(parts) > 1:
+            await self._remove([parts])
+            self.store.forget(parts[0])
+            return
+        session = await self.drive.call(self.store.session)
+        self.store.forget(parts[0])
+        try:
+            await self.drive.call(session.delete_workspace, parts[0])
+        except Busy:
+            # Exceptions keep the handles that they passed by until the collector comes.
+            gc.collect()
+            await self.drive.call(session.delete_workspace, parts[0])
+
+    async def remove_tree(self, roots: Iterable[Parts], *, directories_too: bool, below: bool) -> None:
+        """Removes files and, if that is asked for, directories, with all below them: first the files, then the deepest directories.
+        What is gone already is no error."""
+        files: list[Parts] = []
+        directories: list[Parts] = []
+        todo = [await self.look(parts) for parts in roots]
+        while todo:
+            found = todo.pop()
+            if found.kind != "directory":
+                files.append(found.parts)
+                continue
+            if not directories_too:
+                is_a_directory(path_of(found.parts))
+            directories.append(found.parts)
+            if below:
+                todo += await self.list(found.parts)
+        await self._remove(files)
+        deep: dict[int, list[Parts]] = {}
+        for parts in directories:
+            deep.setdefault(len(parts), []).append(parts)
+        for _, level in sorted(deep.items(), reverse=True):
+            if len(level[0]) > 1:
+                await self._remove(level)
+                continue
+            for parts in level:
+                await self.remove_directory(parts)
+        for name in {level[0][0] for level in deep.values()}:
+            self.store.forget(name)
+
+    async def _remove(self, names: Iterable[Parts]) -> None:
+        """Removes names, in any order."""
+        todo = list(names)
+        for i in range(0, len(todo), FILES):
+            batch = await self.batch()
+            gone = []
+            for parts in todo[i : i + FILES]:
+                gone.append(batch.delete(await self.place(parts[:-1]), parts[-1]))
+            await self.drive.batch(batch)
+            for one in gone:
+                try:
+                    one.result()
+                except (NotFound, Stale):
+                    pass
