@@ -16,7 +16,7 @@ use crate::{
     buffer::{Fresh, Lent},
     convert::{effective_out, kind_out},
     error::Raise,
-    names::uuid_out,
+    names::{uuid_in, uuid_out},
     run::{Detached, Holds, blocking},
     workspace::Workspace,
 };
@@ -63,10 +63,16 @@ impl Handle {
 
 #[pymethods]
 impl Handle {
+    /// With a UUID it names what is there without opening it.
     #[new]
-    fn new(workspace: &Bound<'_, Workspace>, group: bool) -> PyResult<Handle> {
+    #[pyo3(signature = (workspace, group, unopened = None))]
+    fn new(workspace: &Bound<'_, Workspace>, group: bool, unopened: Option<&Bound<'_, PyAny>>) -> PyResult<Handle> {
         let kind = if group { EntryKind::Group } else { EntryKind::Collection };
-        let inner = workspace.get().usable(workspace.py())?.pending(kind);
+        let ws = workspace.get().usable(workspace.py())?;
+        let inner = match unopened.map(uuid_in).transpose()?.flatten() {
+            Some(uuid) => ws.unopened(kind, uuid),
+            None => ws.pending(kind),
+        };
         Ok(Handle { inner: Detached::new(inner), ended: Arc::default() })
     }
 
@@ -132,8 +138,13 @@ pub(crate) struct BlockingHandle;
 #[pymethods]
 impl BlockingHandle {
     #[new]
-    fn new(workspace: &Bound<'_, Workspace>, group: bool) -> PyResult<PyClassInitializer<BlockingHandle>> {
-        Ok(PyClassInitializer::from(Handle::new(workspace, group)?).add_subclass(BlockingHandle))
+    #[pyo3(signature = (workspace, group, unopened = None))]
+    fn new(
+        workspace: &Bound<'_, Workspace>,
+        group: bool,
+        unopened: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyClassInitializer<BlockingHandle>> {
+        Ok(PyClassInitializer::from(Handle::new(workspace, group, unopened)?).add_subclass(BlockingHandle))
     }
 
     /// Writes all of `data` at `offset` and returns the number of bytes. It may extend the collection; what is left out

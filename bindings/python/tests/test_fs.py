@@ -406,6 +406,11 @@ def test_in_an_event_loop(url: str) -> None:
         assert (await fs._info("w/big"))["size"] == BIG
         with pytest.raises(FileNotFoundError):
             await fs._cat_file("w/none")
+        for _ in range(5):
+            # All of them want the session that nobody has opened yet.
+            new = IOVFileSystem(store=url, asynchronous=True, skip_instance_cache=True)
+            assert await asyncio.gather(*(new._cat_file(f"w/d/{i}") for i in range(20))) == got[:20]
+            new._blocking.store.session().close()
         await fs._rm("w/d", recursive=True)
         await fs._cp_file("w/big", "w/copy")
         assert [one["name"] for one in await fs._ls("w")] == ["w/big", "w/copy"]

@@ -68,6 +68,15 @@ class _Object(BlockingHandle):
         self._locks = set()
         return self
 
+    @classmethod
+    def _unopened(cls, workspace: Workspace, name: str | bytes, uuid: UUID) -> Self:
+        """A handle that names what is there without opening it, so that it is in nobody's way: for names below it, and for facts."""
+        self = cls(workspace._workspace(), cls._group, uuid)
+        self._at = workspace
+        self._name = name_text(name)
+        self._locks = set()
+        return self
+
     @property
     def workspace(self) -> Workspace:
         """The workspace it is in."""

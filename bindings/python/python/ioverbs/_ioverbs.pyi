@@ -95,7 +95,7 @@ class Segments:
 
 @disjoint_base
 class Handle:
-    def __new__(cls, workspace: Workspace, group: bool) -> Handle: ...
+    def __new__(cls, workspace: Workspace, group: bool, unopened: UUID | None = None) -> Handle: ...
     @property
     def closed(self) -> bool:
         """Whether it was closed."""

@@ -13,6 +13,7 @@ from fsspec.asyn import AsyncFileSystem, get_loop
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.utils import stringify_path
 
+from .._ioverbs import default_url
 from .._session import SessionArguments
 from ._drive import Awaiting, Blocking, now
 from ._file import IOVFile, UpdateFile, check_mode
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from .._values import Metadata
 
 T = TypeVar("T")
+
+
+class _DefaultStore:
+    """The store that is opened where none is named, whenever it is asked for."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return default_url()
 
 
 class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -48,6 +56,9 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
     cachable = True
     async_impl = True
     mirror_sync_methods = True
+    _default_store = _DefaultStore()
+    # Who asks for the default store gets that of now, not one that was the default before.
+    _extra_tokenize_attributes = ("_default_store",)
     _pid: int
 
     def __init__(
@@ -66,7 +77,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.store = store
         self.controls: Controls = controls
         self.auto_mkdir = auto_mkdir
-        arguments = SessionArguments(store, readonly, direct, True, True, deadline, None, background)
+        arguments = SessionArguments(store or default_url(), readonly, direct, True, True, deadline, None, background)
         opened = Store(arguments)
         self._blocking = Files(opened, Blocking())
         self._awaiting = Files(opened, Awaiting())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+import threading
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, NoReturn
@@ -28,7 +29,8 @@ KEYS = ("iov.size", "iov.mode", "iov.owner", "iov.mtime", "iov.ctime")
 MOST_LINKS = 40
 """Symbolic links that one path may go through."""
 FRESH = 1.0
-"""How long a directory is taken to be where it was found, in seconds; what this file system changes itself is seen at once."""
+"""How long workspaces and directories are taken to be where they were found, in seconds; what this file system changes itself is
+seen at once."""
 _GROUPS = 4096
 """Directories that are remembered."""
 
@@ -124,6 +126,11 @@ def of_entry(above: Parts, entry: Entry) -> Found:
     return Found(parts, kind, entry.uuid, size, mode, owner, None, 1, got.get("iov.ctime"), got.get("iov.mtime"), None)
 
 
+_lock = threading.Lock()
+"""Held while a session is opened, so that all who want it first get the same."""
+os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.Lock()))
+
+
 class Store:
     """A session in this process, and the workspaces and directories that were used. Any thread. A child of a fork opens its own."""
 
@@ -131,7 +138,7 @@ class Store:
         self._arguments = arguments
         self._pid = 0
         self._session: Session | None = None
-        self._workspaces: dict[bytes, Workspace] = {}
+        self._workspaces: dict[bytes, tuple[Workspace, float]] = {}
         self._groups: dict[Parts, tuple[Group, float]] = {}
 
     @property
@@ -146,26 +153,29 @@ class Store:
 
     def session(self) -> Session:
         """The session, which is opened when it is needed."""
-        if (session := self.opened) is not None:
+        with _lock:
+            if (session := self.opened) is not None:
+                return session
+            self._workspaces, self._groups = {}, {}
+            try:
+                self._session = session = Session(self._arguments)
+            except (Invalid, NotFound, Unavailable) as e:
+                if (self.url or "").startswith(f"{PROTOCOL}://"):
+                    e.add_note(f"{self.url} names a host; {PROTOCOL}:///WORKSPACE/PATH is in the default store")
+                raise
+            self._pid = os.getpid()
             return session
-        self._workspaces, self._groups = {}, {}
-        try:
-            self._session = session = Session(self._arguments)
-        except (Invalid, NotFound, Unavailable) as e:
-            if (self.url or "").startswith(f"{PROTOCOL}://"):
-                e.add_note(f"{self.url} names a host; {PROTOCOL}:///WORKSPACE/PATH is in the default store")
-            raise
-        self._pid = os.getpid()
-        return session
 
     def known(self, name: bytes) -> Workspace | None:
-        """A workspace that was used before."""
-        return self._workspaces.get(name) if self.opened else None
+        """A workspace that was opened a moment ago."""
+        ws, until = self._workspaces.get(name, (None, 0.0))
+        return ws if ws is not None and monotonic() < until and self.opened else None
 
     def workspace(self, name: bytes) -> Workspace:
         """Opens a workspace."""
+        since = monotonic()
         ws = self.session().workspace(name, create=False)
-        self._workspaces[name] = ws
+        self._workspaces[name] = (ws, since + FRESH)
         return ws
 
     def group(self, parts: Parts) -> Group | None:
@@ -220,29 +230,21 @@ class Tree:
         if (known := self.store.group(parts)) is not None:
             return known
         since = monotonic()
-        depth = len(parts) - 1
-        while depth > 1 and self.store.group(parts[:depth]) is None:
-            depth -= 1
-        chain: list[Workspace | Group] = [self.store.group(parts[:depth]) or await self.workspace(parts)]
+        above = await self.place(parts[:-1])
         batch = await self.batch()
-        for name in parts[depth:]:
-            chain.append(batch.group(chain[-1], name, create=False))
+        asked = batch.look(above, parts[-1])
         await self.drive.batch(batch)
-        _, error = first_error(batch)
-        if isinstance(error, Invalid):
-            # Something on the way is no group: a file, or a symbolic link.
-            real = await self.resolve(parts)
-            if real == parts:
-                not_a_directory(path_of(parts))
-            return await self.place(real)
-        if isinstance(error, (NotFound, Stale)):
-            self.gone(parts, error)
-        if error is not None:
-            raise error
-        for n, group in enumerate(chain[1:], depth + 1):
-            assert isinstance(group, Group)
-            self.store.note(parts[:n], group, since)
-        return chain[-1]
+        try:
+            stat = asked.result()
+        except (NotFound, Stale) as e:
+            self.gone(parts, e)
+        if kind_of(stat.mode) == "link" and stat.kind != "group":
+            return await self.place(await self.resolve(parts))
+        if stat.kind != "group":
+            not_a_directory(path_of(parts))
+        group = Group._unopened(await self.workspace(parts), parts[-1], stat.uuid)
+        self.store.note(parts, group, since)
+        return group
 
     def gone(self, parts: Parts, why: Error) -> NoReturn:
         """There is no such path, now. A workspace that was made anew under its old name is found the next time."""
@@ -369,8 +371,9 @@ class Tree:
             await self.drive.batch(batch)
             match first_error(batch)[1]:
                 case None:
-                    self.store.note(parts, made, since)
-                    return made
+                    group = Group._unopened(await self.workspace(parts), parts[-1], made.uuid)
+                    self.store.note(parts, group, since)
+                    return group
                 case Exists():
                     # Somebody was faster.
                     continue

@@ -11,6 +11,7 @@ import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
 
@@ -421,12 +422,15 @@ class Files(Tree):
             return
         session = await self.drive.call(self.store.session)
         self.store.forget(parts[0])
-        try:
-            await self.drive.call(session.delete_workspace, parts[0])
-        except Busy:
-            # Exceptions keep the handles that they passed by until the collector comes.
-            gc.collect()
-            await self.drive.call(session.delete_workspace, parts[0])
+        for pause in (0.0, 0.01, 0.1):
+            try:
+                await self.drive.call(session.delete_workspace, parts[0])
+                return
+            except Busy:
+                # Exceptions keep the handles that they passed by until the collector comes, and what that gives back is on its way.
+                gc.collect()
+                await self.drive.call(sleep, pause)
+        await self.drive.call(session.delete_workspace, parts[0])
 
     async def remove_tree(self, roots: Iterable[Parts], *, directories_too: bool, below: bool) -> None:
         """Removes files and, if that is asked for, directories, with all below them: first the files, then the deepest directories.
