@@ -16,8 +16,9 @@ from .._handles import Collection
 from .._results import Stat
 from ._drive import now
 from ._paths import Parts
+from ._reading import PIECE, Controls
 from ._tree import of_stat
-from ._whole import PIECE, WHOLE, Controls, Files
+from ._whole import WHOLE, Files
 
 if TYPE_CHECKING:
     from .._buffers import ReadableBuffer, WriteableBuffer

@@ -19,8 +19,9 @@ from ._drive import Awaiting, Blocking, now
 from ._file import IOVFile, UpdateFile, check_mode
 from ._local import receive, send
 from ._paths import PROTOCOL, Parts, parts_of, path_of, split_url
+from ._reading import Controls
 from ._tree import Store, exists, is_a_directory
-from ._whole import Controls, Files
+from ._whole import Files
 
 if TYPE_CHECKING:
     from .._buffers import ReadableBuffer

@@ -11,7 +11,8 @@ from .._handles import Collection
 from .._results import Stat
 from ._drive import now
 from ._paths import Parts
-from ._whole import PIECE, WHOLE, Files
+from ._reading import PIECE
+from ._whole import WHOLE, Files
 
 
 def receive(opened: tuple[Collection, Stat], lpath: Any, callback: Any) -> None:
@@ -31,6 +32,7 @@ def receive(opened: tuple[Collection, Stat], lpath: Any, callback: Any) -> None:
             offset += got
             callback.relative_update(got)
     finally:
+        collection.close()
         if out is not lpath:
             out.close()
 

@@ -309,7 +309,9 @@ class Tree:
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path_of(parts))
             batch = await self.batch()
-            target = batch.read(batch.open(await self.place(done), rest[0]), 0, 4096)
+            link = batch.open(await self.place(done), rest[0])
+            target = batch.read(link, 0, 4096)
+            batch.close(link)
             await self.drive.batch(batch)
             onward = follow(here, target.result(), rest[1:])
             if onward is None:
@@ -368,6 +370,7 @@ class Tree:
             since = monotonic()
             batch = await self.batch()
             made = batch.group(above, parts[-1])
+            batch.close(made)
             await self.drive.batch(batch)
             match first_error(batch)[1]:
                 case None:

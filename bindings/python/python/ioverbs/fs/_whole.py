@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole files: made, replaced, read, copied, moved and removed, each in as few requests as can be.
+"""Whole files: made, replaced, copied, moved and removed, each in as few requests as can be.
 
 What is written is a new collection, which takes the name when it is complete: who reads sees the old bytes or the new ones, and
 what a program that died has begun goes with it.
@@ -8,172 +8,38 @@ what a program that died has begun goes with it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from time import sleep
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from .._batch import Batch, Operation
+from .._batch import Batch
 from .._buffers import bytes_of
 from .._errors import Busy, Error, Exists, Invalid, NotFound, Stale
 from .._handles import Collection, Group
-from .._results import Stat
 from .._values import Metadata
 from .._workspace import Workspace
 from ._paths import Parts, path_of
-from ._tree import Tree, exists, first_error, is_a_directory, kind_of, missing, not_a_directory
+from ._reading import FILES, PIECE, Controls, Reading
+from ._tree import exists, first_error, is_a_directory, missing, not_a_directory
 
 if TYPE_CHECKING:
     from .._buffers import ReadableBuffer
 
-SMALL = 64 << 10
-"""Bytes of a file that are asked for together with its size."""
 WHOLE = 4 << 20
-"""What goes in one request; more goes in pieces into a collection that has no name yet."""
-PIECE = 8 << 20
-"""Bytes that are moved at a time."""
+"""What goes in one batch with the name; more goes in pieces into a collection that has no name yet."""
 COPY = 256 << 20
 """Bytes that the store copies at a time, so that no request lasts long."""
-FILES = 500
-"""Files of one batch."""
-TOGETHER = 256 << 20
-"""Bytes that one batch reads."""
 _TRIES = 16
 """How often others may change what is just being replaced."""
 
-Range = tuple[Parts, int | None, int | None]
-"""A file, and from where to where, as in a slice."""
-Controls = str | Mapping[str, Any] | None
 
-
-@dataclass(slots=True)
-class _Opened:
-    """A file that a batch of reads has opened."""
-
-    collection: Collection
-    stat: Operation[Stat]
-
-
-class Files(Tree):
+class Files(Reading):
     """Operations on whole files. Any thread."""
 
     make_parents = True
     """Whether directories are made for what is written in them."""
-
-    # -- Reading
-
-    async def open(self, parts: Parts, controls: Controls = None) -> tuple[Collection, Stat]:
-        """Opens a file, and tells its facts."""
-        if len(parts) < 2:
-            is_a_directory(path_of(parts))
-        at = await self.place(parts[:-1])
-        batch = await self.batch()
-        asked = batch.look(at, parts[-1])
-        collection = batch.open(at, parts[-1], controls=controls)
-        await self.drive.batch(batch)
-        _, error = first_error(batch)
-        if error is not None:
-            await self._not_opened(parts, error)
-        stat = asked.result()
-        if kind_of(stat.mode) == "link":
-            return await self.open(await self.resolve(parts), controls)
-        return collection, stat
-
-    async def ranges(self, asked: Sequence[Range]) -> list[bytes | Exception]:
-        """Bytes of files, or what went wrong with each. Those of up to 500 files are one batch, and one more where they are many."""
-        out: list[bytes | Exception] = []
-        for i in range(0, len(asked), FILES):
-            out += await self._ranges(asked[i : i + FILES])
-        return out
-
-    async def _ranges(self, asked: Sequence[Range]) -> list[bytes | Exception]:
-        out: list[bytes | Exception] = [b""] * len(asked)
-        batch = await self.batch()
-        opened: dict[Parts, _Opened] = {}
-        early: dict[int, Operation[bytes]] = {}
-        for i, (parts, start, end) in enumerate(asked):
-            try:
-                file = opened.get(parts) or await self._open_in(batch, parts)
-            except Exception as e:
-                out[i] = e
-                continue
-            opened[parts] = file
-            if (start or 0) < 0 or (end or 0) < 0:
-                continue
-            n = SMALL if end is None else end - (start or 0)
-            if 0 < n <= PIECE:
-                early[i] = batch.read(file.collection, start or 0, n)
-        if len(batch):
-            await self.drive.batch(batch)
-        late: list[tuple[int, Collection, int, int]] = []
-        for i, (parts, start, end) in enumerate(asked):
-            if parts not in opened:
-                continue
-            file = opened[parts]
-            try:
-                stat = file.stat.result()
-                if stat.kind == "group":
-                    is_a_directory(path_of(parts))
-                if kind_of(stat.mode) == "link":
-                    out[i] = await self._one((await self.resolve(parts), start, end))
-                    continue
-                begin, stop, _ = slice(start, end).indices(stat.size)
-                got = early[i].result() if i in early else b""
-                out[i] = got
-                if len(got) < stop - begin and not (i in early and end is not None):
-                    late.append((i, file.collection, begin + len(got), stop - begin - len(got)))
-            except Exception as e:
-                out[i] = await self._why(parts, e)
-        await self._rest(late, out)
-        return out
-
-    async def _one(self, asked: Range) -> bytes | Exception:
-        return (await self._ranges([asked]))[0]
-
-    async def _open_in(self, batch: Batch, parts: Parts) -> _Opened:
-        """Opens a file in a batch."""
-        if len(parts) < 2:
-            is_a_directory(path_of(parts))
-        at = await self.place(parts[:-1])
-        asked = batch.look(at, parts[-1])
-        return _Opened(batch.open(at, parts[-1]), asked)
-
-    async def _why(self, parts: Parts, error: Exception) -> Exception:
-        """What is told of a file that could not be read."""
-        try:
-            if isinstance(error, Error):
-                await self._not_opened(parts, error)
-        except Exception as e:
-            return e
-        return error
-
-    async def _rest(self, late: list[tuple[int, Collection, int, int]], out: list[bytes | Exception]) -> None:
-        """Reads what was not read with the sizes."""
-        while late:
-            batch, total = await self.batch(), 0
-            reads: list[tuple[int, Operation[bytes]]] = []
-            while late and (not reads or total + late[0][3] <= TOGETHER):
-                i, collection, offset, n = late.pop(0)
-                reads.append((i, batch.read(collection, offset, n)))
-                total += n
-            await self.drive.batch(batch)
-            for i, read in reads:
-                try:
-                    before = out[i]
-                    assert isinstance(before, bytes)
-                    out[i] = before + read.result() if before else read.result()
-                except Exception as e:
-                    out[i] = e
-
-    async def _not_opened(self, parts: Parts, error: Error) -> NoReturn:
-        """Why a file could not be opened."""
-        if isinstance(error, (NotFound, Stale)):
-            missing(path_of(parts), error)
-        if isinstance(error, Invalid) and (await self.look(parts)).kind == "directory":
-            is_a_directory(path_of(parts))
-        raise error
 
     # -- Writing
 
@@ -364,15 +230,20 @@ class Files(Tree):
         batch = await self.batch()
         metadata = batch.metadata(old)
         await self.drive.batch(batch)
-        pairs = metadata.result()
-        if stat.size <= WHOLE:
-            await self.whole(target, lambda b, new: b.copy(old, 0, new, 0, stat.size), False, pairs, controls)
+        try:
+            await self._copy(old, stat.size, target, metadata.result(), controls)
+        finally:
+            await self._close(old)
+
+    async def _copy(self, old: Collection, size: int, target: Parts, pairs: Metadata, controls: Controls) -> None:
+        if size <= WHOLE:
+            await self.whole(target, lambda b, new: b.copy(old, 0, new, 0, size), False, pairs, controls)
             return
         new = await self.begin(target, False, pairs, controls)
         try:
-            for offset in range(0, stat.size, COPY):
+            for offset in range(0, size, COPY):
                 batch = await self.batch()
-                copied = batch.copy(old, offset, new, offset, min(COPY, stat.size - offset))
+                copied = batch.copy(old, offset, new, offset, min(COPY, size - offset))
                 await self.drive.batch(batch)
                 copied.result()
         except BaseException:
