@@ -10,7 +10,7 @@ DESTDIR ?=
 # Debian packages; with =COMMAND any program of that name will do.
 APT_BUILD := gcc=cc libc6-dev git=git
 APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr mpich=mpirun libmpich-dev=mpicc netcdf-bin=ncgen
-APT_LONG  := dbench=dbench bonnie++=bonnie++
+APT_LONG  := dbench=dbench bonnie++=bonnie++ python3-torch=torchrun python3-fsspec
 APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 
 CARGO_DENY := $(shell command -v cargo-deny 2>/dev/null)
@@ -23,7 +23,7 @@ PYO3       := PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR='$
 export TARGET VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-long bench install lint fmt clean
+.PHONY: help demo build test test-long test-long-packages bench install lint fmt clean
 .PHONY: need-rust check test-rust test-c test-python test-examples
 .NOTPARALLEL:
 
@@ -97,10 +97,13 @@ test-python: need-rust
 test-examples:
 	@if [ -e examples/run.sh ]; then examples/run.sh; fi
 
+# Before the tests: some look for what is there.
+test-long-packages:
+	@scripts/need-apt.sh $(APT_LONG)
+
 # Tests marked #[ignore] are the long ones; the number of random cases grows with them.
 test-long: export IOV_TEST_LONG = 1
-test-long: test
-	@scripts/need-apt.sh $(APT_LONG)
+test-long: test-long-packages test
 	PROPTEST_CASES=4096 cargo test --workspace --release -- --include-ignored
 	bindings/c/tests/asan.sh
 

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import ioverbs
 
 fsspec = pytest.importorskip("fsspec")
 np = pytest.importorskip("numpy")
@@ -146,3 +151,29 @@ def test_caches_of_fsspec_before_it(fs: IOVFileSystem, tmp_path: Path) -> None:
     assert dict(mapper) == {"x/y": b"1"} and "z" not in mapper
     del mapper["x/y"]
     assert list(mapper) == []
+
+
+TRAINING = Path(__file__).resolve().parents[3] / "examples" / "python" / "training.py"
+
+
+def interpreters() -> dict[str, str]:
+    """This interpreter, and Debian's if that has PyTorch, which `make test-long` installs."""
+    found = {"without": sys.executable}
+    debian = "/usr/bin/python3"
+    if subprocess.run([debian, "-c", "import torch, fsspec"], capture_output=True).returncode == 0:
+        found["with"] = debian
+    return found
+
+
+@pytest.mark.parametrize("torch", ["without", "with"])
+def test_training(fs: IOVFileSystem, shared_url: str, torch: str) -> None:
+    """Workers that were forked from a program which has a session, each minibatch in one batch."""
+    if (python := interpreters().get(torch)) is None:
+        pytest.skip("PyTorch is not there: make test-long installs it")
+    package = Path(ioverbs.__file__).parents[1]
+    environment = os.environ | {"IOVERBS_URL": shared_url, "PYTHONPATH": str(package)}
+    command = [python, str(TRAINING), "300", "2"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"epoch {i}: 300 samples as written" for i in range(2)]
+    fs.rm("training", recursive=True)

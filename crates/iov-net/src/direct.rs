@@ -7,7 +7,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -31,6 +31,11 @@ const GRANTS: (usize, usize) = (2, 256);
 const DESCRIPTORS_PER_GRANT: u64 = 4;
 /// A first operation up to this size goes over the socket: a grant costs as much, and there may be no second one.
 const FIRST_BY_SOCKET: u64 = 16 << 10;
+/// Reads of several objects up to this size each go over the socket together while they are few of each: one frame costs less
+/// than a grant for each.
+const SCATTERED_BY_SOCKET: u64 = 64 << 10;
+/// So many of them of one object: then they are not few.
+const SCATTERED_USES: u64 = 3;
 /// Writes smaller than this to an object that is kept by checksums go over the socket: for those the daemon knows which
 /// bytes they change, and need not read all that it has lent.
 const KEPT_BY_SOCKET: u64 = 256 << 10;
@@ -93,6 +98,8 @@ pub(crate) struct Direct {
     shows: AtomicBool,
     /// Most grants held.
     room: usize,
+    /// Grants held, as of the last one that was taken.
+    held: AtomicUsize,
     direct: bool,
 }
 
@@ -146,8 +153,9 @@ impl Direct {
         Ok(new)
     }
 
-    /// How the next `range` of an operation goes; `first`: none of it has gone yet.
-    pub(crate) fn way(&self, op: &ObjectOp, access: Access, range: Range, first: bool) -> Way {
+    /// How the next `range` of an operation goes; `first`: none of it has gone yet; `scattered`: with it go reads of many other
+    /// objects.
+    pub(crate) fn way(&self, op: &ObjectOp, access: Access, range: Range, first: bool, scattered: bool) -> Way {
         let mut entries = lock(&self.entries);
         let entry = entries.entry(op.object).or_default();
         entry.uses += 1;
@@ -171,7 +179,11 @@ impl Direct {
         }
         // The daemon's descriptors serve everybody, so that only a grant's can be read in a pattern.
         let small = entry.uses == 1 && range.len <= FIRST_BY_SOCKET && op.demand.pattern.is_none()
-            || first && entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET;
+            || first && entry.kept && access == Access::Write && range.len < KEPT_BY_SOCKET
+            || scattered
+                && op.demand.pattern.is_none()
+                && range.len <= SCATTERED_BY_SOCKET
+                && (entry.uses <= SCATTERED_USES || self.is_full());
         if seam::monotonic_ns() < entry.not_before_ns || small { Way::Socket } else { Way::Ask }
     }
 
@@ -353,13 +365,24 @@ impl Direct {
         entries.entry(object).or_default().not_before_ns = seam::monotonic_ns() + NOT_ENOUGH_NS;
     }
 
+    /// How many grants may be held.
+    fn most(&self, room: usize) -> usize {
+        if self.link.targets().medium == Capability::SHARED_MEMORY { MEMORY_GRANTS } else { room }
+    }
+
+    /// Whether a new grant would soon cost another.
+    fn is_full(&self) -> bool {
+        self.held.load(Ordering::Relaxed) >= self.most(self.room) * 3 / 4
+    }
+
     /// Gives back the grants used longest ago if there are more than `room`, and forgets objects without one.
     fn evict(&self, room: usize) {
         let mut entries = lock(&self.entries);
-        let in_memory = self.link.targets().medium == Capability::SHARED_MEMORY;
-        let room = if in_memory { MEMORY_GRANTS } else { room };
+        let room = self.most(room);
         let all = || entries.iter().flat_map(|(id, e)| e.grants.iter().map(move |g| (g, *id)));
-        if all().count() <= room {
+        let count = all().count();
+        self.held.store(count.min(room), Ordering::Relaxed);
+        if count <= room {
             return;
         }
         let mut held: Vec<(u64, ObjectId)> = all().map(|(g, id)| (g.used.load(Ordering::Relaxed), id)).collect();
@@ -409,6 +432,7 @@ impl DirectBackend {
             clock: AtomicU64::new(0),
             shows: AtomicBool::new(false),
             room: room(),
+            held: AtomicUsize::new(0),
             direct,
         }))
     }

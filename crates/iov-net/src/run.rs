@@ -28,6 +28,15 @@ mod grants;
 /// Most pieces of checksums asked for at a time.
 const PIECES_AT_ONCE: usize = 64;
 
+/// Fewer reads are not scattered.
+const SCATTERED: usize = 8;
+
+/// Whether operations only read, and most of them different objects.
+fn is_scattered(ops: &[Submitted]) -> bool {
+    let objects: HashSet<ObjectId> = ops.iter().map(|(op, _)| op.object).collect();
+    objects.len() * 2 > ops.len() && ops.iter().all(|(op, _)| matches!(op.verb, ObjectVerb::Read { .. }))
+}
+
 /// Whether a process may carry it out itself: no unit, stage or sync is wanted, which need the daemon.
 fn by_itself(op: &ObjectOp) -> bool {
     let d = &op.demand;
@@ -87,6 +96,8 @@ pub(crate) struct Run {
     index: usize,
     now: Now,
     by_socket: HashSet<ObjectId>,
+    /// All of them read, and most of them different objects.
+    scattered: bool,
     rest: Vec<(usize, Submitted)>,
     /// Those of the rest that may have had an effect already.
     shown: HashSet<usize>,
@@ -101,10 +112,12 @@ impl Run {
                 by_socket.insert(source);
             }
         }
+        let scattered = ops.len() >= SCATTERED && is_scattered(&ops);
         Run {
             direct,
             cx: cx.clone(),
             sink,
+            scattered,
             ops: ops.into(),
             index: 0,
             now: Now::default(),
@@ -288,7 +301,7 @@ impl Run {
         let is_new = granted.is_some();
         let grant = match granted {
             Some(grant) => grant,
-            None => match self.direct.way(op, access, left, done == 0) {
+            None => match self.direct.way(op, access, left, done == 0, self.scattered) {
                 Way::Granted(grant) => grant,
                 Way::Socket => return Err(Next::Socket),
                 Way::Ask if self.cx.left_ns() > 0 => return Err(Next::Grant(access, left)),

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from .._batch import Batch
+from .._batch import Batch, Progress
 from ..aio._run import completed
 
 T = TypeVar("T")
@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 class Drive(Protocol):
     """How to wait."""
+
+    progress: Progress
+    """Who drives a batch."""
 
     async def batch(self, batch: Batch) -> None:
         """Starts a batch and waits until it has completed."""
@@ -27,6 +30,8 @@ class Drive(Protocol):
 class Blocking:
     """Waits in the thread that asks."""
 
+    progress: Progress = "caller"
+
     async def batch(self, batch: Batch) -> None:
         batch.start().wait()
 
@@ -36,6 +41,8 @@ class Blocking:
 
 class Awaiting:
     """Waits in an event loop. What has no other form than a blocking one runs in a thread of the loop's executor."""
+
+    progress: Progress = "auto"
 
     async def batch(self, batch: Batch) -> None:
         request = batch.start()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import AsyncFileSystem, get_loop
-from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.callbacks import NoOpCallback
 from fsspec.utils import stringify_path
 
 from .._ioverbs import default_url
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .._buffers import ReadableBuffer
     from .._values import Metadata
 
-T = TypeVar("T")
+_QUIET = NoOpCallback()
+"""Tells nobody how far a transfer is."""
 
 
 class _DefaultStore:
@@ -220,7 +221,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
             return {one: found for one, found in pairs if on_error != "omit" or not isinstance(found, Exception)}
         return got[0]
 
-    async def _get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **_: Any) -> None:
+    async def _get_file(self, rpath: str, lpath: Any, callback: Any = _QUIET, **_: Any) -> None:
         if await self._isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
@@ -247,7 +248,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return {"exclusive": mode == "create", "metadata": metadata, "controls": controls}
 
     async def _put_file(
-        self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **options: Any
+        self, lpath: Any, rpath: str, callback: Any = _QUIET, mode: str = "overwrite", **options: Any
     ) -> None:
         parts = self._parts(rpath)
         if os.path.isdir(lpath):

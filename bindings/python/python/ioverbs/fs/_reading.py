@@ -117,8 +117,8 @@ class Reading(Tree):
                 got = early[i].result() if i in early else b""
                 out[i] = got
                 if len(got) < stop - begin and not (i in early and end is not None):
-                    ws = await self.workspace(parts)
-                    late.append(_Late(i, ws, stat.uuid, begin + len(got), stop - begin - len(got)))
+                    # From the beginning: to put two parts together would cost a copy of both.
+                    late.append(_Late(i, await self.workspace(parts), stat.uuid, begin, stop - begin))
             except Exception as e:
                 out[i] = await self._why(parts, e)
         await self._rest(late, out)
@@ -158,9 +158,7 @@ class Reading(Tree):
             await self.drive.batch(batch)
             for i, read in reads:
                 try:
-                    before = out[i]
-                    assert isinstance(before, bytes)
-                    out[i] = before + read.result() if before else read.result()
+                    out[i] = read.result()
                 except Exception as e:
                     out[i] = e
 

@@ -209,7 +209,7 @@ class Tree:
         session = self.store.opened
         if session is None:
             session = await self.drive.call(self.store.session)
-        return session.batch(error=error, check=False)
+        return session.batch(error=error, progress=self.drive.progress, check=False)
 
     async def workspace(self, parts: Parts) -> Workspace:
         """The workspace of a path."""
