@@ -111,6 +111,7 @@ pub(crate) fn stat_out<'py>(py: Python<'py>, s: &Stat) -> PyResult<Bound<'py, Py
         ("version", s.version),
         // Permission bits, as they can be set.
         ("mode", (s.mode & 0o7777).into()),
+        ("filetype", (s.mode & 0o170000).into()),
         ("links", s.links.into()),
         ("uid", s.uid.into()),
         ("gid", s.gid.into()),

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import io
 import os
 import pickle
+import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -417,3 +420,44 @@ def test_in_an_event_loop(url: str) -> None:
         fs._blocking.store.session().close()
 
     asyncio.run(main())
+
+
+def test_links_that_posix_doors_make(file_url: str) -> None:
+    iov = Path(os.environ.get("IOVERBS_IOVD", "iovd")).with_name("iov")
+    if not (iov.is_file() and iov.with_name("libiov_preload.so").is_file()):
+        pytest.skip("there is no iov run beside the daemon")
+    fs = IOVFileSystem(store=file_url, skip_instance_cache=True)
+    fs.mkdir("w")
+    made = "mkdir d; echo hi > d/f; ln -s d e; ln -s ../d/f d/g; ln -s e/g far; ln -s /etc out; ln -s nowhere n; ln -s l l; mkfifo p"
+    command = [iov, "-S", file_url, "run", "--", "sh", "-ec", f"cd /iov/w; {made}"]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for path in ("w/d/f", "w/e/f", "w/d/g", "w/far"):
+        assert fs.cat_file(path) == b"hi\n"
+        assert (fs.info(path)["type"], fs.size(path), fs.info(path)["name"]) == ("file", 3, path)
+        with fs.open(path) as f:
+            assert f.read() == b"hi\n"
+    assert fs.isdir("w/e") and fs.ls("w/e", detail=False) == ["w/e/f", "w/e/g"]
+    assert [fs.info(f"w/{name}")["type"] for name in ("n", "p")] == ["link", "other"]
+    fs.pipe_file("w/far", b"changed")
+    fs.pipe_file("w/e/new", b"new")
+    assert fs.cat_file("w/d/f") == b"changed" and fs.cat_file("w/d/new") == b"new"
+    for path in ("w/out", "w/n", "w/out/passwd"):
+        with pytest.raises(FileNotFoundError):
+            fs.cat_file(path)
+    with pytest.raises(OSError, match="Too many levels"):
+        fs.cat_file("w/l")
+    fs.rm_file("w/e")
+    fs.rm("w/l")
+    assert fs.exists("w/d/f") and not fs.exists("w/e")
+    fs.rm("w", recursive=True)
+    fs._blocking.store.session().close()
+
+
+def test_the_guide() -> None:
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guide" / "fsspec.md"
+    text = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(text, {}, guide.name, str(guide), 0)
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    assert len(test.examples) > 6 and not said, "".join(said)

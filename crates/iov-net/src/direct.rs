@@ -4,7 +4,6 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -13,11 +12,11 @@ use std::{
 
 use iov_store::{AtOnce, Backend, ClientPage, LEASE_SLOTS, LentFile, Now, OpCx, Shown, Sink, Submitted, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, ObjectOp, Range, Result};
-use iov_wire::messages::{Access, GiveBack, GrantRequest, Granted};
+use iov_wire::messages::{Access, GiveBack, GrantRequest};
 
 use crate::{
     conn::{Reply, Terms},
-    grant::{Grant, Lent, slot_of},
+    grant::{Grant, lent_by, slot_of},
     kept::SumCache,
     link::{Link, Up},
     remote::RemoteBackend,
@@ -402,21 +401,6 @@ impl Direct {
         drop(entries);
         old.iter().for_each(|grant| grant.give_back());
     }
-}
-
-/// What comes with a grant.
-fn lent_by(granted: &Granted, mut descriptors: Vec<OwnedFd>, up: &Weak<Up>) -> Result<Lent> {
-    let Some(window) = &granted.window else {
-        let file = descriptors.pop().ok_or_else(|| socket::no_descriptor("direct access to a collection"))?;
-        return Ok(Lent::File(file));
-    };
-    let up = up.upgrade().ok_or_else(|| Error::unavailable("the connection to the store's daemon is gone"))?;
-    let write = granted.access == Access::Write;
-    let window = up.maps.window(window, descriptors, write)?;
-    if write && !window.covers(granted.range) {
-        return Err(Error::corrupt("the daemon grants a range to a writer of which a part has no place"));
-    }
-    Ok(Lent::Memory(window))
 }
 
 impl DirectBackend {

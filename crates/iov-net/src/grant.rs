@@ -7,10 +7,10 @@ use std::{
 
 use iov_store::{AtOnce, ClientSlot, FileMap, OpCx, Shown, Viewed, seam};
 use iov_types::{Clause, Error, Outcome, Range, Result, Spatiality};
-use iov_wire::messages::{Access, GiveBack};
+use iov_wire::messages::{Access, GiveBack, Granted};
 use rustix::{fs::Advice, io::Errno};
 
-use crate::{link::Up, memory::Window};
+use crate::{link::Up, memory::Window, socket};
 
 /// Bytes written while the grant cannot be taken back: a write up to this size is before a seal or behind it, not both (M2).
 const PIECE: usize = 64 << 20;
@@ -32,6 +32,21 @@ pub(crate) struct Written {
 pub(crate) enum Lent {
     File(OwnedFd),
     Memory(Window),
+}
+
+/// What comes with a grant.
+pub(crate) fn lent_by(granted: &Granted, mut descriptors: Vec<OwnedFd>, up: &Weak<Up>) -> Result<Lent> {
+    let Some(window) = &granted.window else {
+        let file = descriptors.pop().ok_or_else(|| socket::no_descriptor("direct access to a collection"))?;
+        return Ok(Lent::File(file));
+    };
+    let up = up.upgrade().ok_or_else(|| Error::unavailable("the connection to the store's daemon is gone"))?;
+    let write = granted.access == Access::Write;
+    let window = up.maps.window(window, descriptors, write)?;
+    if write && !window.covers(granted.range) {
+        return Err(Error::corrupt("the daemon grants a range to a writer of which a part has no place"));
+    }
+    Ok(Lent::Memory(window))
 }
 
 /// Leave to move bytes of an object, and what to do it with.

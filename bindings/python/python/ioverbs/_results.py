@@ -55,6 +55,9 @@ class Stat(NamedTuple):
     """Of a workspace; ``None`` = never."""
     lifetime: str | None = None
     """Of a collection that goes by itself: ``process``, or ``lease(10min)``."""
+    filetype: int = 0
+    """Of a collection: what a mount or ``iov run`` has made it as, such as ``stat.S_IFLNK`` for a symbolic link, whose bytes are where it
+    leads; 0 = a file."""
 
 
 class Extent(NamedTuple):

@@ -21,6 +21,7 @@ mod peers;
 mod priority;
 mod raw;
 mod restart;
+mod scattered;
 mod shared;
 mod stages;
 mod users;

@@ -67,7 +67,7 @@ class Reading(Tree):
         if error is not None:
             await self._not_opened(parts, error)
         stat = asked.result()
-        if kind_of(stat.mode) == "link":
+        if kind_of(stat.filetype) == "link":
             return await self.open(await self.resolve(parts), controls)
         return collection, stat
 
@@ -110,7 +110,7 @@ class Reading(Tree):
                 stat = file.stat.result()
                 if stat.kind == "group":
                     is_a_directory(path_of(parts))
-                if kind_of(stat.mode) == "link":
+                if kind_of(stat.filetype) == "link":
                     out[i] = await self._one((await self.resolve(parts), start, end))
                     continue
                 begin, stop, _ = slice(start, end).indices(stat.size)

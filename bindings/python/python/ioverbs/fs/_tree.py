@@ -107,8 +107,8 @@ def directory(parts: Parts) -> Found:
 
 def of_stat(parts: Parts, stat: Stat) -> Found:
     """What the facts say."""
-    kind: Kind = "directory" if stat.kind == "group" else kind_of(stat.mode)
-    mode = stat.mode | (modes.S_IFDIR if kind == "directory" else 0 if modes.S_IFMT(stat.mode) else modes.S_IFREG)
+    kind: Kind = "directory" if stat.kind == "group" else kind_of(stat.filetype)
+    mode = stat.mode | (modes.S_IFDIR if kind == "directory" else stat.filetype or modes.S_IFREG)
     return Found(
         parts, kind, stat.uuid, stat.size, mode, stat.uid, stat.gid, stat.links, stat.ctime, stat.mtime, stat.version
     )
@@ -238,7 +238,7 @@ class Tree:
             stat = asked.result()
         except (NotFound, Stale) as e:
             self.gone(parts, e)
-        if kind_of(stat.mode) == "link" and stat.kind != "group":
+        if kind_of(stat.filetype) == "link":
             return await self.place(await self.resolve(parts))
         if stat.kind != "group":
             not_a_directory(path_of(parts))
