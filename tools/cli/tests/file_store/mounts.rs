@@ -121,21 +121,16 @@ fn programs_work_where_nothing_is_cached() {
     programs(Door::Strict);
 }
 
-/// What has no opinion on us, for longer.
 #[test]
-#[ignore = "takes minutes; make test-long installs dbench and bonnie++"]
+#[ignore = "takes minutes; make test-long installs the programs"]
 fn heavy_programs_work_in_a_mounted_workspace() {
     if !has_fuse() {
         return;
     }
     let store = Store::with_workspace();
-    for options in ["", "strict"] {
+    for (door, options) in [(Door::Mount, ""), (Door::Strict, "strict")] {
         let m = Mounted::new(&store, "mnt", options);
-        m.shell("mkdir d && dbench -t 20 -D d 3 > dbench.out && grep -q Throughput dbench.out && rm -r d").ok();
-        m.shell(
-            "mkdir b && chmod 777 b && bonnie++ -f -d b -s 128M -r 32M -n 2:20000:100:4 -u root -q > bonnie.out 2>&1 && rm -r b",
-        )
-        .ok();
+        programs::run_heavy(door, &|script| m.shell(script));
     }
 }
 

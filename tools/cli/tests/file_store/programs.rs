@@ -141,7 +141,24 @@ END"#,
         "printf 'netcdf x { dimensions: t = 4; variables: float v(t); data: v = 1,2,3,4; }' > x.cdl
          for k in classic nc4; do ncgen -k $k -o $k.nc x.cdl && ncdump $k.nc | grep -q 'v = 1, 2, 3, 4'; done",
     ),
-    program("MPI-IO of three processes (ROMIO): collective, independent", MPI),
+    program(
+        "h5py: chunks, compression, attributes, appending",
+        r#"cat > h.py <<'END'
+import h5py, numpy as np
+x = np.arange(1_000_000, dtype="f4").reshape(1000, 1000)
+with h5py.File("h.h5", "w") as f:
+    f.create_dataset("x", data=x, chunks=(100, 250), compression="gzip", maxshape=(None, 1000)).attrs["unit"] = "K"
+with h5py.File("h.h5", "r+") as f:
+    f["x"].resize(1100, axis=0)
+    f["x"][1000:] = x[:100]
+    f["g/y"] = np.ones(7)
+with h5py.File("h.h5") as f:
+    assert (f["x"][:1000] == x).all() and (f["x"][1000:] == x[:100]).all()
+    print(f["x"].attrs["unit"], f["g/y"].shape, f["x"].compression)
+END
+/usr/bin/python3 h.py"#,
+    ),
+    program("MPI-IO of three processes (MPICH, ROMIO): collective, independent", MPI),
     program(
         "sed -i, sort, split, gzip, dd, truncate, flock, df",
         "seq 1000 | sort -r > n && sed -i s/7/seven/ n && split -l 100 n n. && cat n.* | cmp - n && gzip -k n && zcat n.gz | cmp - n
@@ -149,6 +166,47 @@ END"#,
          flock lock -c 'flock -n lock true || echo taken > said' && grep -q taken said && test $(df --output=fstype . | tail -1)",
     ),
 ];
+
+/// Those that take long, or come in large packages: `make test-long` installs them.
+const HEAVY: &[Program] = &[
+    program("dbench", "dbench -t 20 -D . 3 > dbench.out && grep -q Throughput dbench.out"),
+    program(
+        "bonnie++",
+        "mkdir b && chmod 777 b && bonnie++ -f -d b -s 128M -r 32M -n 2:20000:100:4 -u root -q > bonnie.out 2>&1 && rm -r b",
+    ),
+    program(
+        "Open MPI: OMPIO and ROMIO",
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+         mpicc.openmpi -w -o ompi ../mpi.c
+         for io in ompio romio321; do
+             mpirun.openmpi --oversubscribe --mca io $io -n 3 ./ompi $io.out && test $(stat -c %s $io.out) = 394416
+         done",
+    ),
+    program("OpenFOAM: a tutorial by one process and by two, time directories, checkMesh", OPENFOAM),
+];
+
+/// The lid-driven cavity, whose result does not depend on where its files are.
+const OPENFOAM: &str = r#"export WM_PROJECT_DIR=/usr/share/openfoam OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+outside=$(mktemp -d)
+cavity() {
+    cp -r /usr/share/doc/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity $1
+    find $1 -name '*.gz' -exec gunzip {} +
+    blockMesh -case $1 > $1/log.blockMesh
+}
+for case in $outside/one one; do cavity $case; icoFoam -case $case > $case/log.icoFoam; done
+checkMesh -case one > one/log.checkMesh && grep -q 'Mesh OK' one/log.checkMesh
+for time in 0 0.1 0.2 0.3 0.4 0.5; do diff -r $outside/one/$time one/$time; done
+cavity two
+printf 'FoamFile { version 2.0; format ascii; class dictionary; object decomposeParDict; }
+numberOfSubdomains 2;
+method simple;
+simpleCoeffs { n (2 1 1); delta 0.001; }
+' > two/system/decomposeParDict
+decomposePar -case two > two/log.decomposePar
+mpirun.openmpi --oversubscribe -np 2 icoFoam -case two -parallel > two/log.icoFoam
+reconstructPar -case two > two/log.reconstructPar
+ls -d two/0.5/U two/processor0/0.5/U two/processor1/0.5/U > /dev/null
+rm -r $outside"#;
 
 /// Each process writes every third stripe of a file, all at once, and reads those of another; then each some by itself.
 const MPI: &str = r#"cat > mpi.c <<'END'
@@ -186,11 +244,22 @@ int main(int argc, char **argv) {
     return bad;
 }
 END
-mpicc -w -o mpi mpi.c && mpirun -n 3 ./mpi mpi.out && test $(stat -c %s mpi.out) = 394416"#;
+mpicc.mpich -w -o mpi mpi.c && mpirun.mpich -n 3 ./mpi mpi.out && test $(stat -c %s mpi.out) = 394416"#;
 
 /// Runs all that go through a door.
 pub(crate) fn run_all(door: Door, shell: &dyn Fn(&str) -> Ran) {
-    for program in PROGRAMS.iter().filter(|program| program.not.is_none_or(|(not, _)| not != door)) {
+    run(PROGRAMS, door, shell);
+}
+
+/// The same with those that take long, each in a directory of its own.
+pub(crate) fn run_heavy(door: Door, shell: &dyn Fn(&str) -> Ran) {
+    let source = MPI.split_once('\n').and_then(|(_, text)| text.split_once("\nEND\n")).unwrap().0;
+    shell(&format!("cat > mpi.c <<'END'\n{source}\nEND")).ok();
+    run(HEAVY, door, &|script| shell(&format!("rm -rf heavy; mkdir heavy; cd heavy\n{script}")));
+}
+
+fn run(programs: &[Program], door: Door, shell: &dyn Fn(&str) -> Ran) {
+    for program in programs.iter().filter(|program| program.not.is_none_or(|(not, _)| not != door)) {
         eprintln!("{}", program.name);
         let ran = shell(program.script).ok();
         if let Some(says) = program.says {
@@ -204,7 +273,7 @@ fn table() -> String {
     let mut table = String::from("| program |");
     DOORS.iter().for_each(|(_, name)| table += &format!(" {name} |"));
     table += "\n| --- | --- | --- | --- |\n";
-    for program in PROGRAMS {
+    for program in PROGRAMS.iter().chain(HEAVY) {
         let cell = |door: Door| match program.not {
             Some((not, why)) if not == door => format!("no: {why}"),
             _ => "works".to_owned(),

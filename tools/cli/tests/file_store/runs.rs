@@ -56,6 +56,16 @@ fn programs_work_in_iov_run() {
 }
 
 #[test]
+#[ignore = "takes minutes; make test-long installs the programs"]
+fn heavy_programs_work_in_iov_run() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    programs::run_heavy(Door::Run, &|script| shell(&store, script));
+}
+
+#[test]
 fn workspaces_appear_where_they_are_asked_for() {
     if !has_library() {
         return;
