@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _SMALL = 64 << 10
 """Reads of less, one behind the other, are served from what was read ahead."""
+_LINES = 8 << 10
+"""Bytes in which the end of a line is looked for at a time."""
 _LARGE = 256 << 10
 """Writes of as much go to the store from where they are."""
 
@@ -61,6 +64,8 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         self._parts = parts
         self._collection: Collection | None = None
         self._born: tuple[Metadata | None, Controls] = (metadata, controls)
+        self._own = opened is None
+        self._failed: BaseException | None = None
         self._plain = cache_type is None
         self._ahead = b""
         self._ahead_at = 0
@@ -119,9 +124,9 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         at = self.loc - self._ahead_at
         if 0 <= at and at + n <= len(self._ahead):
             out = self._ahead[at : at + n]
-        elif n < _SMALL and self.loc == self._last:
+        elif n < _SMALL and (self.loc == self._last or 0 <= at <= len(self._ahead) > 0):
             # One behind the other: each time twice as much as before.
-            ahead = min(max(2 * len(self._ahead), _SMALL), self.blocksize, left)
+            ahead = min(max(n, min(max(2 * len(self._ahead), _SMALL), self.blocksize)), left)
             self._ahead = self.collection.read(self.loc, ahead)
             self._ahead_at = self.loc
             out = self._ahead[:n]
@@ -146,6 +151,11 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
 
     readinto1 = readinto
 
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        """All up to `char`, that included, in pieces of which most are there already."""
+        found: bytes = super().readuntil(char, blocks or _LINES)
+        return found
+
     # -- Writing
 
     def write(self, data: ReadableBuffer) -> int:
@@ -158,28 +168,50 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
             # It may be all of a file that goes in one request.
             return int(super().write(whole))
         self.offset = self.offset or 0
-        before = self.buffer.getvalue()
-        self.buffer = io.BytesIO()
-        for piece in (memoryview(before), *(whole[at : at + PIECE] for at in range(0, whole.nbytes, PIECE))):
+        before = memoryview(self.buffer.getvalue())
+        for piece in (before, *(whole[at : at + PIECE] for at in range(0, whole.nbytes, PIECE))):
             self._send(piece)
             self.offset += piece.nbytes
+        self.buffer = io.BytesIO()
         self.loc += whole.nbytes
         return whole.nbytes
 
     def _send(self, data: memoryview) -> None:
-        """Sends the bytes that follow those which were sent."""
-        if self._collection is None:
-            metadata, controls = self._born
-            self._collection = now(self._files.begin(self._parts, "x" in self.mode, metadata, controls))
-        if data.nbytes == 0:
+        """Sends the bytes that follow those which were sent. If that fails there will be no such file: it would lack them."""
+        self._check_whole()
+        try:
+            if self._collection is None:
+                metadata, controls = self._born
+                self._collection = now(self._files.begin(self._parts, "x" in self.mode, metadata, controls))
+            if data.nbytes == 0:
+                return
+            if self.mode == "ab":
+                self._collection.append(data)
+            else:
+                self._collection.write(self.offset, data)
+        except BaseException as e:
+            self._failed = e
+            self.discard()
+            raise
+
+    def _check_whole(self) -> None:
+        if self._failed is not None:
+            raise OSError(errno.EIO, "a write has failed before, so that the file would lack bytes", self.path) from self._failed
+
+    def flush(self, force: bool = False) -> None:
+        """Sends what is in the buffer if that is full; what is appended, whatever there is, and others see it then."""
+        if self.mode == "ab" and not force and not self.closed and not self.forced:
+            data = self.buffer.getvalue()
+            if data:
+                self._send(memoryview(data))
+                self.buffer = io.BytesIO()
+                self.collection.commit()
             return
-        if self.mode == "ab":
-            self._collection.append(data)
-        else:
-            self._collection.write(self.offset, data)
+        super().flush(force)
 
     def _upload_chunk(self, final: bool = False) -> bool:
         """Sends what is in the buffer; at the end the file gets its name."""
+        self._check_whole()
         data = self.buffer.getbuffer()
         if self._collection is None and final and self.autocommit:
             metadata, controls = self._born
@@ -199,8 +231,8 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
             now(self._files.publish(self._collection, self._parts, "x" in self.mode))
 
     def discard(self) -> None:
-        """Drops what was written."""
-        if self._collection is not None:
+        """Drops what was written, unless it was appended to what was there."""
+        if self._collection is not None and self._own and not self._collection.closed:
             now(self._files.discard(self._collection))
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import AsyncFileSystem, get_loop
 from fsspec.callbacks import NoOpCallback
-from fsspec.utils import stringify_path
+from fsspec.utils import stringify_path, tokenize
 
+from .._errors import Invalid
 from .._ioverbs import default_url
 from .._session import SessionArguments
 from ._drive import Awaiting, Blocking, now
@@ -20,7 +22,7 @@ from ._file import IOVFile, UpdateFile, check_mode
 from ._local import receive, send
 from ._paths import PROTOCOL, Parts, parts_of, path_of, split_url
 from ._reading import Controls
-from ._tree import Store, exists, is_a_directory
+from ._tree import Store
 from ._whole import Files
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.store = store
         self.controls: Controls = controls
         self.auto_mkdir = auto_mkdir
+        self.readonly = readonly
         arguments = SessionArguments(store or default_url(), readonly, direct, True, True, deadline, None, background)
         opened = Store(arguments)
         self._blocking = Files(opened, Blocking())
@@ -114,10 +117,18 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._loop = None if self.asynchronous else get_loop()
-        return self._loop
+        return self._loop or get_loop()
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Forgets where directories were found."""
+        self._blocking.store.forget_all()
+        super().invalidate_cache(path)
 
     def _parts(self, path: Any) -> Parts:
-        return parts_of(self._strip_protocol(path))
+        store, inside = split_url(stringify_path(path))
+        if store is not None and store != self.store:
+            raise ValueError(f"{path}: this file system is of {self.store or 'the default store'}")
+        return parts_of(inside)
 
     # -- Facts
 
@@ -130,11 +141,11 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return now(self._blocking.info(self._parts(path))).info()
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        return _listed(await self._awaiting.list(self._parts(path)), detail)
+        return _listed(await self._awaiting.entries(self._parts(path)), detail)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """What a directory holds; of a file, itself."""
-        return _listed(now(self._blocking.list(self._parts(path))), detail)
+        return _listed(now(self._blocking.entries(self._parts(path))), detail)
 
     async def _exists(self, path: str, **_: Any) -> bool:
         return await self._awaiting.is_there(self._parts(path))
@@ -154,7 +165,19 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _is(self, path: str, kind: str) -> bool:
         try:
             return bool(self.info(path)["type"] == kind)
-        except OSError:
+        except (OSError, Invalid):
+            return False
+
+    async def _isdir(self, path: str) -> bool:
+        return await self._is_now(path, "directory")
+
+    async def _isfile(self, path: str) -> bool:
+        return await self._is_now(path, "file")
+
+    async def _is_now(self, path: str, kind: str) -> bool:
+        try:
+            return bool((await self._info(path))["type"] == kind)
+        except (OSError, Invalid):
             return False
 
     def created(self, path: str) -> datetime:
@@ -178,7 +201,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     def checksum(self, path: str) -> int:
         """A number that changes with each publication of a file."""
-        return hash(self.ukey(path)) & (1 << 63) - 1
+        return int(tokenize(self.ukey(path)), 16)
 
     # -- Reading
 
@@ -223,6 +246,7 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     async def _get_file(self, rpath: str, lpath: Any, callback: Any = _QUIET, **_: Any) -> None:
         if await self._isdir(rpath):
+            await self._awaiting.no_link_to_a_directory(self._parts(rpath))
             os.makedirs(lpath, exist_ok=True)
             return
         opened = await self._awaiting.open(self._parts(rpath))
@@ -258,10 +282,15 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         await self._awaiting.drive.call(send, self._blocking, lpath, parts, callback, born)
 
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
-        """Makes an empty file; ``truncate=False``: one that is there keeps its bytes."""
-        if not truncate and self.exists(path):
+        """Makes an empty file; ``truncate=False``: one that is there keeps its bytes, and has been changed now."""
+        if truncate:
+            self.pipe_file(path, b"", **options)
             return
-        self.pipe_file(path, b"", **options)
+        try:
+            self.pipe_file(path, b"", mode="create", **options)
+        except FileExistsError:
+            with now(self._blocking.open(self._parts(path)))[0] as there:
+                there.setattr(mtime=datetime.now(UTC))
 
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
         await self._awaiting.copy(self._parts(path1), self._parts(path2), self.controls)
@@ -304,10 +333,14 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         now(self._blocking.make(self._parts(path), parents=create_parents, exist_ok=False))
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        if exist_ok and not self._parts(path):
+            return
         await self._awaiting.make(self._parts(path), exist_ok=exist_ok)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Makes a directory, and those above it."""
+        if exist_ok and not self._parts(path):
+            return
         now(self._blocking.make(self._parts(path), exist_ok=exist_ok))
 
     mkdirs = makedirs
@@ -352,15 +385,19 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         parts, plain = self._parts(path), check_mode(mode)
         files = self._blocking
         controls = self.controls if controls is None else controls
-        if plain == "x+" or plain == "w+" or (plain == "a" and not self.exists(path)):
-            if plain == "x+" and self.exists(path):
-                exists(path)
+        if plain != "r" and self.readonly:
+            raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), path)
+        if not autocommit and plain not in ("r", "w", "x"):
+            raise ValueError(f"mode {mode!r} changes what is there at once, and cannot be part of a transaction: write a new file")
+        if plain in ("w+", "x+"):
             now(files.write(parts, b"", exclusive=plain == "x+", metadata=metadata, controls=controls))
         if "+" in plain:
             return io.BufferedRandom(UpdateFile(now(files.open(parts))[0], "r+"))
         opened = None
-        if plain in ("r", "a"):
+        if plain == "r":
             opened = now(files.open(parts))
+        elif plain == "a":
+            opened = now(files.open_or_make(parts, metadata, controls))
         else:
             now(files.expect(parts, exclusive=plain == "x"))
         return IOVFile(

@@ -42,7 +42,8 @@ def send(files: Files, lpath: Any, parts: Parts, callback: Any, born: dict[str, 
     with open(lpath, "rb", buffering=0) as source:
         size = os.fstat(source.fileno()).st_size
         callback.set_size(size)
-        buffer = memoryview(bytearray(min(PIECE, size + 1)))
+        # One byte more tells the end. What is no plain file says 0.
+        buffer = memoryview(bytearray(min(PIECE, max(size + 1, 64 << 10))))
         got = source.readinto(buffer)
         if got == size and size <= WHOLE:
             now(files.write(parts, buffer[:got], **born))

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
-from uuid import UUID
 
 from .._batch import Batch, Operation
 from .._errors import Error, Invalid, NotFound, Stale
 from .._handles import Collection
 from .._results import Stat
-from .._workspace import Workspace
 from ._paths import Parts, path_of
 from ._tree import Tree, first_error, is_a_directory, kind_of, missing
 
@@ -25,7 +23,7 @@ FILES = 500
 TOGETHER = 256 << 20
 """Bytes that one batch reads."""
 _FEW = 4
-"""Files of a batch that are not closed by it."""
+"""Files of a batch that are not closed together."""
 
 Range = tuple[Parts, int | None, int | None]
 """A file, and from where to where, as in a slice."""
@@ -45,8 +43,7 @@ class _Late:
     """What was not read together with the size."""
 
     index: int
-    workspace: Workspace
-    uuid: UUID
+    collection: Collection
     offset: int
     length: int
 
@@ -56,6 +53,9 @@ class Reading(Tree):
 
     async def open(self, parts: Parts, controls: Controls = None) -> tuple[Collection, Stat]:
         """Opens a file, and tells its facts."""
+        return await self.fresh(parts, lambda: self._open(parts, controls))
+
+    async def _open(self, parts: Parts, controls: Controls) -> tuple[Collection, Stat]:
         if len(parts) < 2:
             is_a_directory(path_of(parts))
         at = await self.place(parts[:-1])
@@ -79,6 +79,17 @@ class Reading(Tree):
         return out
 
     async def _ranges(self, asked: Sequence[Range]) -> list[bytes | Exception]:
+        known = any(self.store.remembers(parts) for parts, _, _ in asked)
+        out = await self._read(asked)
+        missed = [i for i, got in enumerate(out) if isinstance(got, (FileNotFoundError, NotADirectoryError, Stale))]
+        if missed and known:
+            # That something is not there is said by what is looked up anew only.
+            self.store.forget_all()
+            for i, got in zip(missed, await self._read([asked[i] for i in missed]), strict=True):
+                out[i] = got
+        return out
+
+    async def _read(self, asked: Sequence[Range]) -> list[bytes | Exception]:
         out: list[bytes | Exception] = [b""] * len(asked)
         batch = await self.batch()
         opened: dict[Parts, _Opened] = {}
@@ -95,10 +106,6 @@ class Reading(Tree):
             n = SMALL if end is None else end - (start or 0)
             if 0 < n <= PIECE:
                 early[i] = batch.read(file.collection, start or 0, n)
-        if len(opened) > _FEW:
-            # All of them in one request; a few are given back by and by.
-            for file in opened.values():
-                batch.close(file.collection)
         if opened:
             await self.drive.batch(batch)
         late: list[_Late] = []
@@ -118,14 +125,20 @@ class Reading(Tree):
                 out[i] = got
                 if len(got) < stop - begin and not (i in early and end is not None):
                     # From the beginning: to put two parts together would cost a copy of both.
-                    late.append(_Late(i, await self.workspace(parts), stat.uuid, begin, stop - begin))
+                    late.append(_Late(i, file.collection, begin, stop - begin))
             except Exception as e:
                 out[i] = await self._why(parts, e)
         await self._rest(late, out)
+        if len(opened) > _FEW:
+            # All of them in one request; a few are given back by and by.
+            batch = await self.batch()
+            for file in opened.values():
+                batch.close(file.collection)
+            await self.drive.batch(batch)
         return out
 
     async def _one(self, asked: Range) -> bytes | Exception:
-        return (await self._ranges([asked]))[0]
+        return (await self._read([asked]))[0]
 
     async def _open_in(self, batch: Batch, parts: Parts) -> _Opened:
         """Opens a file in a batch."""
@@ -151,9 +164,7 @@ class Reading(Tree):
             reads: list[tuple[int, Operation[bytes]]] = []
             while late and (not reads or total + late[0].length <= TOGETHER):
                 one = late.pop(0)
-                collection = batch.open(one.workspace, one.uuid)
-                reads.append((one.index, batch.read(collection, one.offset, one.length)))
-                batch.close(collection)
+                reads.append((one.index, batch.read(one.collection, one.offset, one.length)))
                 total += one.length
             await self.drive.batch(batch)
             for i, read in reads:

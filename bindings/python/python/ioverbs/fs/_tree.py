@@ -8,12 +8,13 @@ import os
 import stat as modes
 import threading
 from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 from uuid import UUID
 
 from .._batch import Batch, OnError
-from .._errors import Error, Exists, Invalid, NotFound, Stale, Unavailable
+from .._errors import Busy, Error, Exists, Invalid, NotFound, Stale, Unavailable
 from .._handles import Group
 from .._results import Entry, Stat
 from .._session import Session, SessionArguments
@@ -22,6 +23,7 @@ from .._workspace import Workspace
 from ._drive import Drive
 from ._paths import PROTOCOL, Parts, follow, path_of
 
+T = TypeVar("T")
 Kind = Literal["directory", "file", "link", "other"]
 
 KEYS = ("iov.size", "iov.mode", "iov.owner", "iov.mtime", "iov.ctime")
@@ -31,6 +33,8 @@ MOST_LINKS = 40
 FRESH = 1.0
 """How long workspaces and directories are taken to be where they were found, in seconds; what this file system changes itself is
 seen at once."""
+_TRIES = 16
+"""How often others may change what is just being made."""
 _GROUPS = 4096
 """Directories that are remembered."""
 
@@ -189,6 +193,14 @@ class Store:
             self._groups = {}
         self._groups[parts] = (group, since + FRESH)
 
+    def remembers(self, parts: Parts) -> bool:
+        """Whether something on the way to a path was looked up before, so that it may be elsewhere by now."""
+        return bool(parts) and self.known(parts[0]) is not None
+
+    def forget_all(self) -> None:
+        """Workspaces and directories may be elsewhere."""
+        self._workspaces, self._groups = {}, {}
+
     def forget(self, name: bytes) -> None:
         """A workspace may be gone, and directories be elsewhere."""
         self._workspaces.pop(name, None)
@@ -253,8 +265,22 @@ class Tree:
 
     # -- Facts
 
+    async def fresh(self, parts: Parts, action: Callable[[], Awaitable[T]]) -> T:
+        """What an action says of a path. That something is not there is said by what is looked up anew only."""
+        known = self.store.remembers(parts)
+        try:
+            return await action()
+        except (FileNotFoundError, NotADirectoryError, Stale):
+            if not known:
+                raise
+        self.store.forget(parts[0])
+        return await action()
+
     async def look(self, parts: Parts) -> Found:
         """What a path leads to; its last name is not followed."""
+        return await self.fresh(parts, lambda: self._look(parts))
+
+    async def _look(self, parts: Parts) -> Found:
         if not parts:
             return directory(parts)
         if len(parts) == 1:
@@ -284,14 +310,7 @@ class Tree:
     async def info(self, parts: Parts) -> Found:
         """What a path leads to. Symbolic links are followed; a dangling one is told as ``link``."""
         found = await self.look(parts)
-        if found.kind != "link":
-            return found
-        try:
-            real = await self.look(await self.resolve(parts))
-        except (FileNotFoundError, NotADirectoryError):
-            return found
-        real.parts = parts
-        return real
+        return found if found.kind != "link" else await self._follow(found)
 
     async def resolve(self, parts: Parts) -> Parts:
         """The path without symbolic links."""
@@ -320,8 +339,28 @@ class Tree:
             done, rest = onward[:1], onward[1:]
         return done
 
-    async def list(self, parts: Parts) -> list[Found]:
-        """What a directory holds, in the order of names; of a file, itself."""
+    async def entries(self, parts: Parts) -> list[Found]:
+        """What a directory holds, in the order of names; of a file, itself. Symbolic links to files are told as what they lead to, those to
+        directories as links, so that who goes through a tree comes to its end."""
+        found = await self.fresh(parts, lambda: self._entries(parts))
+        for i, one in enumerate(found):
+            if one.kind == "link":
+                real = await self._follow(one)
+                found[i] = one if real.kind == "directory" else real
+        return found
+
+    async def _follow(self, found: Found) -> Found:
+        """What a symbolic link leads to, under its name; itself if that is nothing."""
+        try:
+            real = await self.look(await self.resolve(found.parts))
+        except OSError as e:
+            if isinstance(e, (FileNotFoundError, NotADirectoryError)) or e.errno == errno.ELOOP:
+                return found
+            raise
+        real.parts = found.parts
+        return real
+
+    async def _entries(self, parts: Parts) -> list[Found]:
         if not parts:
             session = await self.drive.call(self.store.session)
             entries = await self.drive.call(lambda: session.workspaces(order="iov.name").all())
@@ -342,7 +381,7 @@ class Tree:
         """Makes a directory, and those above it. A path of one name is a workspace."""
         if not parts:
             raise Invalid("a path begins with a workspace")
-        while True:
+        for _ in range(_TRIES):
             try:
                 there = await self.place(parts)
             except FileNotFoundError:
@@ -378,12 +417,15 @@ class Tree:
                     self.store.note(parts, group, since)
                     return group
                 case Exists():
-                    # Somebody was faster.
-                    continue
+                    # Somebody was faster, or it is no directory.
+                    self.store.forget(parts[0])
+                    if (await self.look(parts)).kind == "link":
+                        missing(path_of(parts))
                 case NotFound() | Stale():
                     self.store.forget(parts[0])
                 case error:
                     raise error
+        raise Busy(f"{path_of(parts)}: others change it all the time")
 
 
 def first_error(batch: Batch) -> tuple[int, Error | None]:

@@ -7,6 +7,7 @@ what a program that died has begun goes with it.
 
 from __future__ import annotations
 
+import errno
 import gc
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from .._batch import Batch
 from .._buffers import bytes_of
 from .._errors import Busy, Error, Exists, Invalid, NotFound, Stale
 from .._handles import Collection, Group
+from .._results import Stat
 from .._values import Metadata
 from .._workspace import Workspace
 from ._paths import Parts, path_of
@@ -77,25 +79,36 @@ class Files(Reading):
         metadata: Metadata | None,
         controls: Controls,
     ) -> None:
-        """Makes or replaces a file by what `fill` puts into a batch, which is all there is to do if the file is new."""
+        """Makes or replaces a file by what `fill` puts into a batch, which is all there is to do if the file is new. Until it has its
+        name it goes with this process."""
         if len(parts) < 2:
             is_a_directory(path_of(parts))
-        at = await self._place(parts[:-1])
-        ws = await self.workspace(parts)
-        batch = await self.batch("stop")
-        new = self._nameless(batch, ws, metadata, controls)
-        fill(batch, new)
-        batch.link(new, at, parts[-1])
-        # Up to here it goes with this process.
-        batch.setattr(new, lifetime="workspace")
-        await self.drive.batch(batch)
-        index, error = first_error(batch)
-        if error is None:
-            await self._close(new)
-        elif index == len(batch) - 2:
-            # The name is taken, or the directory is not where it was.
-            await self.publish(new, parts, exclusive)
-        else:
+        for last in (False, True):
+            at = await self._place(parts[:-1])
+            batch = await self.batch("stop")
+            new = self._nameless(batch, await self.workspace(parts), metadata, controls)
+            fill(batch, new)
+            # What does not fit, or may not be, is told before the name is given.
+            batch.commit(new)
+            batch.setattr(new, lifetime="workspace")
+            batch.link(new, at, parts[-1])
+            try:
+                await self.drive.batch(batch)
+            except BaseException:
+                await self.discard(new)
+                raise
+            index, error = first_error(batch)
+            if error is None:
+                await self._close(new)
+                return
+            if index == len(batch) - 1:
+                # The name is taken, or the directory is not where it was.
+                await self.publish(new, parts, exclusive)
+                return
+            if index == 0 and isinstance(error, (NotFound, Stale)) and not last:
+                # The workspace is not the one that it was.
+                self.store.forget(parts[0])
+                continue
             await self.discard(new)
             raise error
 
@@ -124,15 +137,34 @@ class Files(Reading):
             exists(path_of(parts))
         batch = await self.batch("stop")
         new = self._nameless(batch, ws, metadata, controls)
-        await self.drive.batch(batch)
+        try:
+            await self.drive.batch(batch)
+        except BaseException:
+            await self.discard(new)
+            raise
         _, error = first_error(batch)
         if error is not None:
             raise error
         return new
 
+    async def open_or_make(
+        self, parts: Parts, metadata: Metadata | None, controls: Controls
+    ) -> tuple[Collection, Stat]:
+        """Opens a file; one that is not there is made, by whoever comes first."""
+        try:
+            return await self.open(parts)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                await self.write(parts, b"", exclusive=True, metadata=metadata, controls=controls)
+        return await self.open(parts)
+
     async def publish(self, new: Collection, parts: Parts, exclusive: bool) -> None:
         """Gives a new collection its name, in the place of what has it, and closes it; drops it where that fails."""
         try:
+            batch = await self.batch()
+            committed = batch.commit(new)
+            await self.drive.batch(batch)
+            committed.result()
             await self._name(new, parts, exclusive)
         except BaseException:
             await self.discard(new)
@@ -196,18 +228,20 @@ class Files(Reading):
         except FileNotFoundError:
             await self._place(parts[:-1])
             return
+        if found.kind == "link" and not exclusive:
+            missing(path_of(parts))
         if found.kind == "directory":
             is_a_directory(path_of(parts))
         if exclusive:
             exists(path_of(parts))
 
     async def is_there(self, parts: Parts) -> bool:
-        """Whether a path leads somewhere."""
+        """Whether a path leads somewhere. What cannot be a name leads nowhere."""
         try:
-            await self.info(parts)
-        except (FileNotFoundError, NotADirectoryError):
+            found = await self.info(parts)
+        except (FileNotFoundError, NotADirectoryError, Invalid):
             return False
-        return True
+        return found.kind != "link"
 
     async def _place(self, parts: Parts) -> Workspace | Group:
         """The directory for a new file."""
@@ -225,6 +259,7 @@ class Files(Reading):
         try:
             old, stat = await self.open(source)
         except IsADirectoryError:
+            await self.no_link_to_a_directory(source)
             await self.make(target)
             return
         batch = await self.batch()
@@ -251,8 +286,18 @@ class Files(Reading):
             raise
         await self.publish(new, target, False)
 
+    async def no_link_to_a_directory(self, parts: Parts) -> None:
+        """A copy of a tree has what is in it: what is left out is told of."""
+        if len(parts) > 1 and (await self.look(parts)).kind == "link":
+            why = "a symbolic link to a directory is not copied: name what it leads to"
+            raise IsADirectoryError(errno.EISDIR, why, path_of(parts))
+
     async def move(self, source: Parts, target: Parts) -> None:
         """Moves a file or directory within a workspace, in one step; replaces a file or an empty directory."""
+        if source == target:
+            await self.look(source)
+            return
+        self.store.forget(source[0])
         is_directory = (await self.look(source)).kind == "directory"
         try:
             there = await self.look(target)
@@ -278,6 +323,8 @@ class Files(Reading):
         """Removes a file, or a symbolic link."""
         if len(parts) < 2:
             is_a_directory(path_of(parts))
+        # What others have moved away is theirs: nothing that was looked up before counts here.
+        self.store.forget(parts[0])
         if (await self.look(parts)).kind == "directory":
             is_a_directory(path_of(parts))
         await self._remove([parts])
@@ -286,7 +333,9 @@ class Files(Reading):
         """Removes an empty directory; of a path with one name, an empty workspace."""
         if not parts:
             raise Invalid("the store cannot be removed")
-        await self.place(parts)
+        self.store.forget(parts[0])
+        if (await self.look(parts)).kind != "directory":
+            not_a_directory(path_of(parts))
         if len(parts) > 1:
             await self._remove([parts])
             self.store.forget(parts[0])
@@ -306,9 +355,12 @@ class Files(Reading):
     async def remove_tree(self, roots: Iterable[Parts], *, directories_too: bool, below: bool) -> None:
         """Removes files and, if that is asked for, directories, with all below them: first the files, then the deepest directories.
         What is gone already is no error."""
+        self.store.forget_all()
         files: list[Parts] = []
         directories: list[Parts] = []
         todo = [await self.look(parts) for parts in roots]
+        if any(not found.parts for found in todo):
+            raise Invalid("the store cannot be removed: name workspaces")
         while todo:
             found = todo.pop()
             if found.kind != "directory":
@@ -318,7 +370,7 @@ class Files(Reading):
                 is_a_directory(path_of(found.parts))
             directories.append(found.parts)
             if below:
-                todo += await self.list(found.parts)
+                todo += await self.entries(found.parts)
         await self._remove(files)
         deep: dict[int, list[Parts]] = {}
         for parts in directories:
