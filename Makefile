@@ -89,7 +89,7 @@ test-python: export CARGO_TARGET_DIR = $(abspath $(TARGET))
 test-python: export IOVERBS_IOVD = $(abspath $(TARGET))/debug/iovd
 test-python: need-rust
 	@scripts/need-apt.sh $(APT_BUILD)
-	@scripts/need-venv.sh
+	@scripts/need-venv.sh data
 	cargo build --package iovd
 	VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/maturin develop --quiet --manifest-path $(PYTHON)/Cargo.toml
 	.venv/bin/python -m pytest -q $(PYTHON)/tests

@@ -1,12 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# need-venv.sh: makes .venv from bindings/python/requirements-dev.txt; quiet and instant if it is up to date.
+# need-venv.sh [data]: makes .venv from bindings/python/requirements-dev.txt, or requirements-data.txt, which has more; quiet and instant if
+# it is up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
-wanted=bindings/python/requirements-dev.txt
-stamp=.venv/.requirements-dev.txt
-if [ -x .venv/bin/python ] && cmp -s "$wanted" "$stamp"; then
+name=requirements-${1:-dev}.txt
+wanted=bindings/python/$name
+stamp=.venv/.$name
+current() {
+    # Each list begins with the first.
+    cat bindings/python/requirements-dev.txt "$wanted"
+}
+if [ -x .venv/bin/python ] && current | cmp -s - "$stamp"; then
     exit 0
 fi
 
@@ -23,4 +29,4 @@ if ! { [ -x .venv/bin/python ] || python3 -m venv --clear .venv; } >"$log" 2>&1 
     echo "The Python packages of $wanted could not be installed, see above." >&2
     exit 1
 fi
-cp "$wanted" "$stamp"
+current >"$stamp"
