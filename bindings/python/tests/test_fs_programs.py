@@ -153,7 +153,23 @@ def test_caches_of_fsspec_before_it(fs: IOVFileSystem, tmp_path: Path) -> None:
     assert list(mapper) == []
 
 
-TRAINING = Path(__file__).resolve().parents[3] / "examples" / "python" / "training.py"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "python"
+
+
+def test_the_example_of_tables_and_fields(fs: IOVFileSystem, shared_url: str) -> None:
+    for package in ("pandas", "pyarrow", "xarray", "zarr", "dask"):
+        pytest.importorskip(package)
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "data.py")]
+    for _ in range(2):
+        done = subprocess.run(command, env=os.environ | {"IOVERBS_URL": shared_url}, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == [
+            "0.6065",
+            "348 steps above 0.5",
+            "[290.0, 291.0, 292.0]",
+            "['2.parquet', '3.parquet']",
+        ]
+    fs.rm("data", recursive=True)
 
 
 def interpreters() -> dict[str, str]:
@@ -172,7 +188,7 @@ def test_training(fs: IOVFileSystem, shared_url: str, torch: str) -> None:
         pytest.skip("PyTorch is not there: make test-long installs it")
     package = Path(ioverbs.__file__).parents[1]
     environment = os.environ | {"IOVERBS_URL": shared_url, "PYTHONPATH": str(package)}
-    command = [python, str(TRAINING), "300", "2"]
+    command = [python, str(EXAMPLES / "training.py"), "300", "2"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"epoch {i}: 300 samples as written" for i in range(2)]
