@@ -21,6 +21,8 @@ pytest.importorskip("fsspec")
 
 from ioverbs.fs import IOVFileSystem  # noqa: E402
 from ioverbs.fs._file import IOVFile  # noqa: E402
+from ioverbs.fs._paths import Parts  # noqa: E402
+from ioverbs.fs._whole import Files  # noqa: E402
 
 BIG = 9 << 20
 
@@ -182,6 +184,26 @@ def test_a_file_of_which_a_write_failed_is_not_made(
         nothing_else(fs)
 
 
+def test_what_has_got_its_name_is_not_dropped(
+    two: tuple[IOVFileSystem, IOVFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever gives up does not know whether the name was given: then there are the new bytes, and never none."""
+    fs = two[0]
+    real = Files._name
+
+    async def name(self: Files, new: ioverbs.Collection, parts: Parts, exclusive: bool) -> None:
+        await real(self, new, parts, exclusive)
+        raise ioverbs.Timeout("the answer was lost", None, "unknown")
+
+    for data in (b"x" * 10, b"y" * BIG):
+        fs.pipe_file("w/f", b"old")
+        with monkeypatch.context() as patched, pytest.raises(ioverbs.Timeout):
+            patched.setattr(Files, "_name", name)
+            fs.pipe_file("w/f", data)
+        assert fs.cat_file("w/f") == data
+    nothing_else(fs)
+
+
 def test_what_is_appended_is_seen_when_it_is_flushed(two: tuple[IOVFileSystem, IOVFileSystem]) -> None:
     a, b = two
     with a.open("w/log", "ab") as f:
@@ -219,6 +241,14 @@ def test_tasks_that_are_cancelled_leave_nothing(file_url: str) -> None:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await fs._pipe_file("w/same", b"0" * 1000)
+        for i in range(60):
+            task = asyncio.ensure_future(fs._pipe_file("w/same", bytes([48 + i % 10]) * 1000))
+            await asyncio.sleep(i % 20 / 10_000)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert len(set(await fs._cat_file("w/same"))) == 1, "the old bytes or the new ones"
         names = await fs._find("w")
         ws = fs._blocking.store.session().workspace("w", create=False)
         for _ in range(50):

@@ -172,13 +172,17 @@ class Files(Reading):
         await self._close(new)
 
     async def discard(self, new: Collection) -> None:
-        """Drops a new collection that has no name."""
+        """Drops a new collection, unless it has got its name all the same: then it has taken the place of what was there before."""
         with suppress(Error):
             uuid = new.uuid
             batch = await self.batch()
             batch.close(new)
-            batch.delete(new.workspace, uuid)
+            asked = batch.look(new.workspace, uuid)
             await self.drive.batch(batch)
+            if asked.result().links == 0:
+                batch = await self.batch()
+                batch.delete(new.workspace, uuid)
+                await self.drive.batch(batch)
 
     async def _name(self, new: Collection, parts: Parts, exclusive: bool) -> None:
         replace = False
