@@ -54,6 +54,7 @@ def test_the_same_with_await(url: str) -> None:
             assert (await ws.group("g")).uuid == g.uuid
             async with await g.create("inner") as inner:
                 assert inner.name == "inner"
+                assert (await g.look("inner")).uuid == inner.uuid and (await ws.look("g")).kind == "group"
             assert [e.name async for e in await g.find()] == ["inner"]
             assert [e.name async for e in await ws.list()] == ["c", "g", "twice"]
             assert (await (await ws.find("t = ?", 1, keys="*")).all())[0].metadata == {"t": 1, "u": 2}

@@ -323,6 +323,7 @@ def test_small_differences(two: tuple[IOVFileSystem, IOVFileSystem], script: Cal
         assert not fs.exists(strange) and not fs.isdir(strange) and not fs.isfile(strange)
     fs.mkdir("w/d")
     fs.mv("w/f", "w/f")
+    fs.mv("w/d", "w/d", recursive=True)
     fs.mv_file("w/d", "w/d")
     fs.makedirs("", exist_ok=True)
     with pytest.raises(ioverbs.Invalid):

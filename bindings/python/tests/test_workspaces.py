@@ -117,3 +117,19 @@ def test_o1_an_end_is_that_of_whoever_made_the_workspace(session: ioverbs.Sessio
         session.workspace("w", expires=end, quota_collections=11)
     with pytest.raises(ioverbs.Exists):
         session.workspace("w", exist_ok=False, expires=end)
+
+
+def test_o4_facts_are_told_of_what_is_not_open(ws: ioverbs.Workspace) -> None:
+    g = ws.group("g")
+    with g.create("c", concurrency="exclusive") as c:
+        c.write(0, b"hello")
+        found = g.look("c")
+        assert (found.kind, found.uuid, found.links, found.filetype) == ("collection", c.uuid, 1, 0)
+        assert ws.look(c.uuid) == found
+    assert (g.look("c").size, ws.look("g").kind, ws.look("g").uuid) == (5, "group", g.uuid)
+    with ws.session.batch(check=False) as b:
+        one, none = b.look(g, "c"), b.look(ws, "none")
+    assert one.result().size == 5
+    for missing in (none.result, lambda: ws.look("none"), lambda: g.look("none")):
+        with pytest.raises(ioverbs.NotFound):
+            missing()

@@ -102,6 +102,11 @@ class _Names(Place[Collection, "Group"]):
             await self._do(Op.open(out, self._parent(), name, text))
         return out
 
+    async def look(self, name_or_uuid: str | bytes | UUID) -> Stat:
+        """See :meth:`ioverbs.Workspace.look`."""
+        stat: Stat = await self._do(Op.look(self._workspace(), self._parent(), name_or_uuid))
+        return stat
+
     async def delete(self, name_or_uuid: str | bytes | UUID) -> None:
         """See :meth:`ioverbs.Workspace.delete`."""
         await self._do(Op.delete(self._workspace(), self._parent(), name_or_uuid))

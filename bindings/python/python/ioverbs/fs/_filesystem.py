@@ -316,9 +316,9 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if not plain or maxdepth is not None:
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
             return
-        new = self._parts(path2)
-        if path2.endswith("/") or self.isdir(path2):
-            new = (*new, self._parts(path1)[-1])
+        old, new = self._parts(path1), self._parts(path2)
+        if old != new and (path2.endswith("/") or self.isdir(path2)):
+            new = (*new, old[-1])
         self.mv_file(path1, path_of(new))
 
     rename = move = mv

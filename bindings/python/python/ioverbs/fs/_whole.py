@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import gc
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from time import sleep
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -59,17 +59,12 @@ class Files(Reading):
         if whole.nbytes <= WHOLE:
             await self.whole(parts, lambda batch, new: batch.write(new, 0, whole), exclusive, metadata, controls)
             return
-        new = await self.begin(parts, exclusive, metadata, controls)
-        try:
+        async with self._made(parts, exclusive, metadata, controls) as new:
             for offset in range(0, whole.nbytes, PIECE):
                 batch = await self.batch()
                 written = batch.write(new, offset, whole[offset : offset + PIECE])
                 await self.drive.batch(batch)
                 written.result()
-        except BaseException:
-            await self.discard(new)
-            raise
-        await self.publish(new, parts, exclusive)
 
     async def whole(
         self,
@@ -146,6 +141,19 @@ class Files(Reading):
         if error is not None:
             raise error
         return new
+
+    @asynccontextmanager
+    async def _made(
+        self, parts: Parts, exclusive: bool, metadata: Metadata | None, controls: Controls
+    ) -> AsyncIterator[Collection]:
+        """A new collection, which gets its name at the end of the block, and is dropped if that fails."""
+        new = await self.begin(parts, exclusive, metadata, controls)
+        try:
+            yield new
+        except BaseException:
+            await self.discard(new)
+            raise
+        await self.publish(new, parts, exclusive)
 
     async def open_or_make(
         self, parts: Parts, metadata: Metadata | None, controls: Controls
@@ -278,17 +286,12 @@ class Files(Reading):
         if size <= WHOLE:
             await self.whole(target, lambda b, new: b.copy(old, 0, new, 0, size), False, pairs, controls)
             return
-        new = await self.begin(target, False, pairs, controls)
-        try:
+        async with self._made(target, False, pairs, controls) as new:
             for offset in range(0, size, COPY):
                 batch = await self.batch()
                 copied = batch.copy(old, offset, new, offset, min(COPY, size - offset))
                 await self.drive.batch(batch)
                 copied.result()
-        except BaseException:
-            await self.discard(new)
-            raise
-        await self.publish(new, target, False)
 
     async def no_link_to_a_directory(self, parts: Parts) -> None:
         """A copy of a tree has what is in it: what is left out is told of."""
