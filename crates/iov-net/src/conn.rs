@@ -23,6 +23,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::{
     frames::{Frame, Frames},
     outbox::{Outbox, Withdrawn},
+    polling::Polling,
     socket,
     stream::Stream,
     tcp,
@@ -38,6 +39,7 @@ use landing::Landing;
 /// The receiving side.
 struct Reading {
     frames: Frames,
+    polling: Polling,
     landing: Option<Landing>,
 }
 
@@ -91,7 +93,7 @@ impl Connection {
         Connection {
             stream,
             out: Mutex::default(),
-            reading: Mutex::new(Reading { frames, landing: None }),
+            reading: Mutex::new(Reading { frames, polling: Polling::default(), landing: None }),
             missed: AtomicBool::new(false),
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
@@ -367,8 +369,12 @@ impl Connection {
         let mut waited = timeout_ns == 0;
         loop {
             match self.take_frame(reading) {
-                Ok(Some(())) => waited = true,
+                Ok(Some(())) => {
+                    reading.polling.came();
+                    waited = true;
+                }
                 Ok(None) if waited => return,
+                Ok(None) if reading.polling.goes_on() => {}
                 Ok(None) => {
                     if self.has_more_to_send() {
                         // What the socket takes meanwhile is sent with the next look.
@@ -388,7 +394,7 @@ impl Connection {
         if let Some(landing) = reading.landing.take() {
             return self.land(reading, landing);
         }
-        let Reading { frames, landing } = reading;
+        let Reading { frames, landing, .. } = reading;
         if frames.is_within() {
             return match frames.next(&self.stream, false)? {
                 Some(frame) => self.dispatch(frame, frames).map(Some),

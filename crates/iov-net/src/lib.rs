@@ -22,6 +22,7 @@ pub mod near;
 mod networks;
 mod outbox;
 mod part;
+pub mod polling;
 mod reach;
 mod remote;
 mod route;

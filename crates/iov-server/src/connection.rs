@@ -13,6 +13,7 @@ use std::{
 
 use iov_net::{
     frames::{Frame, Frames},
+    polling::Polling,
     stream::Stream,
     tls::Exported,
 };
@@ -82,6 +83,7 @@ struct Out {
 struct Incoming {
     frames: Frames,
     greeting: Greeting,
+    polling: Polling,
     client: Option<Arc<Client>>,
     /// It has asked something besides for what it had.
     back: bool,
@@ -173,6 +175,7 @@ impl Connection {
         let incoming = Incoming {
             frames,
             greeting: Greeting::default(),
+            polling: Polling::default(),
             client: None,
             back: false,
             priority: Priority::Foreground,
@@ -409,7 +412,11 @@ impl Connection {
                 None => incoming.frames.next(&self.stream, false),
             };
             let frame = match next {
-                Ok(Some(frame)) => frame,
+                Ok(Some(frame)) => {
+                    incoming.polling.came();
+                    frame
+                }
+                Ok(None) if incoming.priority == Priority::Foreground && incoming.polling.goes_on() => continue,
                 Ok(None) => return Ok(()),
                 Err(e) if e.kind() != Kind::Unavailable => {
                     self.refuse(&e);

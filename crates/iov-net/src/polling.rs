@@ -1,0 +1,164 @@
+//! Looking for a moment, before sleeping, whether what is waited for is there.
+//!
+//! Putting a thread to sleep and waking it costs more than most requests take: 20 to 80 µs where an idle processor has to be
+//! woken. Where what comes next has come soon lately, whoever waits looks for it for [`SPAN_NS`] and lets other
+//! threads pass meanwhile; where it has not, it sleeps at once. The same is done by kernels for sockets (`net.core.busy_poll`) and for virtual processors
+//! (`halt_poll_ns`).
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use iov_store::seam;
+
+/// How long is looked, in nanoseconds, where nothing else is said.
+const SPAN_NS: i64 = 50_000;
+/// The longest that can be said.
+const MOST_NS: i64 = 1_000_000;
+/// With so many points it is looked.
+const ENOUGH: u8 = 2;
+/// Most points.
+const BEST: u8 = 8;
+
+/// How many threads of this process look just now. They leave half of the processors to others.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// How one thread at a time waits for what comes next over a connection.
+#[derive(Debug, Default)]
+pub struct Polling {
+    /// How often it came soon, lately.
+    points: u8,
+    /// Since when it is waited for, on the monotonic clock; 0: it is not.
+    since_ns: i64,
+    looks: Option<Looking>,
+}
+
+/// One of those who look.
+#[derive(Debug)]
+struct Looking;
+
+impl Looking {
+    fn begin(most: usize) -> Option<Looking> {
+        let more = LOOKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < most).then_some(n + 1));
+        more.ok().map(|_| Looking)
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        LOOKING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Most threads that look at a time: none on a machine of one processor.
+fn most() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| std::thread::available_parallelism().map_or(0, |n| n.get() / 2))
+}
+
+/// How long is looked: `IOVERBS_POLL_US`, 0 to 1,000 µs, if that is said.
+fn span_ns() -> i64 {
+    static SPAN: OnceLock<i64> = OnceLock::new();
+    *SPAN.get_or_init(|| {
+        let said = std::env::var("IOVERBS_POLL_US").ok().and_then(|us| us.parse::<i64>().ok());
+        said.map_or(SPAN_NS, |us| us.saturating_mul(1_000).clamp(0, MOST_NS))
+    })
+}
+
+impl Polling {
+    /// Nothing has come yet. `true`: it is looked once more, after others have had their turn; `false`: sleep.
+    pub fn goes_on(&mut self) -> bool {
+        let span_ns = span_ns();
+        let looks = self.looks_at(seam::monotonic_ns(), span_ns, most());
+        if looks {
+            std::thread::yield_now();
+        }
+        looks
+    }
+
+    fn looks_at(&mut self, now_ns: i64, span_ns: i64, most: usize) -> bool {
+        if self.since_ns == 0 {
+            self.since_ns = now_ns;
+            if self.points >= ENOUGH && span_ns > 0 {
+                self.looks = Looking::begin(most);
+            }
+        } else if self.looks.is_some() && now_ns - self.since_ns >= span_ns {
+            self.looks = None;
+            self.points = self.points.saturating_sub(2);
+        }
+        self.looks.is_some()
+    }
+
+    /// It has come.
+    pub fn came(&mut self) {
+        if self.since_ns != 0 {
+            self.came_at(seam::monotonic_ns(), span_ns());
+        }
+    }
+
+    fn came_at(&mut self, now_ns: i64, span_ns: i64) {
+        // Whoever had to be woken has it later than it came.
+        let soon = if self.looks.is_some() { span_ns } else { 2 * span_ns };
+        self.points = match now_ns - self.since_ns <= soon {
+            true => (self.points + 1).min(BEST),
+            false => self.points.saturating_sub(1),
+        };
+        (self.since_ns, self.looks) = (0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: i64 = 50_000;
+    const ALL: usize = usize::MAX;
+
+    /// Something comes so long after it was begun to wait for it; whether it was looked for until then.
+    fn wait(polling: &mut Polling, at_ns: &mut i64, for_ns: i64) -> bool {
+        let end_ns = *at_ns + for_ns;
+        let mut looks = true;
+        while looks && *at_ns < end_ns {
+            looks = polling.looks_at(*at_ns, SPAN, ALL);
+            *at_ns += 1_000;
+        }
+        *at_ns = end_ns;
+        polling.came_at(*at_ns, SPAN);
+        *at_ns += 5_000;
+        looks
+    }
+
+    #[test]
+    fn it_is_looked_where_answers_came_soon() {
+        let (mut polling, mut at_ns) = (Polling::default(), 1);
+        assert!(!wait(&mut polling, &mut at_ns, 80_000), "nobody knows yet");
+        assert!(!wait(&mut polling, &mut at_ns, 80_000));
+        for _ in 0..10 {
+            assert!(wait(&mut polling, &mut at_ns, 30_000));
+        }
+        // One that takes long is slept for, and changes little.
+        assert!(!wait(&mut polling, &mut at_ns, 60_000_000));
+        assert!(wait(&mut polling, &mut at_ns, 30_000));
+        let looked = (0..100).filter(|_| wait(&mut polling, &mut at_ns, 60_000_000)).count();
+        assert_eq!(looked, 0);
+        assert!(!polling.looks_at(at_ns, SPAN, ALL), "all are slow: it is not even begun");
+        polling.came_at(at_ns + 60_000_000, SPAN);
+    }
+
+    #[test]
+    fn it_ends_after_its_span_and_leaves_processors_to_others() {
+        let mut polling = Polling { points: BEST, ..Polling::default() };
+        assert!(!polling.looks_at(1, 0, ALL), "switched off");
+        polling.came_at(2, 0);
+        assert!(!polling.looks_at(3, SPAN, 0), "one processor");
+        polling.came_at(4, SPAN);
+        assert!(polling.looks_at(5, SPAN, ALL));
+        assert!(polling.looks_at(SPAN, SPAN, ALL));
+        assert!(!polling.looks_at(SPAN + 5, SPAN, ALL));
+        assert!(!polling.looks_at(SPAN + 6, SPAN, ALL), "not before something has come");
+        let begun: Vec<_> = (0..3).map_while(|_| Looking::begin(LOOKING.load(Ordering::Relaxed) + 1)).collect();
+        let count = LOOKING.load(Ordering::Relaxed);
+        assert!(Looking::begin(count.min(begun.len())).is_none(), "so many look already");
+    }
+}
