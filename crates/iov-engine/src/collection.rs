@@ -8,8 +8,8 @@ use std::sync::{
 use iov_semantics::Contract;
 use iov_store::{Memory, OpCx, Sink, seam};
 use iov_types::{
-    Capability, Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence, Place, Point,
-    Range, Result, Uuid,
+    Capability, Concurrency, Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence,
+    Place, Point, Range, Result, Uuid,
     catalog::{CatalogOp, LockSpec, Opened, Published, Submission},
     limits,
 };
@@ -157,6 +157,29 @@ impl Collection {
     /// Marks the handle closed: from now on every use fails. `false` if it was already.
     pub fn end(&self) -> bool {
         !self.0.closed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Closes the handle without waiting, where nobody has to hear how that ends: what was changed through it is published, nothing
+    /// is to persist with its close, and nobody waits for it to be closed, as for what is opened exclusively. `false`: it is still
+    /// open, and [`crate::Op::Close`] closes it. Nothing that was started with it may be under way.
+    pub fn close_unheard(&self) -> bool {
+        let Ok(ready) = self.ready() else { return false };
+        let effective = &ready.contract.effective;
+        let persists = effective.point == Point::Close && ready.contract.durability >= Persistence::Durable;
+        let owes = self.is_dirty() || self.has_stage() || self.broken().is_err() || (persists && self.was_used());
+        if owes || effective.concurrency == Concurrency::Exclusive || self.check().is_err() || !self.end() {
+            return false;
+        }
+        if !self.is_detached() {
+            let session = self.session();
+            if self.was_used() && !self.is_inline() {
+                session.0.sides.backend.closed(self.place().whole(ready.opened.uuid));
+            }
+            self.mark_returned();
+            let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published: None };
+            session.0.sides.catalog.submit(&session.cx(0), vec![close], Submission::Each, Box::new(|_| {}));
+        }
+        true
     }
 
     /// Whether it was closed.

@@ -16,6 +16,8 @@ use iov_store::seam;
 const SPAN_NS: i64 = 50_000;
 /// The longest that can be said.
 const MOST_NS: i64 = 1_000_000;
+/// Between two looks, in instructions of some 50 cycles each.
+const PAUSES: u32 = 32;
 /// With so many points it is looked.
 const ENOUGH: u8 = 2;
 /// Most points.
@@ -73,6 +75,8 @@ impl Polling {
         let looks = self.looks_at(seam::monotonic_ns(), span_ns, most());
         if looks {
             std::thread::yield_now();
+            // The other thread of this core, which may be the one that is waited for, has it for itself meanwhile.
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
         looks
     }

@@ -52,15 +52,27 @@ impl File {
         }
         let (handle, mut attributes) = node.join()?;
         node.tell(&attributes);
-        if flags.write && !handle.c.is_writable() {
+        let file = File { node: node.clone(), handle, flags };
+        file.begin(&mut attributes)?;
+        Ok((file, attributes))
+    }
+
+    /// A file that was just opened, as nobody else here has it open; [`File::begin`] comes next.
+    pub(crate) fn of_opened(node: &Arc<Node>, c: Collection, flags: Flags) -> File {
+        let handle = node.share(Handle::new(node.file_system(), c));
+        File { node: node.clone(), handle, flags }
+    }
+
+    /// What its flags say is done as it is opened.
+    pub(crate) fn begin(&self, attributes: &mut Attributes) -> Outcome<()> {
+        if self.flags.write && !self.handle.c.is_writable() {
             return Err(Errno::EPERM);
         }
-        let file = File { node: node.clone(), handle, flags };
-        if flags.truncate {
-            file.truncate(0)?;
+        if self.flags.truncate {
+            self.truncate(0)?;
             attributes.size = 0;
         }
-        Ok((file, attributes))
+        Ok(())
     }
 
     /// A file that was just made, with these attributes. Somebody may have found it by its name meanwhile.

@@ -11,7 +11,7 @@ use ioverbs::{
 };
 
 use crate::{
-    Attributes, Create, Errno, File, FileSystem, Flags, Kind, Node, Outcome,
+    Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome,
     fs::{name, stat_of},
 };
 
@@ -39,16 +39,38 @@ pub(crate) struct New<'a> {
     pub(crate) uuid: Uuid,
 }
 
+/// What came of making something new.
+pub(crate) enum Made {
+    /// It is there and open; how its creation, its attributes and what was done to it besides ended.
+    New(Collection, Vec<Status>),
+    /// Its name is taken: the facts of what that stands for.
+    Taken(Status),
+}
+
+/// What came of opening a file that is made if there is none.
+#[derive(Debug)]
+pub enum OpenedOrFound {
+    /// It was made, and is open.
+    Made(File, Attributes),
+    /// Its name was taken already, by this.
+    Found(Found),
+}
+
 impl FileSystem {
     /// What a name stands for.
-    pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<(Arc<Node>, Attributes)> {
+    pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<Found> {
         let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
         if parent.has_not(bytes) {
             return Err(Errno::ENOENT);
         }
         let look = || Op::Look { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
-        let attributes = self.attributes(stat_of(Some(&status))?)?;
+        self.found(&status, parent, bytes)
+    }
+
+    /// What was found under a name.
+    fn found(&self, status: &Status, parent: &Node, bytes: &[u8]) -> Outcome<Found> {
+        let attributes = self.attributes(stat_of(Some(status))?)?;
         let node = self.node(attributes.uuid, attributes.kind);
         node.tell(&attributes);
         self.placed(&node, parent, bytes);
@@ -59,12 +81,59 @@ impl FileSystem {
         Ok((node, attributes))
     }
 
+    /// Opens a file by its name, in one request. `None`: it is no file, or it is open here already, or cannot be opened so.
+    pub fn open_by_name(&self, parent: &Node, bytes: &[u8], flags: Flags) -> Outcome<Option<(File, Attributes)>> {
+        let (group, name) = (parent.group()?, known(bytes)?);
+        if parent.has_not(bytes) {
+            return Err(Errno::ENOENT);
+        }
+        let (c, opened, stat) = self.again("open", || {
+            let c = self.workspace().pending(EntryKind::Collection);
+            let (parent, which) = (Some(group.clone()), Which::Name(name.clone()));
+            let open = Op::Open { out: c.clone(), parent, which, controls: Controls::default() };
+            let statuses = self.try_all(vec![open.into(), Op::Stat { c: c.clone() }.into()])?;
+            let mut statuses = statuses.into_iter();
+            let (Some(opened), Some(stat)) = (statuses.next(), statuses.next()) else {
+                return Err(ioverbs::Error::internal("a batch of two ended without them"));
+            };
+            match opened.result() {
+                Err(e) if e.kind() == Failure::Unavailable => Err(e),
+                opened => Ok((c, opened, stat)),
+            }
+        })?;
+        match opened {
+            Err(e) if e.kind() == Failure::NotFound => return Err(self.errno("open", &e)),
+            Err(_) => return Ok(None),
+            Ok(()) => {}
+        }
+        let Ok(stat) = stat_of(Some(&stat)) else { return Ok(None) };
+        if Kind::of(stat.kind, stat.mode) != Kind::File {
+            return Ok(None);
+        }
+        let attributes = self.attributes(stat)?;
+        let node = self.node(attributes.uuid, attributes.kind);
+        if node.handle().is_some() {
+            return Ok(None);
+        }
+        node.tell(&attributes);
+        self.placed(&node, parent, bytes);
+        Ok(Some((File::of_opened(&node, c, flags), attributes)))
+    }
+
     /// Makes something new; the handle is open. `more` are further operations on it in the same request.
     pub(crate) fn make<'a>(
         &self,
         new: New<'_>,
         more: &dyn Fn(&Collection) -> Vec<Lent<'a>>,
     ) -> Outcome<(Collection, Vec<Status>)> {
+        match self.make_or_find(new, false, more)? {
+            Made::New(c, statuses) => Ok((c, statuses)),
+            Made::Taken(_) => Err(Errno::EEXIST),
+        }
+    }
+
+    /// The same; with `asks`, if the name is taken, what that stands for, in the same request.
+    fn make_or_find<'a>(&self, new: New<'_>, asks: bool, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Made> {
         self.check_writable()?;
         let directory = new.kind == Kind::Directory;
         let parent = new.parent.group()?;
@@ -92,14 +161,35 @@ impl FileSystem {
         let run = |out: &Collection, first: [Op; 2]| {
             let first = first.into_iter().map(Lent::from);
             let statuses = self.all_of(first.chain(more(out)).chain(look()).collect());
-            statuses.map(|statuses| (out.clone(), statuses))
+            statuses.map(|statuses| Made::New(out.clone(), statuses))
+        };
+        let find = |parent: &Collection, name: &Name| {
+            let (w, parent) = (self.workspace().clone(), Some(parent.clone()));
+            Lent::from(Op::Look { w, parent, which: Which::Name(name.clone()) })
+        };
+        let find_or_run = |out: &Collection, first: [Op; 2], found: Lent<'a>| {
+            let first = first.into_iter().map(Lent::from);
+            let all = std::iter::once(found).chain(first).chain(more(out)).chain(look());
+            let mut statuses = self.try_all(all.collect())?;
+            let found = statuses.remove(0);
+            match statuses.iter().find_map(|status| status.result().err()) {
+                None => Ok(Made::New(out.clone(), statuses)),
+                // Unless it is what an attempt has made that was not answered.
+                Some(_) if stat_of(Some(&found)).is_ok_and(|stat| stat.uuid != uuid) => Ok(Made::Taken(found)),
+                Some(e) => Err(e),
+            }
         };
         let (made, perhaps) = self.once(|| {
             let out = self.workspace().pending_as(kind, uuid);
             let (parent, name) = (Some(parent.clone()), name.clone());
             let (metadata, controls) = (new.metadata.clone(), controls.clone());
+            let found = parent.as_ref().zip(name.as_ref()).filter(|_| asks).map(|(p, n)| find(p, n));
             let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
-            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }])
+            let first = [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }];
+            match found {
+                Some(found) => find_or_run(&out, first, found),
+                None => run(&out, first),
+            }
         });
         let made = match made {
             // By an attempt that was not answered, it seems.
@@ -111,13 +201,15 @@ impl FileSystem {
             }
             other => other,
         };
-        let (out, mut statuses) = made.map_err(|e| {
+        let mut made = made.map_err(|e| {
             new.parent.untell();
             self.errno("create", &e)
         })?;
-        let looked = new.name.and_then(|_| statuses.pop());
-        new.parent.tell_of(looked.as_ref());
-        Ok((out, statuses))
+        if let Made::New(_, statuses) = &mut made {
+            let looked = new.name.and_then(|_| statuses.pop());
+            new.parent.tell_of(looked.as_ref());
+        }
+        Ok(made)
     }
 
     /// Makes a file and opens it. Fails with `EEXIST` if the name is taken.
@@ -129,6 +221,18 @@ impl FileSystem {
         flags: Flags,
     ) -> Outcome<(File, Arc<Node>, Attributes)> {
         self.create_file(parent, Some(bytes), born, flags)
+    }
+
+    /// The same; if the name is taken, what it stands for, which is not opened.
+    pub fn create_or_find(&self, parent: &Node, bytes: &[u8], born: Create, flags: Flags) -> Outcome<OpenedOrFound> {
+        let new = self.new_file(parent, Some(bytes), born);
+        match self.make_or_find(new, true, &|c| vec![Op::Stat { c: c.clone() }.into()])? {
+            Made::New(c, statuses) => {
+                let (file, _, attributes) = self.new_open(c, &statuses, flags)?;
+                Ok(OpenedOrFound::Made(file, attributes))
+            }
+            Made::Taken(found) => self.found(&found, parent, bytes).map(OpenedOrFound::Found),
+        }
     }
 
     /// Makes a file without a name and opens it (`O_TMPFILE`): it goes with its last handle, unless it gets one.
@@ -143,15 +247,25 @@ impl FileSystem {
         born: Create,
         flags: Flags,
     ) -> Outcome<(File, Arc<Node>, Attributes)> {
-        let new = New { parent, name, kind: Kind::File, born, metadata: Metadata::new(), uuid: seam::new_uuid() };
+        let new = self.new_file(parent, name, born);
         let (c, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
+        let made = self.new_open(c, &statuses, flags)?;
+        if name.is_none() {
+            made.0.set_temporary();
+        }
+        Ok(made)
+    }
+
+    fn new_file<'a>(&self, parent: &'a Node, name: Option<&'a [u8]>, born: Create) -> New<'a> {
+        let (metadata, uuid) = (Metadata::new(), seam::new_uuid());
+        New { parent, name, kind: Kind::File, born, metadata, uuid }
+    }
+
+    /// A file that was made and is open, with its facts.
+    fn new_open(&self, c: Collection, statuses: &[Status], flags: Flags) -> Outcome<(File, Arc<Node>, Attributes)> {
         let attributes = self.attributes(stat_of(statuses.last())?)?;
         let node = self.node(attributes.uuid, Kind::File);
-        let file = File::of_new(&node, c, flags, &attributes);
-        if name.is_none() {
-            file.set_temporary();
-        }
-        Ok((file, node, attributes))
+        Ok((File::of_new(&node, c, flags, &attributes), node, attributes))
     }
 
     /// Makes a directory.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Follow, Last, Reached, Stop, Walker, Way, access};
-use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who};
+use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who, names::OpenedOrFound};
 
 /// What `open` is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +56,13 @@ impl Walker<'_> {
                 Reached::Missing(last) => self.create(&last, mode, how),
             };
         }
+        if !how.path
+            && !how.directory
+            && let Reached::Missing(last) = self.walk_to(from, path, Follow::Unseen)?
+            && let Some(opened) = self.open_at_once(&last, how)?
+        {
+            return Ok(opened);
+        }
         for _ in 0..RACES {
             match self.walk(from, path, !how.nofollow)? {
                 Reached::Found { node, attributes, last } => match (self.open_found(&node, attributes, how), last) {
@@ -73,6 +80,54 @@ impl Walker<'_> {
             }
         }
         Err(Errno::EIO.into())
+    }
+
+    /// Opens, or makes, in one request what nothing is known of. `None`: that has to be looked at first.
+    fn open_at_once(&self, last: &Last, how: &How) -> Way<Option<Opened>> {
+        let known = &self.paths.known;
+        let writes = how.write || how.truncate || how.create.is_some();
+        let looks = last.slash || (writes && self.fs.check_writable().is_err());
+        if looks || known.get(last).is_some() || known.look_ahead(last).is_some() {
+            return Ok(None);
+        }
+        let Some(mode) = how.create else {
+            let Some((file, mut attributes)) = self.fs.open_by_name(&last.parent, &last.name, flags(how))? else {
+                return Ok(None);
+            };
+            self.may_open(&attributes, how)?;
+            file.begin(&mut attributes)?;
+            self.opened(file.node(), how)?;
+            return Ok(Some(Opened::File(file, attributes)));
+        };
+        if self.may_change(&last.parent).is_err() {
+            return Ok(None);
+        }
+        match self.fs.create_or_find(&last.parent, &last.name, self.born(mode), flags(how))? {
+            OpenedOrFound::Made(file, attributes) => {
+                self.paths.forget(last);
+                Ok(Some(Opened::File(file, attributes)))
+            }
+            OpenedOrFound::Found((node, _)) if node.kind() == Kind::Symlink && !how.nofollow => Ok(None),
+            OpenedOrFound::Found((node, attributes)) => match self.open_found(&node, attributes, how) {
+                // It went since.
+                Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
+                opened => opened.map(Some),
+            },
+        }
+    }
+
+    fn may_open(&self, attributes: &Attributes, how: &How) -> Way<()> {
+        let writes = how.write || how.truncate;
+        let wanted = if how.read { access::READ } else { 0 } | if writes { access::WRITE } else { 0 };
+        Ok(self.caller.check(attributes, wanted)?)
+    }
+
+    /// A file was opened.
+    fn opened(&self, node: &Arc<Node>, how: &How) -> Way<()> {
+        if how.truncate && self.caller.uid != 0 {
+            node.lower_rights()?;
+        }
+        Ok(())
     }
 
     /// Opens once more what is open, whatever its name is by now.
@@ -119,20 +174,16 @@ impl Walker<'_> {
         if node.kind() == Kind::Symlink {
             return Err(Errno::ELOOP.into());
         }
-        let writes = how.write || how.truncate;
-        let wanted = if how.read { access::READ } else { 0 } | if writes { access::WRITE } else { 0 };
         if node.kind() == Kind::Directory {
-            if writes || how.create.is_some() {
+            if how.write || how.truncate || how.create.is_some() {
                 return Err(Errno::EISDIR.into());
             }
-            self.caller.check(&attributes, wanted)?;
+            self.may_open(&attributes, how)?;
             return Ok(Opened::Directory(Directory::open(node)?));
         }
-        self.caller.check(&attributes, wanted)?;
+        self.may_open(&attributes, how)?;
         let (file, attributes) = File::open(node, flags(how))?;
-        if how.truncate && self.caller.uid != 0 {
-            node.lower_rights()?;
-        }
+        self.opened(node, how)?;
         Ok(Opened::File(file, attributes))
     }
 }
