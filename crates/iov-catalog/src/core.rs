@@ -13,6 +13,7 @@ use iov_types::{Capability, Persistence, Place, Uuid};
 use iov_wire::ticket::TicketKey;
 
 use crate::{
+    changes::Changing,
     lock_table::LockTable,
     map::Map,
     search::Cursors,
@@ -126,6 +127,8 @@ pub(crate) struct Core {
     pub(crate) finished: OnceLock<HashSet<Uuid>>,
     pub(crate) counts: Counts,
     ticket_key: Mutex<Option<TicketKey>>,
+    /// While clients of an earlier catalog may come back: nobody relies on what he knows.
+    in_doubt: Mutex<Option<Changing>>,
     #[cfg(test)]
     pub(crate) ahead_ns: std::sync::atomic::AtomicI64,
 }
@@ -171,6 +174,7 @@ impl Core {
             checked: CheckCounts::default(),
             counts: Counts::default(),
             ticket_key: Mutex::default(),
+            in_doubt: Mutex::default(),
             #[cfg(test)]
             ahead_ns: Default::default(),
         }
@@ -186,6 +190,11 @@ impl Core {
 
     pub(crate) fn lock_ticket_key(&self) -> MutexGuard<'_, Option<TicketKey>> {
         lock(&self.ticket_key)
+    }
+
+    /// That nobody relies on what he knows.
+    pub(crate) fn in_doubt(&self) -> MutexGuard<'_, Option<Changing>> {
+        lock(&self.in_doubt)
     }
 
     /// The targets and their patterns.

@@ -7,6 +7,7 @@
 
 mod access;
 mod batch;
+mod changes;
 mod check;
 mod core;
 mod elsewhere;

@@ -84,6 +84,7 @@ impl Service {
         if self.core.grace_ns.swap(0, Relaxed) == 0 {
             return Ok(());
         }
+        *self.core.in_doubt() = None;
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         recovery::remove_deleted(self, &mut writer)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, MetadataStore, OnAnswer, OpCx, Room, Txn};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, Fact, MetadataStore, OnAnswer, OpCx, Room, Txn};
 use iov_types::{
     Caller, Clause, Error, Kind, ObjectId, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, LockSpec, Submission},
@@ -17,6 +17,7 @@ use iov_types::{
 
 use crate::{
     batch::{self, Redo},
+    changes::{Changing, facts_of},
     core::{Core, Found, Options, ServiceStats, count},
     exec::{After, Exec, Mode},
     map::{Fleet, Map},
@@ -284,9 +285,14 @@ impl Service {
     pub(crate) fn commit(&self, writer: &mut Writer, x: &mut Exec<'_>, together: bool) -> Result<()> {
         x.put_usage();
         let mut writes = x.pending().take();
-        let mut shared = together.then(|| self.core.shared_mut());
         if !writes.is_empty() {
             writes.append(&mut writer.lazy);
+        }
+        // Before anybody sees a part of it, until all of it is seen.
+        let page = self.core.shared().opens.changes().cloned();
+        let changing = page.as_ref().map(|page| Changing::begin(page, facts_of(&writes, &x.after.touched)));
+        let mut shared = together.then(|| self.core.shared_mut());
+        if !writes.is_empty() {
             count(&self.core.counts.commits, 1);
             count(&self.core.counts.keys_written, writes.len());
             if let Err(e) = self.commit_writes(writes, x.room) {
@@ -297,6 +303,8 @@ impl Service {
                 }
                 x.undo_all();
                 self.reload();
+                // Whatever else was read from it.
+                drop(page.map(|page| Changing::begin(&page, vec![Fact::All])));
                 return Err(e);
             }
         }
@@ -322,6 +330,7 @@ impl Service {
                 _ => {}
             }
         }
+        drop(changing);
         x.committed();
         writer.temporary.apply(std::mem::take(&mut x.after.bound));
         Ok(())

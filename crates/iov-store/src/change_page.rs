@@ -45,7 +45,7 @@ const SLOT_BYTES: usize = 16;
 pub const CHANGE_PAGE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
 
 /// What may change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fact {
     /// Which names a group has, and what they stand for; a root has the UUID of its workspace.
     Names(Uuid),

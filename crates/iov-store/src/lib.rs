@@ -7,6 +7,7 @@
 mod backend;
 pub mod block_sums;
 mod catalog;
+pub mod change_page;
 pub mod conformance;
 mod cx;
 mod decorate;
@@ -28,6 +29,7 @@ mod words;
 
 pub use backend::{AtOnce, Backend, LENT_MODE, LentFile, Now, Shown, Sink, Submitted, Viewed, run_one};
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, Route, ask};
+pub use change_page::{ChangePage, ChangeView, Fact, Moment};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
 pub use file_map::FileMap;

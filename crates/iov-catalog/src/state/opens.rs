@@ -1,7 +1,8 @@
 //! Who has which collection, group or root open, and who holds it exclusively (O10, X1).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
+use iov_store::{ChangePage, Fact};
 use iov_types::{Place, Uuid};
 
 use crate::hash::Seeded;
@@ -157,6 +158,8 @@ pub(crate) struct Opens {
     by_session: HashMap<Uuid, u32, Seeded>,
     /// Entries of groups with a hold or a fenced slot: while there are none, nothing can be covered by one.
     covering: usize,
+    /// Where it is said that what is open changes all the time.
+    changes: Option<Arc<ChangePage>>,
 }
 
 fn covers(entry: &Entry) -> bool {
@@ -198,8 +201,21 @@ impl Opens {
         }
     }
 
+    /// Says in this page from now on what is open, and so may change without the catalog.
+    pub(crate) fn tell_changes(&mut self, page: Arc<ChangePage>) {
+        self.entries.iter().filter(|(_, entry)| !entry.group).for_each(|(uuid, _)| page.begin(Fact::Itself(*uuid)));
+        self.changes = Some(page);
+    }
+
+    /// The page in which is said what changes.
+    pub(crate) fn changes(&self) -> Option<&Arc<ChangePage>> {
+        self.changes.as_ref()
+    }
+
     /// Puts an entry in place of what was there, which it returns.
     pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Box<Entry>>) -> Option<Box<Entry>> {
+        let is_file = |entry: &Option<Box<Entry>>| entry.as_ref().is_some_and(|entry| !entry.group);
+        let opens = is_file(&entry);
         if let Some(entry) = &entry {
             self.covering += usize::from(covers(entry));
             for slot in entry.slots() {
@@ -219,6 +235,13 @@ impl Opens {
                         self.by_session.remove(&slot.session);
                     }
                 }
+            }
+        }
+        if let Some(page) = &self.changes {
+            match (is_file(&before), opens) {
+                (false, true) => page.begin(Fact::Itself(uuid)),
+                (true, false) => page.end(Fact::Itself(uuid)),
+                _ => {}
             }
         }
         before

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::rig::{Client, Rig, exclusive, immutable, name};
 use crate::{
+    changes::tests::Mindful,
     index, keys,
     record::{Record, Usage},
 };
@@ -128,14 +129,27 @@ impl World {
             Act::Seal { what } => CatalogOp::Seal { ws, uuid: self.what(*what).0, published: Default::default() },
             Act::Write { what, len } => {
                 let (uuid, kind) = self.what(*what);
-                // Only what is there has bytes: an engine writes through an open handle.
-                if kind == EntryKind::Collection && client.stat(uuid).is_ok() {
+                // An engine writes through an open handle.
+                let is_open = client.service.core.shared().opens.get(uuid).is_some();
+                if kind == EntryKind::Collection && is_open && client.stat(uuid).is_ok() {
                     let _ = client.bytes(uuid).write(0, &vec![1; *len]);
                 }
                 return None;
             }
             Act::Goodbye => CatalogOp::Goodbye,
         })
+    }
+}
+
+/// What is remembered of names and of what they stand for, and is said to hold, is so.
+fn look_around(mindful: &mut Mindful, client: &Client, world: &World) {
+    for group in &world.groups {
+        for n in 0..4 {
+            let _ = mindful.look(client, *group, Some(&format!("n{n}")));
+        }
+    }
+    for (uuid, _) in &world.made {
+        let _ = mindful.look(client, *uuid, None);
     }
 }
 
@@ -200,6 +214,7 @@ proptest! {
     ) {
         let mut rig = Rig::new();
         let attr = WorkspaceAttr { indexes: vec!["t".into()], ..WorkspaceAttr::default() };
+        let mut mindful = Mindful::of(&rig);
         let mut clients = vec![rig.in_workspace_with(attr)];
         let ws = clients[0].ws;
         clients.extend([clients[0].other(), clients[0].other()]);
@@ -227,11 +242,13 @@ proptest! {
                     drop(client);
                     clients.clear();
                     rig = rig.crash();
+                    mindful.goes_on(&rig);
                     let again = Client { ws, ..rig.client() };
                     clients.extend([again.clone(), again.other(), again.other()]);
                 }
             }
             check(&rig, ws);
+            look_around(&mut mindful, &clients[0], &world);
         }
         for client in &clients {
             client.ask(CatalogOp::Goodbye).unwrap();

@@ -1,0 +1,146 @@
+use std::{collections::HashMap, sync::Arc};
+
+use iov_store::{ChangePage, ChangeView, Fact, Moment};
+use iov_types::{
+    Kind, Result, Stat, Uuid, Which,
+    catalog::{CatalogOp, CatalogReply},
+};
+
+use crate::tests::rig::{Client, Rig, SECOND, name};
+
+/// What a look says.
+type Looked = std::result::Result<Stat, Kind>;
+
+/// Somebody who remembers what he has been told, for as long as it is said to hold.
+pub(crate) struct Mindful {
+    view: Arc<ChangeView>,
+    file: std::fs::File,
+    known: HashMap<(Uuid, Option<String>), (Moment, Looked)>,
+    /// How often something that was remembered was compared with what is.
+    pub(crate) compared: usize,
+}
+
+fn look(client: &Client, parent: Uuid, text: Option<&str>) -> Looked {
+    let (ws, which) = (client.ws, text.map_or(Which::Uuid(parent), |text| Which::Name(name(text))));
+    let parent = if text.is_some() { parent } else { Uuid::NIL };
+    match client.ask(CatalogOp::Look { ws, parent, which }) {
+        Ok(CatalogReply::Stat(stat)) => Ok(*stat),
+        Ok(other) => panic!("a look was answered by {other:?}"),
+        Err(e) => Err(e.kind()),
+    }
+}
+
+impl Mindful {
+    /// From now on the catalog tells what changes.
+    pub(crate) fn of(rig: &Rig) -> Mindful {
+        let file = tempfile::tempfile().unwrap();
+        rig.service.tell_changes(ChangePage::open(&file).unwrap());
+        let view = ChangeView::map(&file).unwrap();
+        Mindful { view, file, known: HashMap::new(), compared: 0 }
+    }
+
+    /// The same with the next catalog of the store.
+    pub(crate) fn goes_on(&mut self, rig: &Rig) {
+        rig.service.tell_changes(ChangePage::open(&self.file).unwrap());
+    }
+
+    /// Looks at a name in a group, or (without one) at what has an identity; what holds must be so.
+    pub(crate) fn look(&mut self, client: &Client, parent: Uuid, text: Option<&str>) -> Looked {
+        let at = |uuid: Uuid| if uuid.is_nil() { client.ws } else { uuid };
+        let key = (parent, text.map(str::to_owned));
+        if let Some((since, known)) = self.known.get(&key) {
+            let named = text.map(|_| Fact::Names(at(parent)));
+            let of_it = match (known, text) {
+                (Ok(stat), _) => Some(Fact::Itself(at(stat.uuid))),
+                (Err(_), Some(_)) => None,
+                (Err(_), None) => Some(Fact::Itself(at(parent))),
+            };
+            let facts: Vec<Fact> = named.into_iter().chain(of_it).collect();
+            if self.view.holds(*since, &facts) {
+                self.compared += 1;
+                assert_eq!(*known, look(client, parent, text), "{key:?} is remembered");
+                return known.clone();
+            }
+        }
+        let since = self.view.now();
+        let looked = look(client, parent, text);
+        self.known.insert(key, (since, looked.clone()));
+        looked
+    }
+
+    /// Whether what is known of a name holds.
+    fn holds(&self, client: &Client, parent: Uuid, text: &str) -> bool {
+        let (since, known) = &self.known[&(parent, Some(text.to_owned()))];
+        let group = if parent.is_nil() { client.ws } else { parent };
+        let of_it = known.as_ref().ok().map(|stat| Fact::Itself(stat.uuid));
+        let facts: Vec<Fact> = [Fact::Names(group)].into_iter().chain(of_it).collect();
+        self.view.holds(*since, &facts)
+    }
+}
+
+fn create(client: &Client, parent: Uuid, text: &str) -> Result<Uuid> {
+    let (uuid, op) = client.create_op(parent, text);
+    client.ask(op).map(|_| uuid)
+}
+
+#[test]
+fn c1_what_is_remembered_holds_until_it_changes_and_not_while_it_is_open() {
+    let rig = Rig::new();
+    let mut mindful = Mindful::of(&rig);
+    let writer = rig.in_workspace();
+    let reader = writer.other();
+    let root = Uuid::NIL;
+
+    assert_eq!(mindful.look(&reader, root, Some("a")), Err(Kind::NotFound));
+    assert!(mindful.holds(&reader, root, "a"), "that it is not there is remembered as well");
+    let a = create(&writer, root, "a").unwrap();
+    assert!(!mindful.holds(&reader, root, "a"));
+    assert!(mindful.look(&reader, root, Some("a")).is_ok());
+    assert!(!mindful.holds(&reader, root, "a"), "somebody has it open, and may write");
+    writer.close(a).unwrap();
+    mindful.look(&reader, root, Some("a")).unwrap();
+    assert!(mindful.holds(&reader, root, "a"));
+
+    let b = create(&writer, root, "b").unwrap();
+    assert!(!mindful.holds(&reader, root, "a"), "another name in the group, perhaps this one");
+    writer.close(b).unwrap();
+    mindful.look(&reader, root, Some("a")).unwrap();
+    writer.ask(writer.put_op(b, "t", iov_types::Value::I64(1))).unwrap();
+    assert!(mindful.holds(&reader, root, "a"), "of another");
+    writer.ask(writer.put_op(a, "t", iov_types::Value::I64(1))).unwrap();
+    assert!(!mindful.holds(&reader, root, "a"));
+
+    // A session that ends has closed what it had.
+    mindful.look(&reader, root, Some("b")).unwrap();
+    let third = writer.other();
+    third.open(b).unwrap();
+    assert!(!mindful.holds(&reader, root, "b"));
+    rig.service.end_session(third.caller.session);
+    mindful.look(&reader, root, Some("b")).unwrap();
+    assert!(mindful.holds(&reader, root, "b"));
+}
+
+#[test]
+fn c1_nothing_is_relied_upon_while_those_may_come_back_who_have_something_open() {
+    let rig = Rig::new();
+    let mut mindful = Mindful::of(&rig);
+    let writer = rig.in_workspace();
+    let a = create(&writer, Uuid::NIL, "a").unwrap();
+    writer.close(a).unwrap();
+    mindful.look(&writer, Uuid::NIL, Some("a")).unwrap();
+    assert!(mindful.holds(&writer, Uuid::NIL, "a"));
+
+    let (store, heap, ws) = (rig.store.clone(), rig.heap.clone(), writer.ws);
+    drop((writer, rig));
+    let options = crate::tests::rig::options();
+    let service = crate::Service::open_after(store.clone(), heap.clone(), options, 30 * SECOND).unwrap();
+    let rig = Rig { store, heap, service: Arc::new(service) };
+    mindful.goes_on(&rig);
+    let reader = Client { ws, ..rig.client() };
+    assert!(!mindful.holds(&reader, Uuid::NIL, "a"), "it was told by the catalog before");
+    mindful.look(&reader, Uuid::NIL, Some("a")).unwrap();
+    assert!(!mindful.holds(&reader, Uuid::NIL, "a"), "somebody may have it open and not have come back yet");
+    rig.service.end_grace().unwrap();
+    mindful.look(&reader, Uuid::NIL, Some("a")).unwrap();
+    assert!(mindful.holds(&reader, Uuid::NIL, "a"));
+}
