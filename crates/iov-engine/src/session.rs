@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use iov_store::{Answer, Backend, Catalog, OpCx, Route, ask, seam};
+use iov_store::{Answer, Backend, Catalog, ChangeView, OpCx, Route, ask, seam};
 use iov_types::{
     Caller, Capability, Controls, Counters, Error, Priority, Result, StoreMap, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -240,6 +240,13 @@ impl Session {
             }
             _ => Err(Error::internal("a join was not answered by a token")),
         }
+    }
+
+    /// Where the store's catalog says which facts change, so that nobody need ask whether what he remembers still holds (C1). `None`:
+    /// it is on another host, or cannot tell. What was remembered by another view than this one does not hold.
+    pub fn changes(&self) -> Option<Arc<ChangeView>> {
+        self.check().ok()?;
+        self.0.sides.catalog.changes()
     }
 
     /// The targets of the store, and the patterns in which collections lie on them.

@@ -4,6 +4,7 @@
 
 mod asks;
 mod book;
+mod changes;
 mod conn;
 mod direct;
 pub mod frames;
@@ -41,6 +42,6 @@ pub use handshake::Trust;
 pub use link::{Link, PRESENTED};
 pub use mapped::Mapped;
 pub use networks::Networks;
-pub use reach::{Address, LISTEN, Place, SECRET, SOCKET};
+pub use reach::{Address, CHANGES, LISTEN, Place, SECRET, SOCKET};
 pub use remote::{RemoteBackend, RemoteCatalog};
 pub use start::Starter;

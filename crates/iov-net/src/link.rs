@@ -3,12 +3,12 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
+use iov_store::{CatalogCapability, ChangeView, LEASE_ENDED, OpCx, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Target, Uuid};
 use iov_wire::{
     Body,
@@ -42,11 +42,13 @@ pub(crate) struct Up {
     pub(crate) page: Option<OwnedFd>,
     /// Segments that came over it.
     pub(crate) maps: Maps,
+    /// Where the catalog says what changes.
+    pub(crate) changes: OnceLock<Option<Arc<ChangeView>>>,
 }
 
 impl Up {
     pub(crate) fn new(connection: Connection, page: Option<OwnedFd>) -> Up {
-        Up { connection, page, maps: Maps::default() }
+        Up { connection, page, maps: Maps::default(), changes: OnceLock::new() }
     }
 
     /// The connection is of no use, but the session goes on over the next one, which has a page of its own.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_store::{
-    Answer, Backend, Catalog, CatalogCapability, OnAnswer, OnPublished, OpCx, Publisher, Route, Spread, ask,
+    Answer, Backend, Catalog, CatalogCapability, ChangeView, OnAnswer, OnPublished, OpCx, Publisher, Route, Spread, ask,
 };
 use iov_types::{
     Error, Place, Result, StoreMap, Uuid,
@@ -135,6 +135,10 @@ impl Catalog for Mapped {
 
     fn connection(&self) -> u64 {
         self.0.catalog.connection()
+    }
+
+    fn changes(&self) -> Option<Arc<ChangeView>> {
+        self.0.catalog.changes()
     }
 
     fn watch(&self, set: &OwnedFd) {

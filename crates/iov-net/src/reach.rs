@@ -38,6 +38,9 @@ pub const SOCKET: &str = "socket";
 /// The name of the secret that a store's daemon makes there.
 pub const SECRET: &str = "secret";
 
+/// The name of the page there in which its catalog says what changes.
+pub const CHANGES: &str = "changes";
+
 /// The name of the file there in which a daemon writes down where and how it listens.
 pub const LISTEN: &str = "listen";
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use iov_store::{Answer, Backend, Catalog, CatalogCapability, OnAnswer, OpCx, Route, Sink, Submitted};
+use iov_store::{Answer, Backend, Catalog, CatalogCapability, ChangeView, OnAnswer, OpCx, Route, Sink, Submitted};
 use iov_types::{
     Capability, Counters, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -257,6 +257,10 @@ impl Catalog for RemoteCatalog {
 
     fn connection(&self) -> u64 {
         self.0.connection()
+    }
+
+    fn changes(&self) -> Option<Arc<ChangeView>> {
+        self.0.changes()
     }
 
     fn watch(&self, set: &OwnedFd) {

@@ -10,7 +10,7 @@ use iov_types::{
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use crate::OpCx;
+use crate::{ChangeView, OpCx};
 
 /// Replies in the order of the operations. After a failure under `UntilFailure`, `DryRun` or `All` it ends with the operation that failed.
 /// The outer error is of the submission as a whole (transport, commit, a forgotten batch id).
@@ -69,6 +69,12 @@ pub trait Catalog: Send + Sync {
     /// any more. One in this process is never lost.
     fn connection(&self) -> u64 {
         0
+    }
+
+    /// Where the catalog says which facts change, for those of its host who remember them. `None`: nobody can tell, or there is no
+    /// connection to it just now. Another one than before: nothing holds that was remembered by the one before.
+    fn changes(&self) -> Option<Arc<ChangeView>> {
+        None
     }
 
     /// The ways to the store's daemons, each of them tried; none to what is in this process.

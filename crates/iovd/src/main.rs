@@ -6,6 +6,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod begin;
 mod certificate;
+mod changes;
 mod check;
 mod detach;
 mod fleet;

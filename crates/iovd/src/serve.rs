@@ -14,6 +14,7 @@ use iov_types::{Error, Result, Uuid};
 use crate::{
     Args,
     begin::{self, Begun, inside, open_dir},
+    changes,
     check::Check,
     fleet::{self, Open},
     hold::{Hold, Taken},
@@ -47,6 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let awaits = afar.awaits() || targets.iter().any(|target| target.grants.awaits_clients());
     let grace_ns = if awaits { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns)?);
+    if let Some(page) = changes::open(&dir, &mut troubles)? {
+        catalog.tell_changes(page);
+    }
     for target in &targets {
         let failed = target.grants.settle(&catalog.unfinished(), afar.awaits());
         troubles.extend(failed.iter().map(|e| format!("recovery of target {}: {e}", target.number)));

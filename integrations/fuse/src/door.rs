@@ -8,7 +8,7 @@ use std::{
 use fuser::{
     FileHandle, FopenFlags, Generation, INodeNo, LockOwner, Notifier, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
 };
-use iov_posix::{Attributes, Create, File, FileSystem, Flags, Level, Node, Outcome, Tag, Tags, Who};
+use iov_posix::{Attributes, Create, File, FileSystem, Flags, Level, Node, Outcome, Paths, Tag, Tags, Who};
 
 use crate::{
     convert::{self, errno},
@@ -47,6 +47,8 @@ impl Known {
 /// A file system as the kernel sees it.
 pub(crate) struct Door {
     pub(crate) fs: FileSystem,
+    /// What it remembers of names, beside the kernel.
+    pub(crate) paths: Paths,
     /// How long the kernel may take names and attributes for true.
     pub(crate) ttl: Duration,
     pub(crate) known: Arc<Known>,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
-use iov_posix::{Errno, FileSystem, Level, Options, Tags};
+use iov_posix::{Errno, FileSystem, Level, Options, Paths, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
 use crate::{
@@ -173,6 +173,7 @@ impl Mount {
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let known = Arc::new(Known::default());
         let door = Door {
+            paths: Paths::new(fs.clone()),
             fs,
             ttl,
             known: known.clone(),

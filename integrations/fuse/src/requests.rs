@@ -73,7 +73,7 @@ impl Filesystem for Door {
             return reply.entry(&self.ttl, &attr, Generation(0));
         }
         let parent = or_error!(reply, self.node(parent));
-        self.entry(reply, self.fs.lookup(&parent, name.as_bytes()));
+        self.entry(reply, self.paths.lookup(&parent, name.as_bytes()));
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
@@ -90,7 +90,7 @@ impl Filesystem for Door {
         if let Some((attributes, left)) = node.told_within(self.ttl) {
             return reply.attr(&left, &convert::attr(ino.0, &attributes));
         }
-        let attributes = or_error!(reply, by_identity(node.attributes()));
+        let attributes = or_error!(reply, node.told_still().map_or_else(|| by_identity(node.attributes()), Ok));
         reply.attr(&self.ttl, &convert::attr(ino.0, &attributes));
     }
 

@@ -10,6 +10,7 @@ use ioverbs::{
 use crate::{
     Attributes, Errno, FileSystem, Kind, Node, Outcome,
     fs::{lock, stat_of},
+    remembered::Since,
 };
 
 /// Entries that are fetched at once.
@@ -32,7 +33,15 @@ pub type Found = (Arc<Node>, Attributes);
 /// An open directory. Its entries have positions from 0 on; `.` and `..` are not among them. May be used by many threads.
 pub struct Directory {
     node: Arc<Node>,
-    entries: Mutex<Option<Arc<[DirEntry]>>>,
+    listed: Mutex<Option<Listed>>,
+}
+
+/// The entries of a moment.
+#[derive(Clone)]
+struct Listed {
+    entries: Arc<[DirEntry]>,
+    /// Before which they were asked for, if it is known until when that holds.
+    since: Option<Since>,
 }
 
 impl std::fmt::Debug for Directory {
@@ -47,7 +56,7 @@ impl Directory {
         if node.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        Ok(Directory { node: node.clone(), entries: Mutex::default() })
+        Ok(Directory { node: node.clone(), listed: Mutex::default() })
     }
 
     /// What it is open on.
@@ -57,12 +66,17 @@ impl Directory {
 
     /// The same stream once more: its entries are those of this one, if they have been asked for.
     pub(crate) fn again(&self) -> Directory {
-        Directory { node: self.node.clone(), entries: Mutex::new(lock(&self.entries).clone()) }
+        Directory { node: self.node.clone(), listed: Mutex::new(lock(&self.listed).clone()) }
     }
 
     /// Where an entry of this name is.
     pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
-        lock(&self.entries).as_ref()?.iter().position(|entry| entry.name == name)
+        lock(&self.listed).as_ref()?.entries.iter().position(|entry| entry.name == name)
+    }
+
+    /// Before when its entries were asked for, if it is known until when they hold.
+    pub(crate) fn listed_since(&self) -> Option<Since> {
+        lock(&self.listed).as_ref()?.since.clone()
     }
 
     /// How often what an entry stands for was changed here.
@@ -72,7 +86,7 @@ impl Directory {
 
     /// From now on its entries are those of this moment (`rewinddir`).
     pub fn rewind(&self) {
-        *lock(&self.entries) = None;
+        *lock(&self.listed) = None;
     }
 
     /// The entry at a position; `None` behind the last one.
@@ -82,20 +96,21 @@ impl Directory {
 
     /// Up to so many entries from a position on; none behind the last one.
     pub fn entries(&self, at: usize, max: usize) -> Outcome<Vec<DirEntry>> {
-        let all = match &mut *lock(&self.entries) {
-            Some(all) => all.clone(),
-            none => none.insert(self.list()?).clone(),
+        let all = match &mut *lock(&self.listed) {
+            Some(listed) => listed.entries.clone(),
+            none => none.insert(self.list()?).entries.clone(),
         };
         let end = at.saturating_add(max).min(all.len());
         Ok(all.get(at..end).unwrap_or_default().to_vec())
     }
 
     /// All of them, of one moment: positions stay, and no search waits for a program that takes its time.
-    fn list(&self) -> Outcome<Arc<[DirEntry]>> {
+    fn list(&self) -> Outcome<Listed> {
+        let since = self.node.file_system().since();
         let keys = vec!["iov.mode".to_owned()];
         let spec = SearchSpec { group: Some(self.node.uuid()), keys, names: true, ..everything() };
         let found = self.node.file_system().search("readdir", &spec)?;
-        Ok(found.into_iter().filter_map(entry_of).collect())
+        Ok(Listed { entries: found.into_iter().filter_map(entry_of).collect(), since })
     }
 
     /// Entries with their nodes and attributes, in one request. What has gone meanwhile has none.

@@ -36,6 +36,7 @@ mod names;
 mod node;
 mod paths;
 mod promised;
+mod remembered;
 mod rules;
 pub mod run;
 mod special;

@@ -13,6 +13,7 @@ use ioverbs::{
 use crate::{
     Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome,
     fs::{name, stat_of},
+    remembered::Since,
 };
 
 /// What a rename does where the new name is taken.
@@ -64,15 +65,16 @@ impl FileSystem {
             return Err(Errno::ENOENT);
         }
         let look = || Op::Look { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
+        let since = self.since();
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
-        self.found(&status, parent, bytes)
+        self.found(&status, parent, bytes, since)
     }
 
     /// What was found under a name.
-    fn found(&self, status: &Status, parent: &Node, bytes: &[u8]) -> Outcome<Found> {
+    fn found(&self, status: &Status, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
         let attributes = self.attributes(stat_of(Some(status))?)?;
         let node = self.node(attributes.uuid, attributes.kind);
-        node.tell(&attributes);
+        node.tell_since(&attributes, since);
         self.placed(&node, parent, bytes);
         // Whoever has it open here may have written what nobody else has been told of yet.
         if node.handle().is_some() {
@@ -231,7 +233,7 @@ impl FileSystem {
                 let (file, _, attributes) = self.new_open(c, &statuses, flags)?;
                 Ok(OpenedOrFound::Made(file, attributes))
             }
-            Made::Taken(found) => self.found(&found, parent, bytes).map(OpenedOrFound::Found),
+            Made::Taken(found) => self.found(&found, parent, bytes, None).map(OpenedOrFound::Found),
         }
     }
 

@@ -16,11 +16,21 @@ use crate::{
     fs::{lock, stat_of},
     handle::Handle,
     promised::Said,
+    remembered::Since,
     rules::Place,
 };
 
 /// Names that there may be, and since when none else is known (monotonic clock).
 type Names = (HashSet<Box<[u8]>>, i64);
+
+/// What was told of something.
+struct Told {
+    attributes: Attributes,
+    /// When, on the monotonic clock.
+    at_ns: i64,
+    /// Before when it was asked for, if it is known until when that holds.
+    since: Option<Since>,
+}
 
 /// A file system has one node for each identity that somebody has to do with: who has it keeps it, not the file.
 pub struct Node {
@@ -29,8 +39,8 @@ pub struct Node {
     kind: Kind,
     /// The handle of all who have it open, where it is no directory.
     pub(crate) shared: Mutex<Weak<Handle>>,
-    /// Of a directory: what was told of it last, and when (monotonic clock).
-    told: Mutex<Option<(Attributes, i64)>>,
+    /// What was told of it last: of a directory always, else where it is known until when that holds.
+    told: Mutex<Option<Told>>,
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
     /// Of a directory that was made here: which names there may be in it, and when it was made (monotonic clock).
@@ -155,9 +165,10 @@ impl Node {
         if let Some(untold) = handle.as_ref().and_then(|handle| handle.untold_attributes()) {
             return Ok(untold);
         }
+        let since = self.fs.since();
         let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())))?;
         let attributes = self.fs.attributes(stat_of(Some(&status))?)?;
-        self.tell(&attributes);
+        self.tell_since(&attributes, since);
         Ok(attributes)
     }
 
@@ -171,10 +182,16 @@ impl Node {
 
     /// Notes what was told of it. Answers may come in another order than they were given.
     pub(crate) fn tell(&self, attributes: &Attributes) {
+        self.tell_since(attributes, None);
+    }
+
+    /// The same, where it is known before when that was asked for.
+    pub(crate) fn tell_since(&self, attributes: &Attributes, since: Option<Since>) {
         self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
         let mut told = lock(&self.told);
-        if self.kind == Kind::Directory && told.is_none_or(|(known, _)| known.ctime_ns <= attributes.ctime_ns) {
-            *told = Some((*attributes, seam::monotonic_ns()));
+        let older = |known: &Told| known.attributes.ctime_ns <= attributes.ctime_ns;
+        if (self.kind == Kind::Directory || since.is_some()) && told.as_ref().is_none_or(older) {
+            *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
         }
     }
 
@@ -186,9 +203,22 @@ impl Node {
     /// What was told of a directory, if that was within this time, and for how long it still will have been: with each name that is
     /// made or taken away by this file system it is told anew.
     pub fn told_within(&self, span: Duration) -> Option<(Attributes, Duration)> {
-        let (attributes, at_ns) = (*lock(&self.told))?;
+        if self.kind != Kind::Directory {
+            return None;
+        }
+        let (attributes, at_ns) = lock(&self.told).as_ref().map(|told| (told.attributes, told.at_ns))?;
         let age = Duration::from_nanos(u64::try_from(seam::monotonic_ns() - at_ns).ok()?);
         span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
+    }
+
+    /// What was told of it, if that still holds.
+    pub fn told_still(&self) -> Option<Attributes> {
+        if self.handle().is_some() {
+            return None;
+        }
+        let told = lock(&self.told).as_ref().map(|told| (told.attributes, told.since.clone()));
+        let (attributes, since) = told?;
+        self.fs.holds(&since?, &[self.itself()]).then_some(attributes)
     }
 
     /// Runs what changes a name in it, and looks at what that makes of it; also what some further looks behind that come to.

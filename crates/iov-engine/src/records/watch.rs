@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use iov_store::{Answer, Catalog, CatalogCapability, OnAnswer, OpCx, Route};
+use iov_store::{Answer, Catalog, CatalogCapability, ChangeView, OnAnswer, OpCx, Route};
 use iov_types::{
     Controls, Counters, EntryKind, Kind, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -169,6 +169,10 @@ impl Catalog for Watched {
 
     fn connection(&self) -> u64 {
         self.inner.connection()
+    }
+
+    fn changes(&self) -> Option<Arc<ChangeView>> {
+        self.inner.changes()
     }
 
     fn routes(&self, cx: &OpCx) -> Vec<Route> {

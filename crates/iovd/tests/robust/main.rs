@@ -20,6 +20,7 @@ mod network;
 mod peers;
 mod priority;
 mod raw;
+mod remembered;
 mod restart;
 mod scattered;
 mod shared;

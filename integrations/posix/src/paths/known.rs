@@ -1,21 +1,22 @@
-//! What was found a moment ago, as the kernel remembers it for a mount: for as long as what others do may stay unseen.
+//! What was found before: for as long as the catalog says that it holds, and where that cannot be known for as long as what others
+//! do may stay unseen, as the kernel remembers it for a mount. That a name is not there is remembered as long as the catalog says so.
 //!
 //! What this file system does itself is seen at once: an entry holds until its name is taken away or moved here, what it stands for is changed
 //! here, or is open here. A program that lists a directory and then looks at what is in it (`ls -l`, `rsync`, `git status`) gets the attributes
 //! of the entries that come next along with those of the first.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
 };
 
-use ioverbs::{Uuid, seam};
+use ioverbs::{Fact, Uuid, seam};
 
 use super::Last;
-use crate::{Attributes, Directory, Found, Kind, Node, fs::lock};
+use crate::{Directory, FileSystem, Found, Kind, Node, fs::lock, remembered::Since};
 
 /// Most names that are remembered.
-const REMEMBERED: usize = 16 << 10;
+const REMEMBERED: usize = 64 << 10;
 /// Entries of a directory of which the attributes are fetched at once.
 const AHEAD: usize = 256;
 
@@ -23,19 +24,54 @@ const AHEAD: usize = 256;
 type Key = (Uuid, Box<[u8]>);
 
 /// What a name stood for.
+#[derive(Clone)]
 struct Entry {
-    node: Arc<Node>,
-    attributes: Attributes,
-    /// How often that had been changed here.
+    /// None: it was not there.
+    found: Option<Found>,
+    /// How often what it stands for had been changed here.
     touched: u64,
     /// When it was found (monotonic clock).
     at_ns: i64,
+    /// Before when it was asked for, if it is known until when that holds.
+    since: Option<Since>,
+}
+
+impl Entry {
+    /// Nothing was done to it here since it was found, and it is not open here.
+    fn is_untouched(&self) -> bool {
+        let of = |(node, _): &Found| node.touched() == self.touched && node.handle().is_none();
+        self.found.as_ref().is_none_or(of)
+    }
+
+    /// What was found, if nothing of that has changed.
+    fn held(self, last: &Last) -> Option<Option<Found>> {
+        let of_it = self.found.as_ref().map(|(node, _)| node.itself());
+        let facts: Vec<Fact> = std::iter::once(last.parent.names_in_it()).chain(of_it).collect();
+        let holds = last.parent.file_system().holds(self.since.as_ref()?, &facts);
+        let is_directory = self.found.as_ref().is_some_and(|(node, _)| node.kind() == Kind::Directory);
+        (holds && (is_directory || self.is_untouched())).then_some(self.found)
+    }
+}
+
+/// How things were when something was asked for.
+pub(super) struct Asked {
+    /// How much had been changed here: what is changed from then on may not be in the answer.
+    changed: u64,
+    since: Option<Since>,
+}
+
+impl Asked {
+    pub(super) fn now(fs: &FileSystem) -> Asked {
+        Asked { changed: fs.changes(), since: fs.since() }
+    }
 }
 
 /// A directory that is being read.
 struct Listing {
     dir: Directory,
     at_ns: i64,
+    /// Positions of entries that were asked for: who asks again wants to know of that one alone.
+    asked: Mutex<HashSet<usize>>,
 }
 
 /// The names of a file system that were found a moment ago.
@@ -55,29 +91,48 @@ fn is_fresh(node: &Node, at_ns: i64) -> bool {
 }
 
 impl Known {
-    /// What a name stands for, as far as that still holds.
-    pub(super) fn get(&self, last: &Last) -> Option<Found> {
-        let names = lock(&self.names);
-        let entry = names.get(&key(last)).filter(|entry| is_fresh(&entry.node, entry.at_ns))?;
-        let (node, attributes, touched) = (entry.node.clone(), entry.attributes, entry.touched);
-        drop(names);
-        if node.kind() == Kind::Directory {
-            // Of which this file system is told with each name that it makes or takes away.
-            return node.told_lately().map(|attributes| (node, attributes));
+    /// What a name stands for, or that it is not there, as far as that still holds, or what others do may still be unseen.
+    pub(super) fn get(&self, last: &Last) -> Option<Option<Found>> {
+        let entry = lock(&self.names).get(&key(last)).cloned()?;
+        if let Some((node, attributes)) = &entry.found
+            && is_fresh(node, entry.at_ns)
+        {
+            if node.kind() == Kind::Directory {
+                // Of which this file system is told with each name that it makes or takes away.
+                return node.told_lately().map(|attributes| Some((node.clone(), attributes)));
+            }
+            return entry.is_untouched().then_some(Some((node.clone(), *attributes)));
         }
-        (node.touched() == touched && node.handle().is_none()).then_some((node, attributes))
+        entry.held(last)
     }
 
-    /// A name was found, by a request that began when so much had been changed here: what was changed since may not be in its answer.
-    pub(super) fn put(&self, last: &Last, (node, attributes): &Found, touched: u64, changed: u64) {
+    /// The same, as far as it is known to hold.
+    pub(super) fn held(&self, last: &Last) -> Option<Option<Found>> {
+        let entry = lock(&self.names).get(&key(last)).cloned()?;
+        entry.held(last)
+    }
+
+    /// A name was found.
+    pub(super) fn put(&self, last: &Last, found: &Found, touched: u64, asked: &Asked) {
+        let node = &found.0;
         let open = node.kind() != Kind::Directory && node.handle().is_some();
-        if node.file_system().0.options.unseen.is_zero() || open {
-            return;
+        if !open && (asked.since.is_some() || !node.file_system().0.options.unseen.is_zero()) {
+            self.remember(last, Some(found.clone()), touched, asked);
         }
-        let entry = Entry { node: node.clone(), attributes: *attributes, touched, at_ns: seam::monotonic_ns() };
+    }
+
+    /// A name was not found.
+    pub(super) fn put_missing(&self, last: &Last, asked: &Asked) {
+        if asked.since.is_some() {
+            self.remember(last, None, 0, asked);
+        }
+    }
+
+    fn remember(&self, last: &Last, found: Option<Found>, touched: u64, asked: &Asked) {
+        let entry = Entry { found, touched, at_ns: seam::monotonic_ns(), since: asked.since.clone() };
         let mut names = lock(&self.names);
         // Under the lock: who changes something says so first, and forgets it then.
-        if node.file_system().changes() != changed {
+        if last.parent.file_system().changes() != asked.changed {
             return;
         }
         let before = if names.len() < REMEMBERED { None } else { Some(std::mem::take(&mut *names)) };
@@ -106,27 +161,37 @@ impl Known {
 
     /// Somebody reads a directory, and may want to know more of its entries.
     pub(super) fn reads(&self, dir: &Directory) {
-        let listing = Listing { dir: dir.again(), at_ns: seam::monotonic_ns() };
+        let listing = Listing { dir: dir.again(), at_ns: seam::monotonic_ns(), asked: Mutex::default() };
         *lock(&self.listing) = Some(Arc::new(listing));
     }
 
     /// Asks for what a name stands for, and for what comes behind it in a directory that is being read. Whether it is there now.
     pub(super) fn look_ahead(&self, last: &Last) -> Option<Found> {
-        let changed = last.parent.file_system().changes();
         let listing = lock(&self.listing).clone()?;
-        let Listing { dir, at_ns } = &*listing;
-        if !dir.node().is(&last.parent) || !is_fresh(dir.node(), *at_ns) {
+        let Listing { dir, at_ns, asked: positions } = &*listing;
+        if !dir.node().is(&last.parent) {
+            return None;
+        }
+        let fs = last.parent.file_system();
+        // Their names are those of then, whatever is told of them now.
+        let asked = Asked { changed: fs.changes(), since: dir.listed_since() };
+        let still = |since: &Since| fs.holds(since, &[last.parent.names_in_it()]);
+        if !is_fresh(dir.node(), *at_ns) && !asked.since.as_ref().is_some_and(still) {
             return None;
         }
         let at = dir.position(&last.name)?;
+        if lock(positions).contains(&at) {
+            return None;
+        }
         let entries = dir.entries(at, AHEAD).ok()?;
+        lock(positions).extend(at..at + entries.len());
         let before: Vec<u64> = entries.iter().map(|entry| dir.touched(entry)).collect();
         let found = dir.with_attributes(&entries).ok()?;
         let mut first = None;
         for ((entry, found), touched) in entries.iter().zip(found).zip(before) {
             let Some(found) = found else { continue };
             let last = Last { parent: dir.node().clone(), name: entry.name.clone(), slash: false };
-            self.put(&last, &found, touched, changed);
+            self.put(&last, &found, touched, &asked);
             first.get_or_insert((last.name, found));
         }
         first.filter(|(name, _)| *name == last.name).map(|(_, found)| found)

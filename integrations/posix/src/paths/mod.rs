@@ -16,7 +16,7 @@ pub use access::Caller;
 pub use open::{How, Opened};
 
 use crate::{Attributes, Directory, Errno, FileSystem, Found, Kind, Node};
-use known::Known;
+use known::{Asked, Known};
 
 /// Symbolic links in one path, at most, as on Linux.
 const LINKS: usize = 40;
@@ -93,7 +93,7 @@ impl Paths {
 
     /// A program reads a directory, and may look at its entries next.
     pub fn reads(&self, dir: &Directory) {
-        if !self.fs.0.options.unseen.is_zero() {
+        if !self.fs.0.options.unseen.is_zero() || self.fs.since().is_some() {
             self.known.reads(dir);
         }
     }
@@ -102,6 +102,24 @@ impl Paths {
     pub fn refresh(&self) {
         self.known.clear();
         self.fs.untell_all();
+    }
+
+    /// What a name stands for as of now: as it is remembered where that is known to hold, else as the store says. Nothing that
+    /// others do is unseen.
+    pub fn lookup(&self, parent: &Arc<Node>, name: &[u8]) -> crate::Outcome<Found> {
+        let last = Last { parent: parent.clone(), name: name.to_vec(), slash: false };
+        self.known.held(&last).map_or_else(|| self.ask(&last), |recalled| recalled.ok_or(Errno::ENOENT))
+    }
+
+    fn ask(&self, last: &Last) -> crate::Outcome<Found> {
+        let asked = Asked::now(&self.fs);
+        let looked = self.fs.lookup(&last.parent, &last.name);
+        match &looked {
+            Ok(found) => self.known.put(last, found, found.0.touched(), &asked),
+            Err(Errno::ENOENT) => self.known.put_missing(last, &asked),
+            Err(_) => {}
+        }
+        looked
     }
 
     /// A name does not stand any more for what it stood for.
@@ -233,16 +251,13 @@ impl Walker<'_> {
     /// What a name stands for.
     fn look(&self, last: &Last) -> crate::Outcome<Found> {
         let known = &self.paths.known;
-        if let Some(found) = known.get(last) {
-            return Ok(found);
+        if let Some(recalled) = known.get(last) {
+            return recalled.ok_or(Errno::ENOENT);
         }
         if let Some(found) = known.look_ahead(last) {
             return Ok(found);
         }
-        let changed = self.fs.changes();
-        let found = self.fs.lookup(&last.parent, &last.name)?;
-        known.put(last, &found, found.0.touched(), changed);
-        Ok(found)
+        self.paths.ask(last)
     }
 }
 
@@ -280,7 +295,8 @@ impl Node {
 
     /// What was told of a directory a moment ago.
     fn told_lately(&self) -> Option<Attributes> {
-        self.told_within(self.file_system().0.options.unseen).map(|(attributes, _)| attributes)
+        let lately = self.told_within(self.file_system().0.options.unseen).map(|(attributes, _)| attributes);
+        lately.or_else(|| self.told_still())
     }
 
     /// The path of a directory from the root of its file system, which is `/`; none: nobody knows where it is.

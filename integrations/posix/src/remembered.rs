@@ -1,0 +1,48 @@
+//! What is known of names and attributes, and whether it still holds: the store's catalog says which facts change, as they change, where
+//! its daemon is on this host (C1). So what was found once is found again without a question, also by a file system that is
+//! sequential with all others.
+
+use std::sync::Arc;
+
+use ioverbs::{ChangeView, Fact, Moment, Uuid};
+
+use crate::{FileSystem, Node};
+
+/// Before when something was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Since {
+    view: Arc<ChangeView>,
+    moment: Moment,
+}
+
+impl FileSystem {
+    /// To be taken before a question. `None`: nobody says when its answer does not hold any more.
+    pub(crate) fn since(&self) -> Option<Since> {
+        let view = self.session().changes()?;
+        Some(Since { moment: view.now(), view })
+    }
+
+    /// Whether nothing of this has changed since.
+    pub(crate) fn holds(&self, since: &Since, facts: &[Fact]) -> bool {
+        // One that was taken by way of an earlier connection may be of another page.
+        let now = self.session().changes();
+        now.is_some_and(|now| Arc::ptr_eq(&now, &since.view) && now.holds(since.moment, facts))
+    }
+
+    /// By which the catalog says that something changes: the root is its workspace.
+    fn changing(&self, uuid: Uuid) -> Uuid {
+        if uuid.is_nil() { self.workspace().uuid() } else { uuid }
+    }
+}
+
+impl Node {
+    /// What is told of it.
+    pub(crate) fn itself(&self) -> Fact {
+        Fact::Itself(self.file_system().changing(self.uuid()))
+    }
+
+    /// Which names are in it.
+    pub(crate) fn names_in_it(&self) -> Fact {
+        Fact::Names(self.file_system().changing(self.uuid()))
+    }
+}
