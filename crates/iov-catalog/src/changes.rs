@@ -64,6 +64,12 @@ impl Service {
         }
         self.core.shared_mut().opens.tell_changes(page);
     }
+
+    /// From now on nobody relies on these facts, until what this returns is dropped.
+    pub(crate) fn changing(&self, facts: impl FnOnce() -> Vec<Fact>) -> Option<Changing> {
+        let page = self.core.shared().opens.changes().cloned();
+        page.map(|page| Changing::begin(&page, facts()))
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use iov_types::{
 
 use crate::{
     batch::{self, Redo},
-    changes::{Changing, facts_of},
+    changes::facts_of,
     core::{Core, Found, Options, ServiceStats, count},
     exec::{After, Exec, Mode},
     map::{Fleet, Map},
@@ -289,8 +289,7 @@ impl Service {
             writes.append(&mut writer.lazy);
         }
         // Before anybody sees a part of it, until all of it is seen.
-        let page = self.core.shared().opens.changes().cloned();
-        let changing = page.as_ref().map(|page| Changing::begin(page, facts_of(&writes, &x.after.touched)));
+        let changing = self.changing(|| facts_of(&writes, &x.after.touched));
         let mut shared = together.then(|| self.core.shared_mut());
         if !writes.is_empty() {
             count(&self.core.counts.commits, 1);
@@ -304,7 +303,7 @@ impl Service {
                 x.undo_all();
                 self.reload();
                 // Whatever else was read from it.
-                drop(page.map(|page| Changing::begin(&page, vec![Fact::All])));
+                drop(self.changing(|| vec![Fact::All]));
                 return Err(e);
             }
         }

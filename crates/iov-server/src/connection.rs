@@ -3,11 +3,10 @@
 //! It is a state machine: whichever worker finds that it has something serves it as far as it goes without waiting.
 
 use std::{
-    collections::BTreeSet,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -17,22 +16,21 @@ use iov_net::{
     stream::Stream,
     tls::Exported,
 };
-use iov_store::{Catalog, OpCx, seam};
+use iov_store::{Catalog, seam};
 use iov_types::{
-    Caller, Error, Kind, Priority, Result, Uuid,
+    Error, Kind, Priority, Result,
     catalog::{CatalogOp, Submission},
 };
 use iov_wire::{
-    Body, Header, MAX_VERSION, Verb,
-    frame::{self, BACKGROUND, NO_DEADLINE},
+    Body, Header, MAX_VERSION, Verb, frame,
     messages::{Context, Fault},
 };
 
 use crate::{
     Server,
     buffers::Buffer,
+    client::{Client, priority},
     outgoing::{Outgoing, Parcel},
-    peer::Peer,
     verbs::{self, hello::Greeting},
     workers::{Awaits, Workers},
 };
@@ -93,49 +91,8 @@ struct Incoming {
     aside: Option<Frame>,
 }
 
-/// The session behind a connection, once it has said hello.
-pub(crate) struct Client {
-    pub(crate) peer: Peer,
-    pub(crate) session: Uuid,
-    /// That of the client for the store: whose stages there are.
-    pub(crate) owner: Uuid,
-    /// That of the client for the store, if this one is for a target.
-    pub(crate) of: Uuid,
-    /// Which of its connections this is.
-    pub(crate) channel: u32,
-    /// For which of the daemon's targets it is.
-    pub(crate) target: usize,
-    pub(crate) version: u16,
-    /// Segments whose descriptors it has, and whether for writing.
-    pub(crate) segments: Mutex<BTreeSet<(u64, bool)>>,
-    /// When it was last noted to be alive, on the monotonic clock.
-    pub(crate) alive_ns: AtomicI64,
-    /// It has said what it had.
-    pub(crate) resumed: AtomicBool,
-}
-
-impl Client {
-    /// The context of a request. The peer says which holder it acts for; the catalog checks that it has joined it (X1).
-    pub(crate) fn cx(&self, context: &Context, header: &Header) -> OpCx {
-        let holder = if context.holder.is_nil() { self.session } else { context.holder };
-        let caller =
-            Caller { uid: self.peer.uid, gid: self.peer.gid, groups: Vec::new(), session: self.session, holder };
-        let left = match header.deadline_left_ns {
-            NO_DEADLINE => i64::MAX,
-            left => left.min(i64::MAX as u64) as i64,
-        };
-        OpCx { batch: context.batch, priority: priority(header), ..OpCx::new(caller, left) }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What comes first. What a session needs to live gives way to nothing.
-fn priority(header: &Header) -> Priority {
-    let may_wait = matches!(header.verb(), Ok(Verb::Object | Verb::Catalog | Verb::Sums));
-    if may_wait && header.flags & BACKGROUND != 0 { Priority::Background } else { Priority::Foreground }
 }
 
 /// How a connection ended.

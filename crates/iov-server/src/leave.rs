@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use iov_store::OpCx;
 use iov_types::{Clause, Error, ObjectId, ObjectOp, ObjectVerb, Persistence, Result, Ticket, Uuid};
 
-use crate::{Bound, Server, connection::Client, facts::Facts, served::Served};
+use crate::{Bound, Server, client::Client, facts::Facts, served::Served};
 
 /// What a request may do, until it is answered.
 pub(crate) enum Leave<'a> {

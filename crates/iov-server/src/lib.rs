@@ -7,6 +7,7 @@
 mod afar;
 mod bound;
 mod buffers;
+mod client;
 mod connection;
 mod elsewhere;
 mod facts;

@@ -6,10 +6,7 @@ use iov_net::frames::Frame;
 use iov_types::{Result, catalog::Submission};
 use iov_wire::messages::{CatalogAnswer, CatalogRequest};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(
     connection: &Arc<Connection>,

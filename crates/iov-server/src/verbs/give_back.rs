@@ -4,7 +4,7 @@ use iov_net::frames::Frame;
 use iov_types::Result;
 use iov_wire::messages::GiveBack;
 
-use crate::{Server, connection::Client};
+use crate::{Server, client::Client};
 
 pub(crate) fn run(server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let back: GiveBack = frame.header.body(&frame.body)?;

@@ -11,10 +11,7 @@ use iov_store::OpCx;
 use iov_types::{Clause, Error, Result};
 use iov_wire::messages::{Access, GrantAnswer, GrantRequest, Granted, Window};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Client>, frame: &Frame) -> Result<()> {
     let request: GrantRequest = frame.header.body(&frame.body)?;

@@ -16,12 +16,7 @@ use iov_net::{
 use iov_types::{Clause, Error, Result};
 use iov_wire::messages::{Challenge, Hello, Proof, Welcome};
 
-use crate::{
-    Entrance, Server,
-    connection::{Client, Connection},
-    peer::Peer,
-    server::MAX_CHANNELS,
-};
+use crate::{Entrance, Server, client::Client, connection::Connection, peer::Peer, server::MAX_CHANNELS};
 
 /// How far a greeting is.
 #[derive(Default)]

@@ -9,7 +9,8 @@ use iov_wire::messages::{Join, JoinAnswer};
 
 use crate::{
     Entrance, Server,
-    connection::{Client, Connection},
+    client::Client,
+    connection::Connection,
     elsewhere::{BEAT_NS, capability_of},
 };
 

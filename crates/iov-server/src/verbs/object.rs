@@ -10,12 +10,7 @@ use iov_wire::{
     messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
 };
 
-use crate::{
-    Server,
-    buffers::Buffer,
-    connection::{Client, Connection},
-    leave::Leave,
-};
+use crate::{Server, buffers::Buffer, client::Client, connection::Connection, leave::Leave};
 
 /// What an operation only looks at, as everybody sees it.
 fn looks_at(op: &ObjectOp) -> Option<ObjectId> {

@@ -10,10 +10,7 @@ use iov_types::{
 };
 use iov_wire::messages::{Context, Renew};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let _: Renew = frame.header.body(&frame.body)?;

@@ -6,10 +6,7 @@ use iov_net::{PRESENTED, frames::Frame};
 use iov_types::{Result, catalog::CatalogReply};
 use iov_wire::messages::{Resume, ResumeAnswer};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let request: Resume = frame.header.body(&frame.body)?;

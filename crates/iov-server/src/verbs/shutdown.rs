@@ -6,10 +6,7 @@ use iov_net::frames::Frame;
 use iov_types::Result;
 use iov_wire::messages::{Goodbye, Shutdown};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let _: Shutdown = frame.header.body(&frame.body)?;

@@ -7,10 +7,7 @@ use iov_store::seam;
 use iov_types::{Capability, Result};
 use iov_wire::messages::{Counter, StatusAnswer, StatusRequest};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Client, frame: &Frame) -> Result<()> {
     let _: StatusRequest = frame.header.body(&frame.body)?;

@@ -7,10 +7,7 @@ use iov_store::block_sums::BlockSum;
 use iov_types::{Error, Result};
 use iov_wire::messages::{SumsAnswer, SumsRequest};
 
-use crate::{
-    Server,
-    connection::{Client, Connection},
-};
+use crate::{Server, client::Client, connection::Connection};
 
 /// Most runs of one answer.
 const RUNS: u64 = 64;
