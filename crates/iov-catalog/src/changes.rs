@@ -20,6 +20,11 @@ impl Changing {
         facts.iter().for_each(|fact| page.begin(*fact));
         Changing { page: page.clone(), facts }
     }
+
+    /// Whether this is one of them.
+    pub(crate) fn has(&self, fact: Fact) -> bool {
+        self.facts.contains(&fact)
+    }
 }
 
 impl Drop for Changing {
@@ -62,7 +67,8 @@ impl Service {
         if self.core.grace_ns.load(Ordering::Relaxed) != 0 {
             *self.core.in_doubt() = Some(Changing::begin(&page, vec![Fact::All]));
         }
-        self.core.shared_mut().opens.tell_changes(page);
+        self.core.shared_mut().opens.tell_changes(page.clone());
+        page.ready();
     }
 
     /// From now on nobody relies on these facts, until what this returns is dropped.

@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod asked;
+mod ending;
 mod landing;
 
 use asked::{OnReply, Waiter};
@@ -72,6 +73,10 @@ pub(crate) struct Connection {
     /// The server knows what comes first.
     priorities: bool,
     network: bool,
+    /// Of the server.
+    pub(crate) incarnation: u64,
+    /// What was asked last is of the foreground: its answer is looked for.
+    hurries: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,6 +110,8 @@ impl Connection {
             version: welcome.version,
             priorities: welcome.priorities,
             network,
+            incarnation: welcome.incarnation,
+            hurries: AtomicBool::new(false),
         }
     }
 
@@ -153,7 +160,11 @@ impl Connection {
     fn post<B: Body>(&self, body: &B, payload: Vec<Memory>, terms: Terms, waiter: Option<Waiter>) {
         let mut out = lock(&self.out);
         let request = if waiter.is_some() { out.next() } else { 0 };
-        let gives_way = self.priorities && terms.priority == Priority::Background;
+        let hurries = terms.priority == Priority::Foreground;
+        if waiter.is_some() {
+            self.hurries.store(hurries, Ordering::Relaxed);
+        }
+        let gives_way = self.priorities && !hurries;
         let flags = if gives_way { frame::BACKGROUND } else { 0 };
         let header = Header { version: self.version, flags, ..Header::new(B::VERB, request) };
         // Under the lock: whoever finds the connection broken later finds this in the outbox.
@@ -179,14 +190,6 @@ impl Connection {
     /// Whether anybody waits for an answer, or for something to be sent.
     pub(crate) fn is_awaited(&self) -> bool {
         !lock(&self.waiting).is_empty() || self.has_more_to_send()
-    }
-
-    /// Looks whether a connection on which nobody waits for anything has ended: over a network a request to a daemon that is
-    /// gone is sent all the same, and then nobody knows what became of it.
-    pub(crate) fn look(&self) {
-        if self.network && !self.is_awaited() && socket::has_ended(self.as_fd()) {
-            self.fail(&Error::unavailable("the store's daemon has closed the connection"));
-        }
     }
 
     /// Whether anybody waits for an answer.
@@ -251,18 +254,6 @@ impl Connection {
         let changed =
             epoll::modify(&**set, &self.stream, EventData::new_u64(1), EventFlags::IN | EventFlags::ET | room);
         self.tells_of_room.store(wanted && changed.is_ok(), Ordering::Relaxed);
-    }
-
-    /// Waits until nothing is left to be sent. Who cannot be told finds the connection gone.
-    pub(crate) fn send_rest(&self, until_ns: i64) {
-        loop {
-            self.flush();
-            if self.is_broken() || !self.has_more_to_send() || seam::monotonic_ns() >= until_ns {
-                return;
-            }
-            self.drive(0);
-            socket::wait_for_either(&self.stream, PAUSE_NS);
-        }
     }
 
     /// A frame that was begun cannot be ended.
@@ -355,6 +346,7 @@ impl Connection {
                 return false;
             }
             self.receive_with(&mut reading, timeout_ns);
+            reading.polling.rest();
             drop(reading);
             *lock(&self.rounds) += 1;
             self.dispatched.notify_all();
@@ -374,7 +366,7 @@ impl Connection {
                     waited = true;
                 }
                 Ok(None) if waited => return,
-                Ok(None) if reading.polling.goes_on() => {}
+                Ok(None) if self.hurries.load(Ordering::Relaxed) && reading.polling.goes_on() => {}
                 Ok(None) => {
                     if self.has_more_to_send() {
                         // What the socket takes meanwhile is sent with the next look.

@@ -3,12 +3,12 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use iov_store::{CatalogCapability, ChangeView, LEASE_ENDED, OpCx, seam};
+use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Target, Uuid};
 use iov_wire::{
     Body,
@@ -18,6 +18,7 @@ use iov_wire::{
 use crate::{
     asks::Asks,
     book::Book,
+    changes::Changes,
     conn::{Connection, Reply, Terms},
     frames::Frame,
     kept::Piece,
@@ -43,12 +44,12 @@ pub(crate) struct Up {
     /// Segments that came over it.
     pub(crate) maps: Maps,
     /// Where the catalog says what changes.
-    pub(crate) changes: OnceLock<Option<Arc<ChangeView>>>,
+    pub(crate) changes: Changes,
 }
 
 impl Up {
     pub(crate) fn new(connection: Connection, page: Option<OwnedFd>) -> Up {
-        Up { connection, page, maps: Maps::default(), changes: OnceLock::new() }
+        Up { connection, page, maps: Maps::default(), changes: Changes::default() }
     }
 
     /// The connection is of no use, but the session goes on over the next one, which has a page of its own.

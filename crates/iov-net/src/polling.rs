@@ -7,7 +7,7 @@
 
 use std::sync::{
     OnceLock,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use iov_store::seam;
@@ -25,6 +25,8 @@ const BEST: u8 = 8;
 
 /// How many threads of this process look just now. They leave half of the processors to others.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// In which process, counted by forks.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// How one thread at a time waits for what comes next over a connection.
 #[derive(Debug, Default)]
@@ -42,6 +44,11 @@ struct Looking;
 
 impl Looking {
     fn begin(most: usize) -> Option<Looking> {
+        // A child has the number of its parent's, and none of those who looked.
+        let generation = seam::fork_generation();
+        if GENERATION.swap(generation, Ordering::Relaxed) != generation {
+            LOOKING.store(0, Ordering::Relaxed);
+        }
         let more = LOOKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < most).then_some(n + 1));
         more.ok().map(|_| Looking)
     }
@@ -49,7 +56,8 @@ impl Looking {
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        // Not below what a child has begun with.
+        let _ = LOOKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
 }
 
@@ -92,6 +100,13 @@ impl Polling {
             self.points = self.points.saturating_sub(2);
         }
         self.looks.is_some()
+    }
+
+    /// Nobody looks for now, and how long it takes is not known any more if it did.
+    pub fn rest(&mut self) {
+        if self.looks.take().is_some() {
+            self.since_ns = 0;
+        }
     }
 
     /// It has come.

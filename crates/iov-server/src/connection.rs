@@ -322,6 +322,7 @@ impl Connection {
         incoming.frames.exchange(spare);
         let served = self.run(server, &mut incoming);
         incoming.frames.take_back(spare);
+        incoming.polling.rest();
         if spare.len() > SPARE_BYTES {
             *spare = Vec::new();
         }

@@ -73,7 +73,8 @@ struct Header {
     magic: AtomicU64,
     version: AtomicU64,
     count: AtomicU64,
-    reserved: AtomicU64,
+    /// Of the catalog that tells what changes; another one does not know of this page.
+    incarnation: AtomicU64,
     all: Slot,
 }
 
@@ -148,8 +149,9 @@ impl std::fmt::Debug for ChangePage {
 }
 
 impl ChangePage {
-    /// Goes on with the page of the catalog before, or makes an empty file into one. Nobody else may have it for writing.
-    pub fn open(file: impl AsFd) -> Result<ChangePage> {
+    /// Goes on with the page of the catalog before, or makes an empty file into one. From now on nothing holds, until it is said that a
+    /// catalog of this incarnation is [`ready`](ChangePage::ready). Nobody else may have the page for writing.
+    pub fn open(file: impl AsFd, incarnation: u64) -> Result<ChangePage> {
         let file = file.as_fd();
         if length(file)? != CHANGE_PAGE_BYTES as u64 {
             // SAFETY: a live descriptor; the kernel checks all else.
@@ -160,13 +162,18 @@ impl ChangePage {
         }
         let page = ChangePage(Mapping::new(file, libc::PROT_READ | libc::PROT_WRITE)?);
         let header = page.0.header();
-        // Nothing holds before all is as it is to be. What the catalog before had under way has ended with it.
+        // What the catalog before had under way has ended with it.
         header.all.busy.store(1, SeqCst);
+        header.incarnation.store(incarnation, SeqCst);
         page.0.slots().iter().for_each(|slot| slot.busy.store(0, SeqCst));
         header.version.store(VERSION, SeqCst);
         header.magic.store(MAGIC, SeqCst);
-        page.end(Fact::All);
         Ok(page)
+    }
+
+    /// From now on all changes are told; once.
+    pub fn ready(&self) {
+        self.end(Fact::All);
     }
 
     fn count(&self, slot: &Slot) {
@@ -190,7 +197,7 @@ impl ChangePage {
 }
 
 /// The side of those who remember facts.
-pub struct ChangeView(Mapping);
+pub struct ChangeView(Mapping, u64);
 
 impl std::fmt::Debug for ChangeView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -199,14 +206,14 @@ impl std::fmt::Debug for ChangeView {
 }
 
 impl ChangeView {
-    /// Maps the page of a store; it is only read.
-    pub fn map(file: impl AsFd) -> Result<Arc<ChangeView>> {
+    /// Maps the page of a store; it is only read, and only what the catalog of this incarnation says in it counts.
+    pub fn map(file: impl AsFd, incarnation: u64) -> Result<Arc<ChangeView>> {
         let file = file.as_fd();
         let length = length(file)?;
         if length < CHANGE_PAGE_BYTES as u64 {
             return Err(Error::corrupt(format!("a change page of {length} bytes, not {CHANGE_PAGE_BYTES}")));
         }
-        let view = ChangeView(Mapping::new(file, libc::PROT_READ)?);
+        let view = ChangeView(Mapping::new(file, libc::PROT_READ)?, incarnation);
         let header = view.0.header();
         match (header.magic.load(SeqCst), header.version.load(SeqCst)) {
             (MAGIC, VERSION) => Ok(Arc::new(view)),
@@ -226,6 +233,6 @@ impl ChangeView {
             let slot = self.0.slot(fact);
             slot.busy.load(SeqCst) == 0 && slot.stamp.load(SeqCst) <= since.0
         };
-        holds(Fact::All) && facts.iter().all(|fact| holds(*fact))
+        self.0.header().incarnation.load(SeqCst) == self.1 && holds(Fact::All) && facts.iter().all(|fact| holds(*fact))
     }
 }

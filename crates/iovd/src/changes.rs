@@ -10,11 +10,11 @@ use crate::begin::inside;
 
 /// Goes on with the page of the daemon before. `None`: there was none, and none can be made, so that programs ask for everything. One
 /// that is there and cannot be gone on with must not stay as it is: programs rely on it.
-pub(crate) fn open(dir: &OwnedFd, troubles: &mut Vec<String>) -> Result<Option<ChangePage>> {
+pub(crate) fn open(dir: &OwnedFd, incarnation: u64, troubles: &mut Vec<String>) -> Result<Option<ChangePage>> {
     let path = inside(dir, CHANGES);
     let open = |new: bool| {
         let file = File::options().read(true).write(true).create_new(new).mode(0o600).open(&path);
-        ChangePage::open(file.map_err(Error::from)?)
+        ChangePage::open(file.map_err(Error::from)?, incarnation)
     };
     let there = path.try_exists().map_err(|e| Error::from(e).context(path.display()))?;
     match open(!there) {

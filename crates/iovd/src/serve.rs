@@ -36,6 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
     let Open { fleet, targets, stays, all_at_target } =
         fleet::open(&dir, &storages, incarnation, args.trace.as_deref())?;
+    // From now on nobody relies on what the catalog before has told: this one may change things as it is opened.
+    let changes = changes::open(&dir, incarnation, &mut troubles)?;
     let options = iov_catalog::Options {
         single_user: true,
         lease_ns: (args.lease_ms as i64).saturating_mul(1_000_000),
@@ -48,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let awaits = afar.awaits() || targets.iter().any(|target| target.grants.awaits_clients());
     let grace_ns = if awaits { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns)?);
-    if let Some(page) = changes::open(&dir, &mut troubles)? {
+    if let Some(page) = changes {
         catalog.tell_changes(page);
     }
     for target in &targets {

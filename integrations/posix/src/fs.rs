@@ -151,7 +151,10 @@ impl FileSystem {
     /// What was told of directories does not hold any more.
     pub(crate) fn untell_all(&self) {
         let nodes: Vec<Arc<Node>> = lock(&self.0.nodes).values().filter_map(Weak::upgrade).collect();
-        nodes.iter().for_each(|node| node.untell());
+        nodes.iter().for_each(|node| {
+            node.untell();
+            node.may_have_any();
+        });
         // Not under the lock: they may be the last.
         drop(nodes);
     }

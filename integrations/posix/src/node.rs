@@ -189,7 +189,10 @@ impl Node {
     pub(crate) fn tell_since(&self, attributes: &Attributes, since: Option<Since>) {
         self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
         let mut told = lock(&self.told);
-        let older = |known: &Told| known.attributes.ctime_ns <= attributes.ctime_ns;
+        let older = |known: &Told| match (&known.since, &since) {
+            (Some(before), Some(now)) if now.follows(before) => true,
+            _ => known.attributes.ctime_ns <= attributes.ctime_ns,
+        };
         if (self.kind == Kind::Directory || since.is_some()) && told.as_ref().is_none_or(older) {
             *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
         }
@@ -333,6 +336,11 @@ impl Node {
         if !self.fs.0.options.unseen.is_zero() {
             *lock(&self.names) = Some((HashSet::new(), seam::monotonic_ns()));
         }
+    }
+
+    /// Somebody else may have made any name in it.
+    pub(crate) fn may_have_any(&self) {
+        *lock(&self.names) = None;
     }
 
     /// Somebody may find this name in it from now on.

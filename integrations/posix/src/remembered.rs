@@ -15,6 +15,13 @@ pub(crate) struct Since {
     moment: Moment,
 }
 
+impl Since {
+    /// Whether it was taken behind another one, or at the same time.
+    pub(crate) fn follows(&self, before: &Since) -> bool {
+        Arc::ptr_eq(&self.view, &before.view) && before.moment <= self.moment
+    }
+}
+
 impl FileSystem {
     /// To be taken before a question. `None`: nobody says when its answer does not hold any more.
     pub(crate) fn since(&self) -> Option<Since> {

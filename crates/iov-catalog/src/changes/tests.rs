@@ -34,14 +34,14 @@ impl Mindful {
     /// From now on the catalog tells what changes.
     pub(crate) fn of(rig: &Rig) -> Mindful {
         let file = tempfile::tempfile().unwrap();
-        rig.service.tell_changes(ChangePage::open(&file).unwrap());
-        let view = ChangeView::map(&file).unwrap();
+        rig.service.tell_changes(ChangePage::open(&file, 1).unwrap());
+        let view = ChangeView::map(&file, 1).unwrap();
         Mindful { view, file, known: HashMap::new(), compared: 0 }
     }
 
     /// The same with the next catalog of the store.
     pub(crate) fn goes_on(&mut self, rig: &Rig) {
-        rig.service.tell_changes(ChangePage::open(&self.file).unwrap());
+        rig.service.tell_changes(ChangePage::open(&self.file, 1).unwrap());
     }
 
     /// Looks at a name in a group, or (without one) at what has an identity; what holds must be so.

@@ -1,7 +1,7 @@
 //! Names, the groups they are in, and the way up from them (O3).
 
 use bytes::Bytes;
-use iov_store::KeyRange;
+use iov_store::{Fact, KeyRange};
 use iov_types::{Clause, EntryKind, Error, Layout, Name, Result, Uuid, limits};
 use iov_wire::Wire;
 
@@ -126,6 +126,8 @@ impl Exec<'_> {
         let group = group_key(ws, parent);
         self.touch(ws, group);
         if !self.shared().members.is_empty() {
+            // Readers see the number before the commit, and another one if it comes to nothing.
+            self.mark(Fact::Itself(group));
             let mut shared = self.shared_mut();
             if let Some(before) = shared.members.get(group) {
                 let after = if to.is_some() { before + 1 } else { before.saturating_sub(1) };

@@ -32,6 +32,7 @@ use iov_types::{
 
 use crate::{
     batch::is_away,
+    changes::Changing,
     core::Core,
     record::{Staging, Usage},
     state::{Entry, HotFacts, Shared, Touch},
@@ -120,6 +121,8 @@ pub(crate) struct Exec<'a> {
     /// The index of the running operation.
     op: usize,
     undo: Vec<Undo>,
+    /// What readers may see changed before the commit: until all of it is over nobody relies on it.
+    marks: Vec<Changing>,
     /// Entries that may be unused once the submission is committed.
     loose: Vec<Uuid>,
     /// Facts to be kept in memory.
@@ -155,6 +158,7 @@ impl<'a> Exec<'a> {
             ahead: Ahead::default(),
             op: 0,
             undo: Vec::new(),
+            marks: Vec::new(),
             loose: Vec::new(),
             learned: Vec::new(),
             changed: Vec::new(),

@@ -1,9 +1,10 @@
 //! Changes of the table of what is open, each with its undo.
 
+use iov_store::Fact;
 use iov_types::Uuid;
 
 use super::{Exec, Undo};
-use crate::{record::Record, state::Entry};
+use crate::{changes::Changing, record::Record, state::Entry};
 
 impl Exec<'_> {
     /// Puts an entry in place of what was there.
@@ -22,6 +23,16 @@ impl Exec<'_> {
         if let Some(mut entry) = entry {
             change(&mut entry);
             self.set_entry(uuid, entry);
+        }
+    }
+
+    /// A fact is being changed until this submission has ended, whether or not it comes to anything.
+    pub(super) fn mark(&mut self, fact: Fact) {
+        let page = self.shared().opens.changes().cloned();
+        if let Some(page) = page
+            && !self.marks.iter().any(|marked| marked.has(fact))
+        {
+            self.marks.push(Changing::begin(&page, vec![fact]));
         }
     }
 

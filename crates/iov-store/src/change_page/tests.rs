@@ -11,6 +11,12 @@ fn file() -> File {
     tempfile::tempfile().unwrap()
 }
 
+fn open(file: &File) -> ChangePage {
+    let page = ChangePage::open(file, 1).unwrap();
+    page.ready();
+    page
+}
+
 fn id(n: u8) -> Uuid {
     Uuid([n; 16])
 }
@@ -18,8 +24,8 @@ fn id(n: u8) -> Uuid {
 #[test]
 fn c1_what_changes_holds_no_more_and_all_else_does() {
     let file = file();
-    let page = ChangePage::open(&file).unwrap();
-    let view = ChangeView::map(&file).unwrap();
+    let page = open(&file);
+    let view = ChangeView::map(&file, 1).unwrap();
     let facts = [Fact::Names(id(1)), Fact::Itself(id(2))];
     let since = view.now();
     assert!(view.holds(since, &facts));
@@ -48,7 +54,7 @@ fn c1_what_changes_holds_no_more_and_all_else_does() {
 #[test]
 fn c1_what_is_changed_twice_at_a_time_has_changed_when_both_have() {
     let file = file();
-    let (page, view) = (ChangePage::open(&file).unwrap(), ChangeView::map(&file).unwrap());
+    let (page, view) = (open(&file), ChangeView::map(&file, 1).unwrap());
     let fact = Fact::Itself(id(1));
     page.begin(fact);
     page.begin(fact);
@@ -61,27 +67,33 @@ fn c1_what_is_changed_twice_at_a_time_has_changed_when_both_have() {
 #[test]
 fn nothing_that_was_remembered_of_the_catalog_before_holds() {
     let file = file();
-    let before = ChangePage::open(&file).unwrap();
-    let view = ChangeView::map(&file).unwrap();
+    let before = open(&file);
+    let view = ChangeView::map(&file, 1).unwrap();
     // It dies in the middle of a change.
     before.begin(Fact::Names(id(1)));
     let since = view.now();
     drop(before);
     assert!(view.holds(since, &[Fact::Itself(id(7))]), "nobody can change anything");
-    let _after = ChangePage::open(&file).unwrap();
+    let after = ChangePage::open(&file, 1).unwrap();
+    assert!(!view.holds(since, &[]) && !view.holds(view.now(), &[]), "it is not ready yet");
+    after.ready();
     assert!(!view.holds(since, &[Fact::Itself(id(7))]));
     assert!(view.holds(view.now(), &[Fact::Names(id(1)), Fact::Itself(id(7))]));
+    // Another one, of which this view knows nothing.
+    ChangePage::open(&file, 2).unwrap().ready();
+    assert!(!view.holds(view.now(), &[]));
+    assert!(ChangeView::map(&file, 2).unwrap().holds(view.now(), &[]));
 }
 
 #[test]
 fn what_is_no_page_is_refused() {
     let file = file();
-    let said = |file: &File| ChangeView::map(file).unwrap_err().to_string();
+    let said = |file: &File| ChangeView::map(file, 1).unwrap_err().to_string();
     assert!(said(&file).contains("0 bytes"), "{}", said(&file));
     file.set_len(CHANGE_PAGE_BYTES as u64).unwrap();
     assert!(said(&file).contains("no change page"));
-    drop(ChangePage::open(&file).unwrap());
-    assert!(ChangeView::map(&file).is_ok());
+    drop(open(&file));
+    assert!(ChangeView::map(&file, 1).is_ok());
     std::os::unix::fs::FileExt::write_all_at(&file, &7u64.to_le_bytes(), 8).unwrap();
     assert!(said(&file).contains("version 7"), "{}", said(&file));
 }
@@ -90,14 +102,14 @@ fn what_is_no_page_is_refused() {
 #[test]
 fn c1_nobody_remembers_what_another_has_seen_changed() {
     let file = file();
-    let page = ChangePage::open(&file).unwrap();
+    let page = open(&file);
     let (value, seen, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let fact = [Fact::Names(id(1))];
     let hits = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let view = ChangeView::map(&file).unwrap();
+                let view = ChangeView::map(&file, 1).unwrap();
                 let (mut since, mut known) = (view.now(), value.load(SeqCst));
                 while !over.load(SeqCst) {
                     let at_least = seen.load(SeqCst);

@@ -183,3 +183,59 @@ fn c1_two_file_systems_see_at_once_what_the_other_does() {
         }
     }
 }
+
+#[test]
+fn c3_what_is_not_there_is_remembered_only_if_the_store_has_said_so() {
+    let store = Store::new();
+    let unseen = std::time::Duration::from_millis(300);
+    let with = |ws| Paths::new(FileSystem::new(ws, Options { unseen, ..Options::default() }));
+    let (a, b) = (with(store.in_workspace()), with(store.again()));
+    // Made here a moment ago: what is not known to be in it is taken not to be, for a while.
+    a.walker(&root()).mkdir(&a.file_system().root(), b"dir", 0o755).unwrap();
+    make(&b, "dir/file", b"some bytes").unwrap();
+    let dir = a.walker(&root()).find(&a.file_system().root(), b"dir", true).unwrap().0;
+    let (first, by_mount) = (see(&a, "dir/file"), a.lookup(&dir, b"file").map(|found| found.1));
+    assert!([Err(Errno::ENOENT), Ok(10)].contains(&first.map(|a| a.size)) && first.is_ok() == by_mount.is_ok());
+    std::thread::sleep(2 * unseen);
+    assert_eq!(see(&a, "dir/file").map(|a| a.size), Ok(10));
+    assert_eq!(a.lookup(&dir, b"file").map(|found| found.1.size), Ok(10));
+
+    // Whoever waits for a child, or gets a lock, sees what was done before.
+    a.walker(&root()).mkdir(&a.file_system().root(), b"next", 0o755).unwrap();
+    make(&b, "next/file", b"some bytes").unwrap();
+    let _ = see(&a, "next/file");
+    a.refresh();
+    assert_eq!(see(&a, "next/file").map(|a| a.size), Ok(10));
+}
+
+#[test]
+fn c1_a_page_of_another_daemon_says_nothing() {
+    let store = Store::new();
+    let a = strict(store.in_workspace());
+    assert_eq!(see(&a, "file"), Err(Errno::ENOENT));
+    let before = questions(&a);
+    assert_eq!(see(&a, "file"), Err(Errno::ENOENT));
+    assert_eq!(questions(&a), before);
+    // As after an older daemon, which leaves the page of a newer one where it is.
+    let path = store.dir().join("changes");
+    let mut page = std::fs::read(&path).unwrap();
+    page[24] ^= 1;
+    std::fs::write(&path, &page).unwrap();
+    let b = strict(store.again());
+    for paths in [&a, &b] {
+        assert_eq!(see(paths, "file"), Err(Errno::ENOENT));
+        let before = questions(paths);
+        assert_eq!(see(paths, "file"), Err(Errno::ENOENT));
+        assert!(questions(paths) > before, "it is asked for");
+    }
+    make(&b, "file", b"some bytes").unwrap();
+    assert_eq!(see(&a, "file").map(|a| a.size), Ok(10));
+
+    // Whoever asks for nothing notices that his daemon has ended.
+    store.shut_down();
+    std::fs::remove_file(&path).unwrap();
+    let c = strict(store.again());
+    c.walker(&root()).unlink(&c.file_system().root(), b"file").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert_eq!(see(&a, "file"), Err(Errno::ENOENT));
+}

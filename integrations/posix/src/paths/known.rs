@@ -64,6 +64,11 @@ impl Asked {
     pub(super) fn now(fs: &FileSystem) -> Asked {
         Asked { changed: fs.changes(), since: fs.since() }
     }
+
+    /// Whether it is known until when the answer holds.
+    pub(super) fn is_told(&self) -> bool {
+        self.since.is_some()
+    }
 }
 
 /// A directory that is being read.
@@ -167,16 +172,19 @@ impl Known {
 
     /// Asks for what a name stands for, and for what comes behind it in a directory that is being read. Whether it is there now.
     pub(super) fn look_ahead(&self, last: &Last) -> Option<Found> {
+        let fs = last.parent.file_system();
+        // First: whoever changes something says so, and takes the listing away then.
+        let changed = fs.changes();
         let listing = lock(&self.listing).clone()?;
         let Listing { dir, at_ns, asked: positions } = &*listing;
         if !dir.node().is(&last.parent) {
             return None;
         }
-        let fs = last.parent.file_system();
         // Their names are those of then, whatever is told of them now.
-        let asked = Asked { changed: fs.changes(), since: dir.listed_since() };
+        let asked = Asked { changed, since: dir.listed_since() };
         let still = |since: &Since| fs.holds(since, &[last.parent.names_in_it()]);
-        if !is_fresh(dir.node(), *at_ns) && !asked.since.as_ref().is_some_and(still) {
+        let may_use = || is_fresh(dir.node(), *at_ns) || asked.since.as_ref().is_some_and(still);
+        if !may_use() {
             return None;
         }
         let at = dir.position(&last.name)?;
@@ -187,6 +195,10 @@ impl Known {
         lock(positions).extend(at..at + entries.len());
         let before: Vec<u64> = entries.iter().map(|entry| dir.touched(entry)).collect();
         let found = dir.with_attributes(&entries).ok()?;
+        // Names and attributes are of one moment.
+        if !may_use() {
+            return None;
+        }
         let mut first = None;
         for ((entry, found), touched) in entries.iter().zip(found).zip(before) {
             let Some(found) = found else { continue };

@@ -71,6 +71,8 @@ pub enum Reached {
 /// The paths of a file system.
 pub struct Paths {
     fs: FileSystem,
+    /// Kept, with what is known of it: all ways from the top begin here.
+    _root: Arc<Node>,
     /// What was found a moment ago.
     known: Known,
 }
@@ -78,7 +80,7 @@ pub struct Paths {
 impl Paths {
     /// Those of `fs`.
     pub fn new(fs: FileSystem) -> Paths {
-        Paths { fs, known: Known::default() }
+        Paths { _root: fs.root(), fs, known: Known::default() }
     }
 
     /// The file system.
@@ -108,16 +110,22 @@ impl Paths {
     /// others do is unseen.
     pub fn lookup(&self, parent: &Arc<Node>, name: &[u8]) -> crate::Outcome<Found> {
         let last = Last { parent: parent.clone(), name: name.to_vec(), slash: false };
-        self.known.held(&last).map_or_else(|| self.ask(&last), |recalled| recalled.ok_or(Errno::ENOENT))
+        self.known.held(&last).map_or_else(|| self.ask(&last, false), |recalled| recalled.ok_or(Errno::ENOENT))
     }
 
-    fn ask(&self, last: &Last) -> crate::Outcome<Found> {
+    /// The answer is remembered for as long as it holds; with `lately`, also where that is not known, for as long as what others do
+    /// may stay unseen.
+    fn ask(&self, last: &Last, lately: bool) -> crate::Outcome<Found> {
+        if last.parent.has_not(&last.name) {
+            // As far as is known here: the catalog has not said so.
+            return Err(Errno::ENOENT);
+        }
         let asked = Asked::now(&self.fs);
         let looked = self.fs.lookup(&last.parent, &last.name);
         match &looked {
-            Ok(found) => self.known.put(last, found, found.0.touched(), &asked),
+            Ok(found) if lately || asked.is_told() => self.known.put(last, found, found.0.touched(), &asked),
             Err(Errno::ENOENT) => self.known.put_missing(last, &asked),
-            Err(_) => {}
+            _ => {}
         }
         looked
     }
@@ -257,7 +265,7 @@ impl Walker<'_> {
         if let Some(found) = known.look_ahead(last) {
             return Ok(found);
         }
-        self.paths.ask(last)
+        self.paths.ask(last, true)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Follow, Last, Reached, Stop, Walker, Way, access};
+use super::{Follow, Last, Reached, Stop, Walker, Way, access, known::Asked};
 use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who, names::OpenedOrFound};
 
 /// What `open` is told.
@@ -91,9 +91,15 @@ impl Walker<'_> {
             return Ok(None);
         }
         let Some(mode) = how.create else {
-            let Some((file, mut attributes)) = self.fs.open_by_name(&last.parent, &last.name, flags(how))? else {
-                return Ok(None);
-            };
+            if last.parent.has_not(&last.name) {
+                return Err(Errno::ENOENT.into());
+            }
+            let asked = Asked::now(self.fs);
+            let opened = self.fs.open_by_name(&last.parent, &last.name, flags(how));
+            if opened.as_ref().is_err_and(|e| *e == Errno::ENOENT) {
+                known.put_missing(last, &asked);
+            }
+            let Some((file, mut attributes)) = opened? else { return Ok(None) };
             self.may_open(&attributes, how)?;
             file.begin(&mut attributes)?;
             self.opened(file.node(), how)?;
@@ -102,7 +108,12 @@ impl Walker<'_> {
         if self.may_change(&last.parent).is_err() {
             return Ok(None);
         }
-        match self.fs.create_or_find(&last.parent, &last.name, self.born(mode), flags(how))? {
+        let made = self.fs.create_or_find(&last.parent, &last.name, self.born(mode), flags(how));
+        if made.as_ref().is_err_and(|e| *e == Errno::EEXIST) {
+            // It is there, but could not be looked at: why not is said by who looks again.
+            return Ok(None);
+        }
+        match made? {
             OpenedOrFound::Made(file, attributes) => {
                 self.paths.forget(last);
                 Ok(Some(Opened::File(file, attributes)))
