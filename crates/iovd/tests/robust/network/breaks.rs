@@ -299,3 +299,25 @@ fn o9_writes_to_one_place_keep_their_order_through_breaks() {
     }
     assert!(broke > 10, "{broke} breaks");
 }
+
+#[test]
+fn o8_a_close_that_nobody_waits_for_hides_no_broken_connection() {
+    let net = Net::new();
+    let cable = net.cable();
+    let fs = iov_posix::FileSystem::new(net.through(&cable), Default::default());
+    let who = iov_posix::Who { uid: 0, gid: 0 };
+    let born = iov_posix::Create { mode: 0o644, who };
+    for round in 0..10 {
+        let write = iov_posix::Flags { write: true, ..Default::default() };
+        let (file, node, _) = fs.create(&fs.root(), b"file", born, write).unwrap();
+        file.write(0, b"some bytes").unwrap();
+        file.finish().unwrap();
+        // Its answer is taken by nobody.
+        iov_posix::File::open(&node, Default::default()).unwrap().0.close().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        cable.cut();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        // What must not be done twice is not sent where it is known that nobody hears it.
+        fs.unlink(&fs.root(), b"file").unwrap_or_else(|e| panic!("round {round}: {e:?}"));
+    }
+}
