@@ -3,6 +3,7 @@
 mod behind;
 mod files;
 mod meaning;
+mod opening;
 mod paths;
 
 use std::sync::Arc;
