@@ -129,12 +129,16 @@ impl Directory {
                 None => Ok(statuses),
             }
         })?;
-        let found = nodes.into_iter().zip(&statuses).map(|(node, status)| {
+        let found = nodes.into_iter().zip(&statuses).zip(entries).map(|((node, status), entry)| {
             if status.result().is_err() {
                 return Ok(None);
             }
             let attributes = fs.attributes(stat_of(Some(status))?)?;
             node.tell(&attributes);
+            // What is known of where it is, is known of later than the listing.
+            if node.parent().is_none() {
+                fs.placed(&node, &self.node, &entry.name);
+            }
             Ok(Some((node, attributes)))
         });
         found.collect()

@@ -93,3 +93,28 @@ fn opening_comes_to_what_it_comes_to_on_this_machine() {
         }
     }
 }
+
+#[test]
+fn what_a_listing_has_shown_knows_where_it_is() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let dir = fs.mkdir(&fs.root(), b"dir", born(0o755)).unwrap().0;
+    fs.mkdir(&dir, b"below", born(0o755)).unwrap();
+    let unseen = Duration::from_secs(100);
+    let paths = Paths::new(FileSystem::new(again(&ws), Options { unseen, ..Options::default() }));
+    let (caller, root) = (Caller::default(), paths.file_system().root());
+    let walker = paths.walker(&caller);
+    let listed = |node: &Arc<Node>| {
+        let stream = crate::Directory::open(node).unwrap();
+        let entries = stream.entries(0, 10).unwrap();
+        paths.reads(&stream);
+        entries.first().map(|entry| entry.name.clone()).unwrap()
+    };
+    // As `rm -r` goes: down by what is listed, and up again by `..`.
+    let name = listed(&root);
+    let dir = walker.find(&root, &name, false).unwrap().0;
+    let name = listed(&dir);
+    let below = walker.find(&dir, &name, false).unwrap().0;
+    assert_eq!(below.path().as_deref(), Some(&b"/dir/below"[..]));
+    assert!(walker.find(&below, b"../..", false).unwrap().0.is(&root));
+}

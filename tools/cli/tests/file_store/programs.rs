@@ -64,6 +64,11 @@ printf 'bytes \377 in a name' > $'deep/\377'
         "rsync, also with deletion",
         "rsync -aH src/ z/ && test -z \"$(rsync -aHnc --itemize-changes src/ z/)\" && rsync -a --delete x/src/deep/ z/",
     ),
+    program(
+        "find, du and rm -r, 40 levels deep",
+        "n=$(printf 'd%.0s' $(seq 90)); mkdir deep && (cd deep && for i in $(seq 40); do mkdir $n n && echo x > n/f && cd $n; done) && \
+         test $(find deep | wc -l) = 121 && du -s deep > /dev/null && rm -r deep && test ! -e deep",
+    ),
     program("find, mv, rm -r", "find z -name '*.o' -delete && mv z zz && rm -rf zz x y && ls"),
     program(
         "git: commit, clone, fsck, status",
