@@ -99,6 +99,9 @@ pub(crate) fn born(req: &Request, mode: u32) -> Create {
     Create { mode: mode & 0o7777, who: Who { uid: req.uid(), gid: req.gid() } }
 }
 
+/// How long a program's call takes, from the look at a name to the question for attributes, nearly always.
+const ONE_CALL: Duration = Duration::from_secs(1);
+
 impl Door {
     pub(crate) fn node(&self, ino: INodeNo) -> Outcome<Arc<Node>> {
         match self.known.inodes.get(ino.0) {
@@ -106,6 +109,21 @@ impl Door {
             // Everything that can be done to them has been.
             Some(inodes::Known::Tag(_)) => Err(iov_posix::Errno::EROFS),
             None => Err(iov_posix::Errno::ESTALE),
+        }
+    }
+
+    /// The attributes of something that the kernel asks for by its number, and for how long it may take them for true.
+    pub(crate) fn attributes_now(&self, node: &Arc<Node>) -> Outcome<(Attributes, Duration)> {
+        // The kernel asks for a directory anew with each name that is made or taken away.
+        if let Some(told) = node.told_within(self.ttl) {
+            return Ok(told);
+        }
+        match node.told_still().map_or_else(|| by_identity(node.attributes()), Ok) {
+            // Somebody has replaced it since its name was looked up, for the same call of a program.
+            Err(iov_posix::Errno::ESTALE) => {
+                node.told_before(ONE_CALL).map(|told| (told, Duration::ZERO)).ok_or(iov_posix::Errno::ESTALE)
+            }
+            attributes => Ok((attributes?, self.ttl)),
         }
     }
 

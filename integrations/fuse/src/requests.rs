@@ -86,12 +86,8 @@ impl Filesystem for Door {
             return reply.attr(&self.ttl, &attr);
         }
         let node = or_error!(reply, self.node(ino));
-        // The kernel asks for a directory anew with each name that is made or taken away.
-        if let Some((attributes, left)) = node.told_within(self.ttl) {
-            return reply.attr(&left, &convert::attr(ino.0, &attributes));
-        }
-        let attributes = or_error!(reply, node.told_still().map_or_else(|| by_identity(node.attributes()), Ok));
-        reply.attr(&self.ttl, &convert::attr(ino.0, &attributes));
+        let (attributes, left) = or_error!(reply, self.attributes_now(&node));
+        reply.attr(&left, &convert::attr(ino.0, &attributes));
     }
 
     fn setattr(

@@ -39,7 +39,7 @@ pub struct Node {
     kind: Kind,
     /// The handle of all who have it open, where it is no directory.
     pub(crate) shared: Mutex<Weak<Handle>>,
-    /// What was told of it last: of a directory always, else where it is known until when that holds.
+    /// What was told of it last.
     told: Mutex<Option<Told>>,
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
@@ -193,7 +193,7 @@ impl Node {
             (Some(before), Some(now)) if now.follows(before) => true,
             _ => known.attributes.ctime_ns <= attributes.ctime_ns,
         };
-        if (self.kind == Kind::Directory || since.is_some()) && told.as_ref().is_none_or(older) {
+        if told.as_ref().is_none_or(older) {
             *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
         }
     }
@@ -212,6 +212,13 @@ impl Node {
         let (attributes, at_ns) = lock(&self.told).as_ref().map(|told| (told.attributes, told.at_ns))?;
         let age = Duration::from_nanos(u64::try_from(seam::monotonic_ns() - at_ns).ok()?);
         span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
+    }
+
+    /// What was told of it within this time, whatever has become of it since.
+    pub fn told_before(&self, span: Duration) -> Option<Attributes> {
+        let told = lock(&self.told);
+        let age = |told: &&Told| u64::try_from(seam::monotonic_ns() - told.at_ns).map(Duration::from_nanos);
+        told.as_ref().filter(|told| age(told).is_ok_and(|age| age <= span)).map(|told| told.attributes)
     }
 
     /// What was told of it, if that still holds.

@@ -272,6 +272,23 @@ print(os.path.getsize('a'), sorted(os.listdir('.')))";
 }
 
 #[test]
+fn a_name_that_is_replaced_all_the_time_is_always_there() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "strict");
+    std::fs::write(m.path("cur"), "x").unwrap();
+    let program = "import os, time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n  \
+                   os.close(os.open('/iov/w/new', os.O_CREAT | os.O_WRONLY)); os.rename('/iov/w/new', '/iov/w/cur')";
+    let mut writer = store.command(&["run", "--", "python3", "-c", program]).spawn().unwrap();
+    while writer.try_wait().unwrap().is_none() {
+        std::fs::metadata(m.path("cur")).unwrap();
+    }
+    assert!(writer.wait().unwrap().success());
+}
+
+#[test]
 fn parents_see_what_their_children_did() {
     if !has_library() {
         return;
