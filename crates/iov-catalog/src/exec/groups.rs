@@ -103,6 +103,17 @@ impl Exec<'_> {
         }
     }
 
+    /// The same as of now, whatever was read before.
+    pub(crate) fn find_name_now(&mut self, ws: Uuid, parent: Uuid, name: &Name) -> Result<Option<(Uuid, EntryKind)>> {
+        if self.mode != Mode::Read {
+            // Nobody else writes meanwhile.
+            return self.find_name(ws, parent, name);
+        }
+        self.core.count_keys(1);
+        let found = self.core.store().get(&[&keys::name(ws, parent, name)])?.pop().flatten();
+        found.map(|value| keys::read_name_value(&value.value)).transpose()
+    }
+
     /// Names of a group are changed.
     fn touch(&mut self, ws: Uuid, group: Uuid) {
         let touch = Touch { ws, group, at_ns: Some(self.now_ns) };

@@ -1,7 +1,7 @@
 //! Names, links, renames, deletes (O3, O10, T13, T22).
 
 use iov_types::{
-    Clause, Controls, EntryKind, Kind, Uuid,
+    Clause, Controls, EntryKind, Kind, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, RenameMode, Submission},
 };
 
@@ -192,4 +192,29 @@ fn o9_operations_of_one_submission_see_those_before_them() {
     assert_eq!(client.lookup(ROOT, "a").unwrap(), b);
     assert!(client.stat(a).is_ok(), "deleted, but open in this session");
     assert_eq!(kind(client.other().stat(a)), Kind::NotFound);
+}
+
+#[test]
+fn o3_a_name_that_is_replaced_all_the_time_is_always_found() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let make = |text: &str| {
+        let uuid = client.create(text);
+        client.close(uuid).unwrap();
+    };
+    make("cur");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..3_000 {
+                make("new");
+                rename(&client, (ROOT, "new"), (ROOT, "cur"), RenameMode::Replace).unwrap();
+            }
+        });
+        let reader = client.other();
+        while !writer.is_finished() {
+            let which = Which::Name(name("cur"));
+            reader.ask(CatalogOp::Look { ws: reader.ws, parent: ROOT, which }).unwrap();
+        }
+        writer.join().unwrap();
+    });
 }

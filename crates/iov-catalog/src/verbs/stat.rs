@@ -1,6 +1,6 @@
 //! Stat: the facts (C1: never older than a completed write). Look: the same by name, of what is not open.
 
-use iov_types::{Clause, EntryKind, Result, Right, Stat, Uuid, Which, catalog::CatalogReply};
+use iov_types::{Clause, EntryKind, Kind, Result, Right, Stat, Uuid, Which, catalog::CatalogReply};
 
 use super::Reply;
 use crate::exec::{Exec, groups::group_key, records::missing};
@@ -22,17 +22,30 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
 
 pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
-    let uuid = match which {
-        Which::Uuid(uuid) => *uuid,
-        Which::Name(name) => {
-            x.parent(ws, parent)?;
-            let found = x.find_name(ws, parent, name)?;
-            found.ok_or_else(|| missing(format_args!("{name:?} here")).with_clause(Clause::O3))?.0
-        }
+    let name = match which {
+        Which::Uuid(uuid) if uuid.is_nil() => return stat_root(x, at),
+        Which::Uuid(uuid) => return look_at(x, at, *uuid),
+        Which::Name(name) => name,
     };
-    if uuid.is_nil() {
-        return stat_root(x, at);
+    x.parent(ws, parent)?;
+    let mut found = x.find_name(ws, parent, name)?;
+    loop {
+        let (uuid, _) = found.ok_or_else(|| missing(format_args!("{name:?} here")).with_clause(Clause::O3))?;
+        let looked = look_at(x, at, uuid);
+        if !looked.as_ref().is_err_and(|e| e.kind() == Kind::NotFound) {
+            return looked;
+        }
+        // Readers take no turn: what had the name when it was read may have lost it to another before its record was.
+        let now = x.find_name_now(ws, parent, name)?;
+        if now == found {
+            return looked;
+        }
+        found = now;
     }
+}
+
+/// What has an identity.
+fn look_at(x: &mut Exec<'_>, at: usize, uuid: Uuid) -> Reply {
     // Before the record is read, as in `read_ahead`: a length older than a completed write is never told (C1).
     let written = x.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead());
     facts(x, at, uuid, written)
