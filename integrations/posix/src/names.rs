@@ -86,9 +86,6 @@ impl FileSystem {
     /// Opens a file by its name, in one request. `None`: it is no file, or it is open here already, or cannot be opened so.
     pub fn open_by_name(&self, parent: &Node, bytes: &[u8], flags: Flags) -> Outcome<Option<(File, Attributes)>> {
         let (group, name) = (parent.group()?, known(bytes)?);
-        if parent.has_not(bytes) {
-            return Err(Errno::ENOENT);
-        }
         let (c, opened, stat) = self.again("open", || {
             let c = self.workspace().pending(EntryKind::Collection);
             let (parent, which) = (Some(group.clone()), Which::Name(name.clone()));
@@ -160,25 +157,21 @@ impl FileSystem {
         let uuid = new.uuid;
         // What that makes of the directory comes along.
         let look = || new.name.map(|_| Lent::from(new.parent.stat_op(None)));
-        let run = |out: &Collection, first: [Op; 2]| {
-            let first = first.into_iter().map(Lent::from);
-            let statuses = self.all_of(first.chain(more(out)).chain(look()).collect());
-            statuses.map(|statuses| Made::New(out.clone(), statuses))
-        };
         let find = |parent: &Collection, name: &Name| {
             let (w, parent) = (self.workspace().clone(), Some(parent.clone()));
             Lent::from(Op::Look { w, parent, which: Which::Name(name.clone()) })
         };
-        let find_or_run = |out: &Collection, first: [Op; 2], found: Lent<'a>| {
-            let first = first.into_iter().map(Lent::from);
-            let all = std::iter::once(found).chain(first).chain(more(out)).chain(look());
+        let run = |out: &Collection, first: [Op; 2], found: Option<Lent<'a>>| {
+            let asked = found.is_some();
+            let all = found.into_iter().chain(first.map(Lent::from)).chain(more(out)).chain(look());
             let mut statuses = self.try_all(all.collect())?;
-            let found = statuses.remove(0);
-            match statuses.iter().find_map(|status| status.result().err()) {
-                None => Ok(Made::New(out.clone(), statuses)),
-                // Unless it is what an attempt has made that was not answered.
-                Some(_) if stat_of(Some(&found)).is_ok_and(|stat| stat.uuid != uuid) => Ok(Made::Taken(found)),
-                Some(e) => Err(e),
+            let found = asked.then(|| statuses.remove(0));
+            // Unless it is what an attempt has made that was not answered.
+            let is_other = |found: &Status| stat_of(Some(found)).is_ok_and(|stat| stat.uuid != uuid);
+            match (statuses.iter().find_map(|status| status.result().err()), found.filter(is_other)) {
+                (None, _) => Ok(Made::New(out.clone(), statuses)),
+                (Some(_), Some(found)) => Ok(Made::Taken(found)),
+                (Some(e), None) => Err(e),
             }
         };
         let (made, perhaps) = self.once(|| {
@@ -187,11 +180,7 @@ impl FileSystem {
             let (metadata, controls) = (new.metadata.clone(), controls.clone());
             let found = parent.as_ref().zip(name.as_ref()).filter(|_| asks).map(|(p, n)| find(p, n));
             let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
-            let first = [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }];
-            match found {
-                Some(found) => find_or_run(&out, first, found),
-                None => run(&out, first),
-            }
+            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }], found)
         });
         let made = match made {
             // By an attempt that was not answered, it seems.
@@ -199,7 +188,7 @@ impl FileSystem {
                 let out = self.workspace().pending(kind);
                 let which = Which::Uuid(uuid);
                 let open = Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() };
-                run(&out, [open, Op::Stat { c: out.clone() }]).map_err(|_| e)
+                run(&out, [open, Op::Stat { c: out.clone() }], None).map_err(|_| e)
             }
             other => other,
         };

@@ -56,15 +56,20 @@ impl Walker<'_> {
                 Reached::Missing(last) => self.create(&last, mode, how),
             };
         }
+        let (mut from, mut path) = (from.clone(), path.to_vec());
         if !how.path
             && !how.directory
-            && let Reached::Missing(last) = self.walk_to(from, path, Follow::Unseen)?
-            && let Some(opened) = self.open_at_once(&last, how)?
+            && let Reached::Missing(last) = self.walk_to(&from, &path, Follow::Unseen)?
         {
-            return Ok(opened);
+            if let Some(opened) = self.open_at_once(&last, how)? {
+                return Ok(opened);
+            }
+            // The way to there has been gone.
+            (from, path) = (last.parent, last.name);
+            path.extend(last.slash.then_some(b'/'));
         }
         for _ in 0..RACES {
-            match self.walk(from, path, !how.nofollow)? {
+            match self.walk(&from, &path, !how.nofollow)? {
                 Reached::Found { node, attributes, last } => match (self.open_found(&node, attributes, how), last) {
                     // It went since it was looked at: another may have the name, or may get it.
                     (Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)), Some(last)) => self.paths.forget(&last),
