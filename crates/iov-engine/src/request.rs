@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError, TryLockError,
+        Arc, Mutex, TryLockError,
         atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-use iov_store::seam;
+use iov_store::{Bell, seam};
 use iov_types::{Counters, Error, Outcome, Result};
 
 use crate::{Session, Status, exec::Exec, session::lock};
@@ -31,7 +31,7 @@ pub(crate) struct RequestInner {
     driven: AtomicU8,
     /// Answers that arrived since somebody last looked; under it nobody misses one.
     signals: Mutex<u64>,
-    signal: Condvar,
+    signal: Bell,
     background: bool,
     /// When it gives up, on the monotonic clock.
     deadline_ns: i64,
@@ -91,7 +91,7 @@ impl RequestInner {
         let done = self.drive();
         if !done && self.has_waiter() {
             *lock(&self.signals) += 1;
-            self.signal.notify_all();
+            self.signal.ring();
         }
         done
     }
@@ -125,7 +125,7 @@ impl RequestInner {
             return;
         }
         *lock(&self.signals) += 1;
-        self.signal.notify_all();
+        self.signal.ring();
         // Those who poll have been told of a completion by `completed`.
         if self.done.load(Ordering::Acquire) {
             return;
@@ -172,7 +172,7 @@ impl RequestInner {
         let signals = lock(&self.signals);
         if *signals == seen {
             let wait = Duration::from_nanos(ns.max(0) as u64);
-            drop(self.signal.wait_timeout(signals, wait).unwrap_or_else(PoisonError::into_inner));
+            drop(self.signal.wait(signals, wait));
         }
     }
 }
@@ -203,7 +203,7 @@ impl Request {
             told: AtomicBool::new(told),
             cancelled: AtomicBool::new(false),
             signals: Mutex::new(0),
-            signal: Condvar::new(),
+            signal: Bell::default(),
             background,
             waiting: AtomicU32::new(0),
             sent: at_once,

@@ -3,13 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use iov_store::{Answer, Backend, Catalog, ChangeView, OpCx, Route, ask, seam};
+use iov_store::{Answer, Backend, Bell, Catalog, ChangeView, OpCx, Route, ask, seam};
 use iov_types::{
     Caller, Capability, Controls, Counters, Error, Priority, Result, StoreMap, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
@@ -63,7 +63,7 @@ pub(crate) struct SessionInner {
     pub(crate) counters: Arc<Counters>,
     pub(crate) in_flight: Mutex<Vec<Arc<RequestInner>>>,
     completed: Mutex<VecDeque<Weak<RequestInner>>>,
-    arrived: Condvar,
+    arrived: Bell,
     event: Event,
     /// Grows with each answer that a request has not looked at yet.
     answers: AtomicU64,
@@ -105,7 +105,7 @@ impl Session {
             counters,
             in_flight: Mutex::default(),
             completed: Mutex::default(),
-            arrived: Condvar::new(),
+            arrived: Bell::default(),
             event: Event::default(),
             answers: AtomicU64::new(0),
             progress: Progress::default(),
@@ -333,7 +333,7 @@ impl Session {
                 if completed.is_empty() {
                     // Bounded: a request may also end by its deadline, which nobody announces.
                     let wait = Duration::from_nanos(left.min(50_000_000) as u64);
-                    drop(self.0.arrived.wait_timeout(completed, wait).unwrap_or_else(PoisonError::into_inner));
+                    drop(self.0.arrived.wait(completed, wait));
                 }
             }
         }
@@ -370,7 +370,7 @@ impl SessionInner {
 
     /// Something arrived that a poller may be waiting for.
     fn notify(&self) {
-        self.arrived.notify_all();
+        self.arrived.ring();
         self.event.raise();
     }
 

@@ -5,13 +5,13 @@ use std::{
     collections::HashMap,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
-use iov_store::{Memory, seam};
+use iov_store::{Bell, Memory, seam};
 use iov_types::{Clause, Error, Outcome, Priority, Result};
 use iov_wire::{
     Body, Header, Verb, frame,
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     first_until: AtomicI64,
     /// Grows with each round of dispatching, so that those who do not read themselves know when to look again.
     rounds: Mutex<u64>,
-    dispatched: Condvar,
+    dispatched: Bell,
     broken: AtomicBool,
     /// The set of epoll that tells of answers.
     watched: OnceLock<Arc<OwnedFd>>,
@@ -103,7 +103,7 @@ impl Connection {
             waiting: Mutex::default(),
             first_until: AtomicI64::new(i64::MAX),
             rounds: Mutex::default(),
-            dispatched: Condvar::new(),
+            dispatched: Bell::default(),
             broken: AtomicBool::new(false),
             watched: OnceLock::new(),
             tells_of_room: AtomicBool::new(false),
@@ -334,7 +334,7 @@ impl Connection {
         let rounds = lock(&self.rounds);
         if *rounds == seen {
             let wait = Duration::from_nanos(wait_ns as u64);
-            drop(self.dispatched.wait_timeout(rounds, wait).unwrap_or_else(PoisonError::into_inner));
+            drop(self.dispatched.wait(rounds, wait));
         }
         None
     }
@@ -349,7 +349,7 @@ impl Connection {
             reading.polling.rest();
             drop(reading);
             *lock(&self.rounds) += 1;
-            self.dispatched.notify_all();
+            self.dispatched.ring();
             if !self.missed.swap(false, Ordering::SeqCst) {
                 return true;
             }

@@ -5,6 +5,7 @@
 //! [`seam`] (fork detection) only.
 
 mod backend;
+mod bell;
 pub mod block_sums;
 mod catalog;
 pub mod change_page;
@@ -28,6 +29,7 @@ mod trace_file;
 mod words;
 
 pub use backend::{AtOnce, Backend, LENT_MODE, LentFile, Now, Shown, Sink, Submitted, Viewed, run_one};
+pub use bell::Bell;
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, Route, ask};
 pub use change_page::{ChangePage, ChangeView, Fact, Moment};
 pub use cx::OpCx;

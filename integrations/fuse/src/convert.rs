@@ -42,7 +42,11 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
         TimeOrNow::Now => SetTime::Now,
         TimeOrNow::SpecificTime(time) => SetTime::At(match time.duration_since(UNIX_EPOCH) {
             Ok(span) => i64::try_from(span.as_nanos()).unwrap_or(i64::MAX),
-            Err(e) => i64::try_from(e.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
+            // The kernel counts nanoseconds forward from a negative second. `fuser` (0.18) takes them off instead.
+            Err(e) => {
+                let (seconds, ns) = (i128::from(e.duration().as_secs()), i128::from(e.duration().subsec_nanos()));
+                i64::try_from(ns - seconds * 1_000_000_000).unwrap_or(i64::MIN)
+            }
         }),
     }
 }

@@ -73,16 +73,17 @@ fn o8_a_wait_ends_at_its_deadline_and_the_lock_goes_to_the_next() {
 #[test]
 fn o11_locks_end_with_the_last_close_and_with_the_session() {
     let rig = Rig::new();
-    for how in ["close", "goodbye", "gone"] {
+    for how in ["close", "goodbye", "gone", "left"] {
         let (a, b, uuid) = two(&rig);
         a.ask(lock(&a, uuid, true, true)).unwrap();
         let waiting = Later::ask(&b, 100 * SECOND, lock(&b, uuid, true, false));
         match how {
             "close" => drop(a.close(uuid).unwrap()),
             "goodbye" => drop(a.ask(CatalogOp::Goodbye).unwrap()),
+            "gone" => rig.service.end_session(a.caller.session),
             _ => {
-                rig.service.end_session(a.caller.session);
-                assert!(waiting.reply().is_none(), "a dead owner keeps it for the lease");
+                rig.service.leave(a.caller.session);
+                assert!(waiting.reply().is_none(), "who may come back keeps it for the lease");
                 rig.later(29 * SECOND);
                 rig.service.tick(rig.service.core.monotonic_ns());
                 assert!(waiting.reply().is_none());
