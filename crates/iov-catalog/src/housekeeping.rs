@@ -1,8 +1,8 @@
-//! What time does: leases that end, ids and unsealed collections that are forgotten, work that is tried again. And the
+//! What time does: sessions and leases that end, ids and unsealed collections that are forgotten, work that is tried again. And the
 //! end of the catalog.
 
 use iov_store::{KeyRange, OpCx};
-use iov_types::{Result, Uuid, limits};
+use iov_types::{Result, Uuid, catalog::CatalogOp, limits};
 use iov_wire::Wire;
 
 use crate::{
@@ -39,6 +39,30 @@ impl Writer {
 }
 
 impl Service {
+    /// Ends a session whose owner has ended, or has been away for longer than its lease: its opens, holds, cursors and locks, and what
+    /// is bound to its process.
+    pub fn end_session(&self, session: Uuid) {
+        self.say_goodbye(session);
+        self.end_temporary(&mut self.core.writer(), &self.own_cx(Uuid::NIL), true);
+        self.deliver();
+    }
+
+    /// Ends a session whose process may live, and come back: what is bound to that stays, and its locks end with their leases (O11).
+    pub fn leave(&self, session: Uuid) {
+        self.core.locks().report_dead(session, self.core.monotonic_ns());
+        self.say_goodbye(session);
+    }
+
+    fn say_goodbye(&self, session: Uuid) {
+        let cx = self.own_cx(session);
+        // An error means that lengths could not be recorded: targets still have them.
+        let ended = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
+        if !ended.is_ok_and(|replies| replies.iter().all(Result::is_ok)) {
+            self.core.writer().unended.push(session);
+        }
+        self.deliver();
+    }
+
     /// To be called from time to time with the monotonic clock, at least as often as locks shall time out on the point.
     pub fn tick(&self, now_monotonic_ns: i64) {
         self.core.locks().expire(now_monotonic_ns);

@@ -128,30 +128,6 @@ impl Service {
         OpCx::new(caller, iov_types::limits::DEFAULT_DEADLINE_NS)
     }
 
-    /// Ends a session whose owner has ended, or has been away for longer than its lease: its opens, holds, cursors and locks, and what
-    /// is bound to its process.
-    pub fn end_session(&self, session: Uuid) {
-        self.say_goodbye(session);
-        self.end_temporary(&mut self.core.writer(), &self.own_cx(Uuid::NIL), true);
-        self.deliver();
-    }
-
-    /// Ends a session whose process may live, and come back: what is bound to that stays, and its locks end with their leases (O11).
-    pub fn leave(&self, session: Uuid) {
-        self.core.locks().report_dead(session, self.core.monotonic_ns());
-        self.say_goodbye(session);
-    }
-
-    fn say_goodbye(&self, session: Uuid) {
-        let cx = self.own_cx(session);
-        // An error means that lengths could not be recorded: targets still have them.
-        let ended = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
-        if !ended.is_ok_and(|replies| replies.iter().all(Result::is_ok)) {
-            self.core.writer().unended.push(session);
-        }
-        self.deliver();
-    }
-
     pub(crate) fn answer(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission) -> Answer {
         let holder = self.admit(cx, ops.len())?;
         let reads = ops.iter().all(only_reads);
