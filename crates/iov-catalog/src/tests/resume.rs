@@ -252,11 +252,16 @@ fn o11_a_lock_that_others_may_have_had_is_not_taken_up() {
     assert_eq!((gone.kind(), gone.clause()), (Kind::Fenced, Some(Clause::O11)));
     // A catalog that lives knows what it has given.
     client.ask(CatalogOp::Lock { ws: client.ws, uuid, lock: ten_bytes(true, true) }).unwrap();
-    rig.service.end_session(client.caller.session);
+    rig.service.leave(client.caller.session);
     resume(&client, presented(&client, uuid, 0)).unwrap();
     resume_lock(&client, uuid).unwrap();
-    rig.service.end_session(client.caller.session);
+    rig.service.leave(client.caller.session);
     rig.later(31 * SECOND);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    assert_eq!(kind(resume_lock(&client, uuid)), Kind::Fenced);
+    // Who was taken for ended has lost it at once.
+    client.ask(CatalogOp::Lock { ws: client.ws, uuid, lock: ten_bytes(true, true) }).unwrap();
+    rig.service.end_session(client.caller.session);
     resume(&client, presented(&client, uuid, 0)).unwrap();
     assert_eq!(kind(resume_lock(&client, uuid)), Kind::Fenced);
 }
