@@ -1,6 +1,6 @@
 //! Translations, options, and what is known of files.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::TimeOrNow;
 use iov_posix::{Attributes, FileSystem, Kind, Level, Options, SetTime};
@@ -27,8 +27,15 @@ fn root_attributes(fs: &FileSystem) -> Attributes {
 fn times_before_1970_come_through() {
     for ns in [-1_500_000_001, -1, 0, 1, 4_000_000_000_123_456_789] {
         let a = Attributes { mtime_ns: ns, ..root_attributes(&file_system()) };
-        let told = attr(1, &a).mtime;
-        assert_eq!(set_time(TimeOrNow::SpecificTime(told)), SetTime::At(ns));
+        let span = Duration::from_nanos(ns.unsigned_abs());
+        assert_eq!(attr(1, &a).mtime, if ns < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span });
+        // What the library for FUSE makes of the two numbers of the kernel, the second of which counts forward.
+        let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000) as u32);
+        let heard = match u64::try_from(seconds) {
+            Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, rest),
+            Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), rest),
+        };
+        assert_eq!(set_time(TimeOrNow::SpecificTime(heard)), SetTime::At(ns));
     }
     assert_eq!(set_time(TimeOrNow::Now), SetTime::Now);
 }

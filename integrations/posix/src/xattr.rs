@@ -31,7 +31,10 @@ pub enum SetXattr {
 /// The key of an attribute.
 fn key(name: &[u8]) -> Outcome<&str> {
     let key = name.strip_prefix(USER).ok_or(Errno::EOPNOTSUPP)?;
-    if key.is_empty() || key.len() > ioverbs::limits::KEY_BYTES {
+    if key.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if key.len() > ioverbs::limits::KEY_BYTES {
         return Err(Errno::ERANGE);
     }
     std::str::from_utf8(key).map_err(|_| Errno::EINVAL)

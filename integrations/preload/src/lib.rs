@@ -32,6 +32,7 @@ extern "C" fn begin() {
         world::report("nothing of the store can be seen in this program", &why);
         return;
     }
+    calls::limits::learn();
     let umask = kernel!(libc::SYS_umask, 0o777) as u32;
     kernel!(libc::SYS_umask, umask);
     ioverbs::kept::keep_above(descriptors_above());

@@ -204,6 +204,11 @@ impl Walker<'_> {
 
     /// Fails unless the caller may set attributes of `user.`, or, for looking at them, may read them.
     pub fn may_xattr(&self, node: &Arc<Node>, sets: bool) -> Way<()> {
+        // As Linux has it: rights of links, pipes and devices are not those of files, and say nothing of who may.
+        match node.kind() {
+            crate::Kind::File | crate::Kind::Directory => {}
+            _ => return Err(if sets { Errno::EPERM } else { Errno::ENODATA }.into()),
+        }
         Ok(self.caller.check(&node.attributes()?, if sets { access::WRITE } else { access::READ })?)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Change, Errno, Node, Outcome, SetTime, SetXattr, Stop, Walker, Way};
 
-use super::{at, bytes_of, export, facts::means_itself};
+use super::{at, bytes_of, export, facts::means_itself, limits};
 use crate::{
     files::with,
     raw::{failed, kernel},
@@ -60,8 +60,16 @@ fn change(
     on(what, &mut |walker, node| walker.change(node, &change).map(|_| 0), there)
 }
 
+/// Does something with what was opened for more than its path.
+fn on_used(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
+    if crate::world::world()?.files.get(fd)?.is_path() {
+        return Some(failed(Errno::EBADF));
+    }
+    on_open(fd, work)
+}
+
 fn change_open(fd: c_int, change: Change) -> Option<isize> {
-    on_open(fd, &mut |walker, node| walker.change(node, &change).map(|_| 0))
+    on_used(fd, &mut |walker, node| walker.change(node, &change).map(|_| 0))
 }
 
 fn of_mode(mode: u32) -> Change {
@@ -155,9 +163,12 @@ export! {
     /// `truncate(2)`
     fn truncate(path: *const c_char, size: i64) -> c_int = match u64::try_from(size) {
         Err(_) => failed(Errno::EINVAL),
-        Ok(new) => change(
+        Ok(new) => on(
             (HERE, path, NO_FLAGS),
-            Change { size: Some(new), ..Change::default() },
+            &mut |walker, node| {
+                limits::may_grow(node.attributes()?.size, new)?;
+                walker.change(node, &Change { size: Some(new), ..Change::default() }).map(|_| 0)
+            },
             &mut |_, path| kernel!(libc::SYS_truncate, path, size),
         ),
     };
@@ -200,7 +211,7 @@ export! {
         });
     /// `fsetxattr(2)`
     fn fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int =
-        on_open(fd, &mut |walker, node| put(walker, node, (name, value, n, flags)))
+        on_used(fd, &mut |walker, node| put(walker, node, (name, value, n, flags)))
             .unwrap_or_else(|| kernel!(libc::SYS_fsetxattr, fd, name, value, n, flags));
     /// `getxattr(2)`
     fn getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, n: usize) -> isize =
@@ -214,7 +225,7 @@ export! {
         });
     /// `fgetxattr(2)`
     fn fgetxattr(fd: c_int, name: *const c_char, out: *mut c_void, n: usize) -> isize =
-        on_open(fd, &mut |walker, node| get(walker, node, name, (out, n)))
+        on_used(fd, &mut |walker, node| get(walker, node, name, (out, n)))
             .unwrap_or_else(|| kernel!(libc::SYS_fgetxattr, fd, name, out, n));
     /// `listxattr(2)`
     fn listxattr(path: *const c_char, out: *mut c_char, n: usize) -> isize =
@@ -228,7 +239,7 @@ export! {
         });
     /// `flistxattr(2)`
     fn flistxattr(fd: c_int, out: *mut c_char, n: usize) -> isize =
-        on_open(fd, &mut |_, node| list(node, (out.cast(), n)))
+        on_used(fd, &mut |_, node| list(node, (out.cast(), n)))
             .unwrap_or_else(|| kernel!(libc::SYS_flistxattr, fd, out, n));
     /// `removexattr(2)`
     fn removexattr(path: *const c_char, name: *const c_char) -> c_int =
@@ -242,7 +253,7 @@ export! {
         });
     /// `fremovexattr(2)`
     fn fremovexattr(fd: c_int, name: *const c_char) -> c_int =
-        on_open(fd, &mut |walker, node| remove(walker, node, name))
+        on_used(fd, &mut |walker, node| remove(walker, node, name))
             .unwrap_or_else(|| kernel!(libc::SYS_fremovexattr, fd, name));
 }
 
@@ -279,7 +290,13 @@ pub(crate) unsafe extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode
             done => done,
         },
     };
-    crate::raw::answer(change((dirfd, path, flags), of_mode(mode), &mut there)) as c_int
+    let change = of_mode(mode);
+    let mut here = |walker: Walker<'_>, node: &Arc<Node>| match node.kind() {
+        // A link has no mode.
+        iov_posix::Kind::Symlink => Err(Errno::EOPNOTSUPP.into()),
+        _ => walker.change(node, &change).map(|_| 0),
+    };
+    crate::raw::answer(on((dirfd, path, flags), &mut here, &mut there)) as c_int
 }
 
 fn put(

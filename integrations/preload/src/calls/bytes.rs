@@ -7,15 +7,16 @@ use std::{
 
 use iov_posix::{Errno, File, Outcome, Seek};
 
-use super::export;
+use super::{export, flagged, limits};
 use crate::{
     files::{Open, What, with},
-    raw::{failed, kernel, outcome, set_errno},
+    raw::{failed, kernel},
     world::{World, lock},
 };
 
-/// Bytes that are moved at once where they go through this process.
-const CHUNK: usize = 4 << 20;
+/// What `sync_file_range` may be asked for.
+const SYNC_FLAGS: u32 =
+    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 /// Where the next byte is read or written.
 fn position(fd: c_int) -> Outcome<u64> {
@@ -23,12 +24,12 @@ fn position(fd: c_int) -> Outcome<u64> {
     u64::try_from(at).map_err(|_| Errno(-at as i32))
 }
 
-fn move_to(fd: c_int, at: u64) -> isize {
+pub(super) fn move_to(fd: c_int, at: u64) -> isize {
     kernel!(libc::SYS_lseek, fd, at, libc::SEEK_SET)
 }
 
 /// An offset that a program has given.
-fn offset(at: i64) -> Outcome<u64> {
+pub(super) fn offset(at: i64) -> Outcome<u64> {
     u64::try_from(at).map_err(|_| Errno::EINVAL)
 }
 
@@ -59,7 +60,7 @@ unsafe fn bytes<'a>(at: *const c_void, len: usize) -> &'a [u8] {
 ///
 /// # Safety
 /// As of [`memory`], for each of them.
-unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a mut [u8]>> {
+pub(super) unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a mut [u8]>> {
     let count = usize::try_from(count).ok().filter(|count| *count <= 1024).ok_or(Errno::EINVAL)?;
     if count == 0 {
         return Ok(Vec::new());
@@ -99,15 +100,29 @@ fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]
 }
 
 /// The offset; behind an append it is the end.
-fn place(world: &World, fd: c_int, open: &Open) -> Outcome<u64> {
+pub(super) fn place(world: &World, fd: c_int, open: &Open) -> Outcome<u64> {
     if open.at_end.swap(false, Ordering::Relaxed) {
         move_to(fd, open.file(world)?.size()?);
     }
     position(fd)
 }
 
-fn write_pieces(file: &File, append: bool, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
+/// So many bytes of pieces.
+fn first<'a>(pieces: &[&'a [u8]], mut room: usize) -> Vec<&'a [u8]> {
+    let cut = |piece: &&'a [u8]| {
+        let (first, _) = piece.split_at(piece.len().min(room));
+        room -= first.len();
+        first
+    };
+    pieces.iter().map(cut).filter(|piece| !piece.is_empty()).collect()
+}
+
+pub(super) fn write_pieces(file: &File, append: bool, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
     let wrote = |at: u64, piece: &[u8]| if append { file.append(piece) } else { file.write_at(at, piece) };
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    let room = limits::room(len, || if append { file.size() } else { Ok(at) })?;
+    let cut = (room < len).then(|| first(pieces, room));
+    let pieces = cut.as_deref().unwrap_or(pieces);
     // Bytes that are appended stay together.
     if append && pieces.len() > 1 {
         return wrote(at, &pieces.concat());
@@ -124,7 +139,7 @@ fn write_pieces(file: &File, append: bool, mut at: u64, pieces: &[&[u8]]) -> Out
 }
 
 /// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
-fn lower(file: &File) -> Outcome<()> {
+pub(super) fn lower(file: &File) -> Outcome<()> {
     // SAFETY: it asks the kernel for a number.
     if unsafe { libc::geteuid() } == 0 { Ok(()) } else { file.node().lower_rights() }
 }
@@ -201,108 +216,8 @@ fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> O
     Ok(move_to(fd, to))
 }
 
-/// Copies from one descriptor to another, of which one is ours at least, each at an offset or at that of the descriptor.
-fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> isize {
-    let mut room = vec![0_u8; len.min(CHUNK)];
-    let mut done = 0;
-    while done < len {
-        let want = room.len().min(len - done);
-        // SAFETY: the offsets are null or the program's own for this call; the buffer is ours.
-        let n = unsafe {
-            if from_at.is_null() {
-                read(from, room.as_mut_ptr().cast(), want)
-            } else {
-                pread(from, room.as_mut_ptr().cast(), want, *from_at)
-            }
-        };
-        if n <= 0 {
-            return if done > 0 || n == 0 { done as isize } else { -(crate::raw::errno() as isize) };
-        }
-        let n = n as usize;
-        let mut wrote = 0;
-        while wrote < n {
-            let rest = &room[wrote..n];
-            // SAFETY: as above.
-            let m = unsafe {
-                if to_at.is_null() {
-                    write(to, rest.as_ptr().cast(), rest.len())
-                } else {
-                    pwrite(to, rest.as_ptr().cast(), rest.len(), *to_at)
-                }
-            };
-            if m <= 0 {
-                break;
-            }
-            wrote += m as usize;
-            if !to_at.is_null() {
-                // SAFETY: it is the program's own for this call.
-                unsafe { *to_at += m as i64 };
-            }
-        }
-        if from_at.is_null() {
-            if wrote < n {
-                // What could not be written is not read yet either.
-                // SAFETY: it moves an offset.
-                unsafe { lseek(from, wrote as i64 - n as i64, libc::SEEK_CUR) };
-            }
-        } else {
-            // SAFETY: it is the program's own for this call.
-            unsafe { *from_at += wrote as i64 };
-        }
-        done += wrote;
-        if wrote < n {
-            return if done > 0 { done as isize } else { -(crate::raw::errno() as isize) };
-        }
-    }
-    done as isize
-}
-
-fn is_ours(fd: c_int) -> bool {
+pub(super) fn is_ours(fd: c_int) -> bool {
     crate::world::world().is_some_and(|world| world.files.get(fd).is_some())
-}
-
-/// Copies within the store, without the bytes coming here, where both are files of one workspace; none: it has to be done
-/// otherwise.
-fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
-    let world = crate::world::world()?;
-    let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
-    if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {
-        return None;
-    }
-    let copy = || {
-        let (a, b) = (src.to_read(world)?, dst.to_write(world)?);
-        // SAFETY: they are null or the program's own for this call.
-        let (a_at, b_at) = unsafe {
-            let at = |fd, open: &Arc<Open>, at: *mut i64| match at.is_null() {
-                true => place(world, fd, open),
-                false => offset(*at),
-            };
-            (at(from, &src, from_at)?, at(to, &dst, to_at)?)
-        };
-        let n = a.copy_to(a_at, b, b_at, len as u64)?;
-        for (fd, given, at) in [(from, from_at, a_at), (to, to_at, b_at)] {
-            match given.is_null() {
-                true => drop(move_to(fd, at + n)),
-                // SAFETY: as above.
-                false => unsafe { *given = (at + n) as i64 },
-            }
-        }
-        Ok(n as isize)
-    };
-    match copy() {
-        Err(Errno::EOPNOTSUPP | Errno::EINVAL) => None,
-        done => Some(outcome(done)),
-    }
-}
-
-fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
-    if !is_ours(from) && !is_ours(to) {
-        return None;
-    }
-    let errno = crate::raw::errno();
-    let done = copy_within(from, from_at, to, to_at, len).unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
-    set_errno(errno);
-    Some(done)
 }
 
 /// What a call comes to that only a file can be asked, which is open.
@@ -319,12 +234,24 @@ fn of_written(fd: c_int, work: impl FnOnce(&File) -> Outcome<()>) -> Option<isiz
 }
 
 fn cut(fd: c_int, size: i64) -> Option<isize> {
-    let done = of_written(fd, |file| file.truncate(offset(size)?));
+    let done = of_written(fd, |file| {
+        let size = offset(size)?;
+        limits::may_grow(file.size()?, size)?;
+        file.truncate(size)
+    });
     // As Linux says it of files that are not open for writing.
     done.map(|done| if done == failed(Errno::EBADF) { failed(Errno::EINVAL) } else { done })
 }
 
-fn sync_of(fd: c_int) -> Option<isize> {
+fn allocate(file: &File, (at, len): (i64, i64), mode: c_int) -> Outcome<()> {
+    let (at, len) = (offset(at)?, offset(len)?);
+    if mode & libc::FALLOC_FL_KEEP_SIZE == 0 {
+        limits::may_grow(file.size()?, at.saturating_add(len))?;
+    }
+    file.allocate(at, len, mode)
+}
+
+pub(super) fn sync_of(fd: c_int) -> Option<isize> {
     with(fd, |world, open| {
         match open.what(world)? {
             What::File(file) => {
@@ -363,6 +290,7 @@ export! {
     /// `preadv2(2)`
     fn preadv2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
         match is_ours(fd) {
+            true if !flagged::may_read(flags) => failed(Errno::EOPNOTSUPP),
             // SAFETY: as of the two.
             true => unsafe { if at == -1 { readv(fd, iov, count) } else { preadv(fd, iov, count, at) } },
             false => kernel!(libc::SYS_preadv2, fd, iov, count, at, 0, flags),
@@ -396,8 +324,8 @@ export! {
     /// `pwritev2(2)`
     fn pwritev2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
         match is_ours(fd) {
-            // SAFETY: as of the two.
-            true => unsafe { if at == -1 { writev(fd, iov, count) } else { pwritev(fd, iov, count, at) } },
+            // SAFETY: as of this one.
+            true => unsafe { flagged::write(fd, iov, count, at, flags) },
             false => kernel!(libc::SYS_pwritev2, fd, iov, count, at, 0, flags),
         };
     /// `lseek(2)`
@@ -409,7 +337,7 @@ export! {
         cut(fd, size).unwrap_or_else(|| kernel!(libc::SYS_ftruncate, fd, size));
     /// `fallocate(2)`
     fn fallocate(fd: c_int, mode: c_int, at: i64, len: i64) -> c_int =
-        of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, mode))
+        of_written(fd, |file| allocate(file, (at, len), mode))
             .unwrap_or_else(|| kernel!(libc::SYS_fallocate, fd, mode, at, len));
     /// `fsync(2)`
     fn fsync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fsync, fd));
@@ -417,32 +345,15 @@ export! {
     fn fdatasync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fdatasync, fd));
     /// `sync_file_range(2)`
     fn sync_file_range(fd: c_int, at: i64, len: i64, flags: u32) -> c_int =
-        of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_sync_file_range, fd, at, len, flags));
+        match flags & !SYNC_FLAGS {
+            0 => of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_sync_file_range, fd, at, len, flags)),
+            _ => failed(Errno::EINVAL),
+        };
     /// `syncfs(2)`
     fn syncfs(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_syncfs, fd));
     /// `readahead(2)`
     fn readahead(fd: c_int, at: i64, n: usize) -> isize =
         of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_readahead, fd, at, n));
-    /// `copy_file_range(2)`
-    fn copy_file_range(
-        from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32
-    ) -> isize = match (is_ours(from), is_ours(to)) {
-        (true, true) => copy(from, from_at, to, to_at, len).unwrap_or_else(|| failed(Errno::EBADF)),
-        (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
-        // Between file systems the kernel refuses it as well, and programs know what to do.
-        _ => failed(Errno(libc::EXDEV)),
-    };
-    /// `sendfile(2)`
-    fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
-        copy(from, from_at, to, std::ptr::null_mut(), len)
-            .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
-    /// `splice(2)`
-    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32) -> isize =
-        match is_ours(from) || is_ours(to) {
-            // Programs know what to do where files cannot be spliced.
-            true => failed(Errno::EINVAL),
-            false => kernel!(libc::SYS_splice, from, from_at, to, to_at, len, flags),
-        };
 }
 
 /// A number of an error, which some functions return instead of setting it.
@@ -481,7 +392,7 @@ fn fill(fd: c_int, at: i64, len: i64) -> isize {
 /// # Safety
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) -> c_int {
-    let done = of_written(fd, |file| file.allocate(offset(at)?, offset(len)?, 0));
+    let done = of_written(fd, |file| allocate(file, (at, len), 0));
     number(done).unwrap_or_else(|| match kernel!(libc::SYS_fallocate, fd, 0, at, len) {
         e if e == failed(Errno::EOPNOTSUPP) => -fill(fd, at, len) as c_int,
         done => -done as c_int,
@@ -493,5 +404,7 @@ pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) ->
 /// # Safety
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn posix_fadvise(fd: c_int, at: i64, len: i64, advice: c_int) -> c_int {
-    number(of_file(fd, |_, _| Ok(()))).unwrap_or_else(|| -kernel!(libc::SYS_fadvise64, fd, at, len, advice) as c_int)
+    let known = matches!(advice, libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE);
+    number(of_file(fd, |_, _| if known { Ok(()) } else { Err(Errno::EINVAL) }))
+        .unwrap_or_else(|| -kernel!(libc::SYS_fadvise64, fd, at, len, advice) as c_int)
 }

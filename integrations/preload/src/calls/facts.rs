@@ -18,6 +18,13 @@ const TOP_DEV: u64 = 0x10_0000;
 /// What `statfs` says of the kind of file system: that of FUSE, as programs know it.
 const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
 
+/// What `statx` and `fstatat` may be told of how to look.
+const LOOK_FLAGS: c_int = libc::AT_EMPTY_PATH
+    | libc::AT_NO_AUTOMOUNT
+    | libc::AT_SYMLINK_NOFOLLOW
+    | libc::AT_STATX_FORCE_SYNC
+    | libc::AT_STATX_DONT_SYNC;
+
 /// What is told of one file.
 struct Facts {
     attributes: Attributes,
@@ -128,6 +135,9 @@ fn look(
     told: &dyn Fn(&Facts) -> Outcome<isize>,
     there: &mut dyn FnMut(c_int, *const c_char) -> isize,
 ) -> isize {
+    if flags & !LOOK_FLAGS != 0 {
+        return failed(Errno::EINVAL);
+    }
     if means_itself(path, flags) {
         if dirfd == libc::AT_FDCWD {
             return look(dirfd, c".".as_ptr(), 0, told, there);

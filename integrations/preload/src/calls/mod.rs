@@ -3,10 +3,13 @@
 
 pub(crate) mod attributes;
 pub(crate) mod bytes;
+pub(crate) mod copies;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod facts;
+pub(crate) mod flagged;
 pub(crate) mod libraries;
+pub(crate) mod limits;
 pub(crate) mod locks;
 pub(crate) mod mapping;
 pub(crate) mod names;

@@ -60,9 +60,10 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
     at(
         dirfd,
         path,
-        &mut |_, here| match flags & libc::AT_REMOVEDIR != 0 {
-            true => nothing(here.walker().rmdir(&here.from, &here.path)),
-            false => nothing(here.walker().unlink(&here.from, &here.path)),
+        &mut |_, here| match flags {
+            0 => nothing(here.walker().unlink(&here.from, &here.path)),
+            libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),
+            _ => Err(Errno::EINVAL.into()),
         },
         &mut fixed,
         &mut |dirfd, path| kernel!(libc::SYS_unlinkat, dirfd, path, flags),
@@ -94,6 +95,11 @@ fn other(dirfd: c_int, path: *const c_char) -> Other {
 
 fn pointer((dirfd, path): &Other) -> (c_int, *const c_char) {
     (*dirfd, path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr()))
+}
+
+/// Whether a path of the kernel is none.
+fn names_nothing((_, path): &Other) -> bool {
+    path.as_ref().is_some_and(|path| path.is_empty())
 }
 
 /// What a call that names two paths means by the first: something of a workspace, or a path of the kernel.
@@ -144,6 +150,7 @@ fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_in
         Ok((mounted, node)) if Arc::ptr_eq(mounted, &here.mounted) => {
             nothing(here.walker().link(node, &here.from, &here.path))
         }
+        Err(from) if names_nothing(from) => Err(Errno::ENOENT.into()),
         // It may lead out, to where the other is.
         _ => here.walker().last(&here.from, &here.path).and(Err(Errno(libc::EXDEV).into())),
     };
@@ -194,6 +201,9 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
     let mut here = |_: &World, here: &Here| -> Way<isize> {
         // It may lead out, to where the other is.
         let (to, taken) = here.walker().last(&here.from, &here.path)?;
+        if first.is_none() && names_nothing(&elsewhere) {
+            return Err(Errno::ENOENT.into());
+        }
         let Some((_, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
             return Err(Errno(libc::EXDEV).into());
         };

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long};
 
-use super::{attributes, bytes, descriptors, directories, facts, mapping, names, open, process};
+use super::{attributes, bytes, copies, descriptors, directories, facts, limits, mapping, names, open, place, process};
 use crate::raw::{answer, syscall};
 
 /// `syscall(2)`
@@ -29,12 +29,21 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_pwrite64 => bytes::pwrite(fd(a), b as _, c, d as _) as c_long,
             libc::SYS_readv => bytes::readv(fd(a), b as _, fd(c)) as c_long,
             libc::SYS_writev => bytes::writev(fd(a), b as _, fd(c)) as c_long,
+            // The upper half of the offset is of systems of 32 bits.
+            libc::SYS_preadv => bytes::preadv(fd(a), b as _, fd(c), d as _) as c_long,
+            libc::SYS_pwritev => bytes::pwritev(fd(a), b as _, fd(c), d as _) as c_long,
+            libc::SYS_preadv2 => bytes::preadv2(fd(a), b as _, fd(c), d as _, fd(f)) as c_long,
+            libc::SYS_pwritev2 => bytes::pwritev2(fd(a), b as _, fd(c), d as _, fd(f)) as c_long,
             libc::SYS_lseek => bytes::lseek(fd(a), b as _, fd(c)) as c_long,
             libc::SYS_ftruncate => bytes::ftruncate(fd(a), b as _) as c_long,
             libc::SYS_fallocate => bytes::fallocate(fd(a), fd(b), c as _, d as _) as c_long,
-            libc::SYS_copy_file_range => bytes::copy_file_range(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
-            libc::SYS_sendfile => bytes::sendfile(fd(a), fd(b), c as _, d) as c_long,
+            libc::SYS_copy_file_range => copies::copy_file_range(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
+            libc::SYS_sendfile => copies::sendfile(fd(a), fd(b), c as _, d) as c_long,
             libc::SYS_fsync => bytes::fsync(fd(a)) as c_long,
+            libc::SYS_sync_file_range => bytes::sync_file_range(fd(a), b as _, c as _, d as _) as c_long,
+            libc::SYS_syncfs => bytes::syncfs(fd(a)) as c_long,
+            libc::SYS_readahead => bytes::readahead(fd(a), b as _, c) as c_long,
+            libc::SYS_splice => copies::splice(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
             libc::SYS_fdatasync => bytes::fdatasync(fd(a)) as c_long,
             libc::SYS_close => descriptors::close(fd(a)) as c_long,
             libc::SYS_close_range => descriptors::close_range(a as _, b as _, fd(c)) as c_long,
@@ -49,30 +58,92 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_faccessat => facts::faccessat(fd(a), b as _, fd(c), 0) as c_long,
             libc::SYS_faccessat2 => facts::faccessat(fd(a), b as _, fd(c), fd(d)) as c_long,
             libc::SYS_readlinkat => facts::readlinkat(fd(a), b as _, c as _, d) as c_long,
+            libc::SYS_statfs => facts::statfs(a as _, b as _) as c_long,
+            libc::SYS_fstatfs => facts::fstatfs(fd(a), b as _) as c_long,
+            libc::SYS_truncate => attributes::truncate(a as _, b as _) as c_long,
+            libc::SYS_fchmod => attributes::fchmod(fd(a), b as _) as c_long,
+            libc::SYS_fchmodat => attributes::fchmodat(fd(a), b as _, c as _, 0) as c_long,
+            libc::SYS_fchmodat2 => attributes::fchmodat(fd(a), b as _, c as _, fd(d)) as c_long,
+            libc::SYS_fchown => attributes::fchown(fd(a), b as _, c as _) as c_long,
+            libc::SYS_fchownat => attributes::fchownat(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
+            libc::SYS_setxattr => attributes::setxattr(a as _, b as _, c as _, d, fd(e)) as c_long,
+            libc::SYS_lsetxattr => attributes::lsetxattr(a as _, b as _, c as _, d, fd(e)) as c_long,
+            libc::SYS_fsetxattr => attributes::fsetxattr(fd(a), b as _, c as _, d, fd(e)) as c_long,
+            libc::SYS_getxattr => attributes::getxattr(a as _, b as _, c as _, d) as c_long,
+            libc::SYS_lgetxattr => attributes::lgetxattr(a as _, b as _, c as _, d) as c_long,
+            libc::SYS_fgetxattr => attributes::fgetxattr(fd(a), b as _, c as _, d) as c_long,
+            libc::SYS_listxattr => attributes::listxattr(a as _, b as _, c) as c_long,
+            libc::SYS_llistxattr => attributes::llistxattr(a as _, b as _, c) as c_long,
+            libc::SYS_flistxattr => attributes::flistxattr(fd(a), b as _, c) as c_long,
+            libc::SYS_removexattr => attributes::removexattr(a as _, b as _) as c_long,
+            libc::SYS_lremovexattr => attributes::lremovexattr(a as _, b as _) as c_long,
+            libc::SYS_fremovexattr => attributes::fremovexattr(fd(a), b as _) as c_long,
+            libc::SYS_chdir => place::chdir(a as _) as c_long,
+            libc::SYS_fchdir => place::fchdir(fd(a)) as c_long,
+            libc::SYS_umask => open::umask(a as _) as c_long,
+            libc::SYS_getcwd if a != 0 => match place::getcwd(a as _, b) {
+                path if path.is_null() => -1,
+                // The kernel tells how long it is, with its end.
+                path => libc::strlen(path) as c_long + 1,
+            },
             libc::SYS_mkdirat => names::mkdirat(fd(a), b as _, c as _) as c_long,
             libc::SYS_unlinkat => names::unlinkat(fd(a), b as _, fd(c)) as c_long,
+            libc::SYS_mknodat => names::mknodat(fd(a), b as _, c as _, d as _) as c_long,
+            libc::SYS_linkat => names::linkat(fd(a), b as _, fd(c), d as _, fd(e)) as c_long,
+            libc::SYS_symlinkat => names::symlinkat(a as _, fd(b), c as _) as c_long,
             libc::SYS_renameat2 => names::renameat2(fd(a), b as _, fd(c), d as _, e as _) as c_long,
             libc::SYS_utimensat => attributes::utimensat(fd(a), b as _, c as _, fd(d)) as c_long,
+            libc::SYS_prlimit64 => limits::prlimit(fd(a), fd(b), c as _, d as _) as c_long,
             libc::SYS_mmap => mapping::mmap(a as _, b, fd(c), fd(d), fd(e), f as _) as c_long,
             libc::SYS_execve => process::execve(a as _, b as _, c as _) as c_long,
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,
+            // The kernel would watch the directory that the process is in for it.
+            libc::SYS_inotify_add_watch if super::is_inside(libc::AT_FDCWD, b as _) => {
+                answer(-(libc::ENOSYS as isize)) as c_long
+            }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => open::open(a as _, b as _, c as _) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_stat => facts::stat(a as _, b as _) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_lstat => facts::lstat(a as _, b as _) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_access => facts::access(a as _, fd(b)) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => descriptors::dup2(fd(a), fd(b)) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink => names::unlink(a as _) as c_long,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => names::rename(a as _, b as _) as c_long,
+            old => of_old(old, [a, b, c, d, e, f]),
+            #[cfg(not(target_arch = "x86_64"))]
             _ => answer(syscall(number, [a, b, c, d, e, f])) as c_long,
+        }
+    }
+}
+
+/// Calls that newer machines do not have; the rest is the kernel's.
+///
+/// # Safety
+/// As of [`by_number`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn of_old(number: c_long, arguments: [usize; 6]) -> c_long {
+    let fd = |n: usize| n as c_int;
+    let [a, b, c, ..] = arguments;
+    // SAFETY: as above.
+    unsafe {
+        match number {
+            libc::SYS_open => open::open(a as _, b as _, c as _) as c_long,
+            libc::SYS_creat => open::creat(a as _, b as _) as c_long,
+            libc::SYS_readlink => facts::readlink(a as _, b as _, c) as c_long,
+            libc::SYS_chmod => attributes::chmod(a as _, b as _) as c_long,
+            libc::SYS_chown => attributes::chown(a as _, b as _, c as _) as c_long,
+            libc::SYS_lchown => attributes::lchown(a as _, b as _, c as _) as c_long,
+            libc::SYS_utime => attributes::utime(a as _, b as _) as c_long,
+            libc::SYS_utimes => attributes::utimes(a as _, b as _) as c_long,
+            libc::SYS_futimesat => attributes::futimesat(fd(a), b as _, c as _) as c_long,
+            libc::SYS_mkdir => names::mkdir(a as _, b as _) as c_long,
+            libc::SYS_rmdir => names::rmdir(a as _) as c_long,
+            libc::SYS_mknod => names::mknod(a as _, b as _, c as _) as c_long,
+            libc::SYS_link => names::link(a as _, b as _) as c_long,
+            libc::SYS_symlink => names::symlink(a as _, b as _) as c_long,
+            libc::SYS_renameat => names::renameat(fd(a), b as _, fd(c), arguments[3] as _) as c_long,
+            libc::SYS_stat => facts::stat(a as _, b as _) as c_long,
+            libc::SYS_lstat => facts::lstat(a as _, b as _) as c_long,
+            libc::SYS_access => facts::access(a as _, fd(b)) as c_long,
+            libc::SYS_dup2 => descriptors::dup2(fd(a), fd(b)) as c_long,
+            libc::SYS_unlink => names::unlink(a as _) as c_long,
+            libc::SYS_rename => names::rename(a as _, b as _) as c_long,
+            _ => answer(syscall(number, arguments)) as c_long,
         }
     }
 }

@@ -141,8 +141,13 @@ fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
 /// # Safety
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
+    let errno = crate::raw::errno();
     let ours = match world().map_or(Ok(None), own_path) {
-        Ok(ours) => ours,
+        Ok(ours) => {
+            // What was used here for it is not the program's.
+            crate::raw::set_errno(errno);
+            ours
+        }
         Err(e) => {
             crate::raw::set_errno(e.0);
             return std::ptr::null_mut();

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::{
-    attributes, bytes, descriptors, directories, facts, locks, mapping, names, numbers, open, place, process, spawn,
+    attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, place,
+    process, spawn,
 };
 use crate::patch::{Hook, address};
 
@@ -43,9 +44,9 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"sync_file_range" => bytes::sync_file_range;
         c"syncfs" => bytes::syncfs;
         c"readahead" => bytes::readahead;
-        c"copy_file_range" => bytes::copy_file_range;
-        c"sendfile" c"sendfile64" => bytes::sendfile;
-        c"splice" => bytes::splice;
+        c"copy_file_range" => copies::copy_file_range;
+        c"sendfile" c"sendfile64" => copies::sendfile;
+        c"splice" => copies::splice;
         c"close" c"__close_nocancel" => descriptors::close;
         c"close_range" => descriptors::close_range;
         c"closefrom" => descriptors::closefrom;
@@ -116,6 +117,8 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"chdir" => place::chdir;
         c"fchdir" => place::fchdir;
         c"getcwd" => place::getcwd;
+        c"setrlimit" c"setrlimit64" => limits::setrlimit;
+        c"prlimit" c"prlimit64" => limits::prlimit;
         c"mmap" c"mmap64" => mapping::mmap;
         c"syscall" => numbers::by_number;
         c"wait4" => process::wait4;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The library that is loaded into programs lies beside the program. Cargo builds it only where somebody asks for it.
-fn has_library() -> bool {
+pub(crate) fn has_library() -> bool {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut build = Command::new(env!("CARGO"));
@@ -32,14 +32,14 @@ fn has_library() -> bool {
 }
 
 /// `iov run` with these arguments.
-fn run(store: &Store, args: &[&str]) -> Ran {
+pub(crate) fn run(store: &Store, args: &[&str]) -> Ran {
     let mut command = store.command(&[&["run"], args].concat());
     command.stdin(Stdio::null());
     finished(command.spawn().unwrap(), 300)
 }
 
 /// A script in the workspace, which ends with its first failure.
-fn shell(store: &Store, script: &str) -> Ran {
+pub(crate) fn shell(store: &Store, script: &str) -> Ran {
     run(store, &["--", "bash", "-euo", "pipefail", "-c", &format!("cd /iov/w\n{script}")])
 }
 
@@ -243,7 +243,7 @@ fn what_was_written_is_there_when_a_program_ends() {
 }
 
 /// A program in Python, in the workspace.
-fn python(store: &Store, program: &str) -> Ran {
+pub(crate) fn python(store: &Store, program: &str) -> Ran {
     store.file("program.py", program.as_bytes());
     shell(store, &format!("python3 {}", store.path("program.py").display()))
 }

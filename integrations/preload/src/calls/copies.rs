@@ -1,0 +1,145 @@
+//! Bytes from one descriptor to another.
+
+use std::{
+    ffi::c_int,
+    sync::{Arc, atomic::Ordering},
+};
+
+use iov_posix::Errno;
+
+use super::{
+    bytes::{is_ours, lseek, move_to, offset, place, pread, pwrite, read, write},
+    export, limits,
+};
+use crate::{
+    files::Open,
+    raw::{failed, kernel, outcome, set_errno},
+};
+
+/// Bytes that are moved at once where they go through this process.
+const CHUNK: usize = 4 << 20;
+
+/// Copies from one descriptor to another, of which one is ours at least, each at an offset or at that of the descriptor.
+fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> isize {
+    let mut room = vec![0_u8; len.min(CHUNK)];
+    let mut done = 0;
+    while done < len {
+        let want = room.len().min(len - done);
+        // SAFETY: the offsets are null or the program's own for this call; the buffer is ours.
+        let n = unsafe {
+            if from_at.is_null() {
+                read(from, room.as_mut_ptr().cast(), want)
+            } else {
+                pread(from, room.as_mut_ptr().cast(), want, *from_at)
+            }
+        };
+        if n <= 0 {
+            return if done > 0 || n == 0 { done as isize } else { -(crate::raw::errno() as isize) };
+        }
+        let n = n as usize;
+        let mut wrote = 0;
+        while wrote < n {
+            let rest = &room[wrote..n];
+            // SAFETY: as above.
+            let m = unsafe {
+                if to_at.is_null() {
+                    write(to, rest.as_ptr().cast(), rest.len())
+                } else {
+                    pwrite(to, rest.as_ptr().cast(), rest.len(), *to_at)
+                }
+            };
+            if m <= 0 {
+                break;
+            }
+            wrote += m as usize;
+            if !to_at.is_null() {
+                // SAFETY: it is the program's own for this call.
+                unsafe { *to_at += m as i64 };
+            }
+        }
+        if from_at.is_null() {
+            if wrote < n {
+                // What could not be written is not read yet either.
+                // SAFETY: it moves an offset.
+                unsafe { lseek(from, wrote as i64 - n as i64, libc::SEEK_CUR) };
+            }
+        } else {
+            // SAFETY: it is the program's own for this call.
+            unsafe { *from_at += wrote as i64 };
+        }
+        done += wrote;
+        if wrote < n {
+            return if done > 0 { done as isize } else { -(crate::raw::errno() as isize) };
+        }
+    }
+    done as isize
+}
+
+/// Copies within the store, without the bytes coming here, where both are files of one workspace; none: it has to be done
+/// otherwise.
+fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+    let world = crate::world::world()?;
+    let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
+    if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {
+        return None;
+    }
+    let copy = || {
+        let (a, b) = (src.to_read(world)?, dst.to_write(world)?);
+        // SAFETY: they are null or the program's own for this call.
+        let (a_at, b_at) = unsafe {
+            let at = |fd, open: &Arc<Open>, at: *mut i64| match at.is_null() {
+                true => place(world, fd, open),
+                false => offset(*at),
+            };
+            (at(from, &src, from_at)?, at(to, &dst, to_at)?)
+        };
+        let len = limits::room(len, || Ok(b_at))?;
+        let n = a.copy_to(a_at, b, b_at, len as u64)?;
+        for (fd, given, at) in [(from, from_at, a_at), (to, to_at, b_at)] {
+            match given.is_null() {
+                true => drop(move_to(fd, at + n)),
+                // SAFETY: as above.
+                false => unsafe { *given = (at + n) as i64 },
+            }
+        }
+        Ok(n as isize)
+    };
+    match copy() {
+        Err(Errno::EOPNOTSUPP | Errno::EINVAL) => None,
+        done => Some(outcome(done)),
+    }
+}
+
+fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+    if !is_ours(from) && !is_ours(to) {
+        return None;
+    }
+    let errno = crate::raw::errno();
+    let done = copy_within(from, from_at, to, to_at, len).unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
+    set_errno(errno);
+    Some(done)
+}
+
+export! {
+    /// `copy_file_range(2)`
+    fn copy_file_range(
+        from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32
+    ) -> isize = match (is_ours(from), is_ours(to)) {
+        (true, _) | (_, true) if flags != 0 => failed(Errno::EINVAL),
+        (true, true) => copy(from, from_at, to, to_at, len).unwrap_or_else(|| failed(Errno::EBADF)),
+        (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
+        // Between file systems the kernel refuses it as well, and programs know what to do.
+        _ => failed(Errno(libc::EXDEV)),
+    };
+    /// `sendfile(2)`
+    fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
+        copy(from, from_at, to, std::ptr::null_mut(), len)
+            .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
+    /// `splice(2)`
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32) -> isize =
+        match is_ours(from) || is_ours(to) {
+            // Programs know what to do where files cannot be spliced.
+            true => failed(Errno::EINVAL),
+            false => kernel!(libc::SYS_splice, from, from_at, to, to_at, len, flags),
+        };
+}

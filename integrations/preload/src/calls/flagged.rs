@@ -1,0 +1,66 @@
+//! `preadv2` and `pwritev2`: how one call is to be done, whatever the file was opened for.
+
+use std::{
+    ffi::c_int,
+    sync::{Arc, atomic::Ordering},
+};
+
+use iov_posix::{Errno, Outcome};
+
+use super::bytes::{self, lower, offset, pieces, sync_of, write_pieces};
+use crate::{
+    files::{Open, with},
+    raw::failed,
+    world::World,
+};
+
+/// What `preadv2` may be asked for: all of it changes the cost alone.
+const READS_AS: c_int = libc::RWF_HIPRI | libc::RWF_NOWAIT;
+/// What `pwritev2` may be asked for.
+const WRITES_AS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
+
+/// Whether `preadv2` can be done so.
+pub(super) fn may_read(flags: c_int) -> bool {
+    flags & !READS_AS == 0
+}
+
+/// `pwritev2`.
+///
+/// # Safety
+/// As the function.
+pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize {
+    if flags & !WRITES_AS != 0 {
+        return failed(Errno::EOPNOTSUPP);
+    }
+    let written = match (flags & libc::RWF_APPEND != 0, at) {
+        (true, _) => with(fd, |w, open| {
+            // SAFETY: the memory is the program's for this call.
+            let pieces = unsafe { pieces(iov, count) }?;
+            append(w, open, at, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
+        })
+        .unwrap_or_else(|| failed(Errno::EBADF)),
+        // SAFETY: as of this one.
+        (false, -1) => unsafe { bytes::writev(fd, iov, count) },
+        // SAFETY: as of this one.
+        (false, at) => unsafe { bytes::pwritev(fd, iov, count, at) },
+    };
+    let syncs = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+    match syncs.then(|| sync_of(fd)).flatten() {
+        Some(failure) if written > 0 && failure < 0 => failure,
+        _ => written,
+    }
+}
+
+/// Writes at the end, whatever it was opened for; with `at` -1 the place of the next one moves behind it.
+fn append(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
+    let file = open.to_write(world)?;
+    lower(file)?;
+    if at != -1 {
+        offset(at)?;
+    }
+    let n = write_pieces(file, true, 0, pieces)?;
+    if at == -1 {
+        open.at_end.store(true, Ordering::Relaxed);
+    }
+    Ok(n as isize)
+}

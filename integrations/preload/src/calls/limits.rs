@@ -1,0 +1,63 @@
+//! How long files may become that a process writes (`RLIMIT_FSIZE`).
+
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use iov_posix::{Errno, Outcome};
+
+use super::export;
+use crate::raw::kernel;
+
+/// The limit, so that not each write has to ask for it.
+static LONGEST: AtomicU64 = AtomicU64::new(libc::RLIM_INFINITY);
+
+/// Finds out what the limit is now.
+pub(crate) fn learn() {
+    let mut limit = libc::rlimit64 { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let none = std::ptr::null::<libc::rlimit64>();
+    if kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit) == 0 {
+        LONGEST.store(limit.rlim_cur, Ordering::Relaxed);
+    }
+}
+
+/// Tells the thread that it wanted too much, as the kernel does.
+fn exceeded() -> Errno {
+    kernel!(libc::SYS_tgkill, kernel!(libc::SYS_getpid), kernel!(libc::SYS_gettid), libc::SIGXFSZ);
+    Errno::EFBIG
+}
+
+/// Whether a file of this size may become so long.
+pub(super) fn may_grow(size: u64, to: u64) -> Outcome<()> {
+    if to > size && to > LONGEST.load(Ordering::Relaxed) { Err(exceeded()) } else { Ok(()) }
+}
+
+/// How many of so many bytes may be written; `at` tells where.
+pub(super) fn room(len: usize, at: impl FnOnce() -> Outcome<u64>) -> Outcome<usize> {
+    let longest = LONGEST.load(Ordering::Relaxed);
+    if longest == libc::RLIM_INFINITY || len == 0 {
+        return Ok(len);
+    }
+    match longest.checked_sub(at()?) {
+        None | Some(0) => Err(exceeded()),
+        Some(room) => Ok(usize::try_from(room).map_or(len, |room| room.min(len))),
+    }
+}
+
+export! {
+    /// `setrlimit(2)`
+    fn setrlimit(what: c_int, limit: *const libc::rlimit64) -> c_int =
+        change(0, what, limit, std::ptr::null_mut());
+    /// `prlimit(2)`
+    fn prlimit(pid: c_int, what: c_int, new: *const libc::rlimit64, old: *mut libc::rlimit64) -> c_int =
+        change(pid, what, new, old);
+}
+
+fn change(pid: c_int, what: c_int, new: *const libc::rlimit64, old: *mut libc::rlimit64) -> isize {
+    let done = kernel!(libc::SYS_prlimit64, pid, what, new, old);
+    if what == libc::RLIMIT_FSIZE as c_int && !new.is_null() {
+        learn();
+    }
+    done
+}

@@ -1,0 +1,163 @@
+//! Calls that programs in `iov run` make seldom, and what a system says to those that ask for the impossible.
+
+use std::process::Command;
+
+use crate::{
+    mounts::{Mounted, has_fuse},
+    runs::{has_library, python, run, shell},
+    store::{Ran, Store},
+};
+
+/// A program in C, in the workspace.
+fn compiled(store: &Store, body: &str) -> Ran {
+    let headers = ["errno", "fcntl", "stdio", "string", "unistd", "sys/stat", "sys/syscall", "sys/uio", "sys/xattr"];
+    let mut source: String = "#define _GNU_SOURCE\n".to_owned();
+    source.extend(headers.map(|header| format!("#include <{header}.h>\n")));
+    source += &format!(
+        "#define E(call) (errno = 0, (call) < 0 ? strerrorname_np(errno) : \"done\")\nint main(void) {{ {body} return 0; }}"
+    );
+    let source = store.file("program.c", source.as_bytes());
+    let program = store.path("program");
+    let built = Command::new("cc").args(["-w", "-o", program.to_str().unwrap(), &source]).status().unwrap();
+    assert!(built.success());
+    shell(store, program.to_str().unwrap())
+}
+
+#[test]
+fn calls_by_number_are_those_of_the_functions() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR | O_TRUNC, 0644); char b[20] = {0}; struct stat s;
+        struct iovec r = {b, 5}, w = {"ABC", 3};
+        write(f, "0123456789", 10);
+        long wrote = syscall(SYS_pwritev2, f, &w, 1, 2L, 0L, 0);
+        printf("%ld %ld\n", wrote, syscall(SYS_preadv2, f, &r, 1, 0L, 0L, 0));
+        printf("%s\n", b);
+        syscall(SYS_pwritev, f, &w, 1, 6L, 0L); pread(f, b, 10, 0); printf("%s\n", b);
+        syscall(SYS_fchmod, f, 0600); fstat(f, &s); printf("%o\n", s.st_mode);
+        syscall(SYS_fchmodat, AT_FDCWD, "f", 0640); syscall(SYS_truncate, "f", 3L);
+        stat("f", &s); printf("%o %ld\n", s.st_mode, (long)s.st_size);
+        syscall(452, AT_FDCWD, "f", 0604, 0); stat("f", &s); printf("%o\n", s.st_mode);
+        syscall(SYS_mkdir, "d", 0755); syscall(SYS_symlink, "f", "l"); printf("%d %d\n", access("d", F_OK), access("l", F_OK));
+        syscall(SYS_setxattr, "f", "user.a", "v", 1L, 0); printf("%ld %ld\n", getxattr("f", "user.a", b, 9), syscall(SYS_flistxattr, f, b, 20L));
+        syscall(SYS_chdir, "d"); printf("%ld %s\n", syscall(SYS_getcwd, b, 20L), b);"#;
+    let said = compiled(&store, body).ok().text();
+    assert_eq!(said, "3 5\n01ABC\n01ABC5ABC9\n100600\n100640 3\n100604\n0 0\n1 7\n9 /iov/w/d\n");
+    assert!(store.cat("w/f") == b"01A");
+}
+
+#[test]
+fn what_cannot_be_done_has_the_error_that_the_system_gives() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR, 0644), p = open("f", O_PATH), o = open("/etc/hostname", O_RDONLY); char b[8]; struct statx x; struct stat s;
+        symlink("f", "l"); long at = 0;
+        printf("%s ", E(fchmodat(AT_FDCWD, "l", 0600, AT_SYMLINK_NOFOLLOW)));
+        printf("%s ", E(lsetxattr("l", "user.a", "v", 1, 0)));
+        printf("%s ", E(lgetxattr("l", "user.a", b, 8)));
+        printf("%s ", E(setxattr("f", "user.", "v", 1, 0)));
+        printf("%s %s %s\n", E(fchmod(p, 0600)), E(fgetxattr(p, "user.a", b, 8)), E(futimens(p, 0)));
+        printf("%s ", E(statx(AT_FDCWD, "f", 0x40000000, 0, &x)));
+        printf("%s ", E(fstatat(AT_FDCWD, "f", &s, 0x40000000)));
+        printf("%s ", E(unlinkat(AT_FDCWD, "f", 0x40000000)));
+        printf("%s ", E(copy_file_range(f, 0, f, 0, 1, 1)));
+        printf("%s ", E(sync_file_range(f, 0, 0, 8)));
+        printf("%s\n", strerrorname_np(posix_fadvise(f, 0, 0, 99)));
+        printf("%s %s %s\n", E(rename("", "e")), E(link("", "e")), E(rename("/etc/hostname", "e")));
+        syscall(SYS_getcwd, b, 0); errno = EDOM; char c[99]; getcwd(c, 99); printf("%s\n", strerrorname_np(errno));"#;
+    let said = compiled(&store, body).ok().text();
+    assert_eq!(
+        said,
+        "EOPNOTSUPP EPERM ENODATA EINVAL EBADF EBADF EBADF\nEINVAL EINVAL EINVAL EINVAL EINVAL EINVAL\nENOENT ENOENT EXDEV\nEDOM\n"
+    );
+}
+
+#[test]
+fn how_one_write_is_done_can_be_said() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import errno, os
+f = os.open('a', os.O_RDWR | os.O_CREAT); os.write(f, b'0123456789')
+print(os.pwritev(f, [b'X', b'YZ'], 0, 0x10), os.pread(f, 99, 0), os.lseek(f, 0, 1))
+print(os.pwritev(f, [b'ab'], -1, 0x10), os.lseek(f, 0, 1), os.write(f, b'c'), os.pread(f, 99, 10))
+print(os.pwritev(f, [b'0'], 0, os.RWF_DSYNC), os.pwritev(f, [b'1'], 1, os.RWF_SYNC))
+for call in lambda: os.pwritev(f, [b'x'], 0, 0x4000), lambda: os.preadv(f, [bytearray(2)], 0, 0x4000):
+    try: call()
+    except OSError as e: print(errno.errorcode[e.errno])";
+    let said = python(&store, program).ok().text();
+    assert_eq!(said, "3 b'0123456789XYZ' 10\n2 15 1 b'XYZabc'\n1 1\nENOTSUP\nENOTSUP\n");
+}
+
+#[test]
+fn files_become_no_longer_than_a_process_may_make_them() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // The shell's limit is in KiB.
+    let script = "ulimit -f 100; trap '' XFSZ
+        ! head -c 200K /dev/zero > written 2> said; stat -c %s written; grep -c 'large' said
+        ! fallocate -l 300K new 2> /dev/null; stat -c %s new
+        ! truncate -s 300K new 2> /dev/null; stat -c %s new; truncate -s 100K new; stat -c %s new
+        for n in $(seq 11); do head -c 10K /dev/zero >> log || break; done 2> /dev/null; stat -c %s log";
+    let said = shell(&store, script).ok().text();
+    assert_eq!(said, "102400\n1\n0\n0\n102400\n102400\n");
+    // Who does not ignore it ends by it; a limit that is set later holds as well.
+    let program = "import os, resource, signal
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+f = os.open('f', os.O_RDWR | os.O_CREAT); print(os.write(f, b'x' * 3000), os.lseek(f, 0, 1))
+heard = []; signal.signal(signal.SIGXFSZ, lambda *_: heard.append('XFSZ'))
+try: os.write(f, b'y')
+except OSError as e: print(e.errno, heard)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(os.write(f, b'z' * 3000), os.fstat(f).st_size)";
+    assert_eq!(python(&store, program).ok().text(), "1000 1000\n27 ['XFSZ']\n3000 4000\n");
+}
+
+#[test]
+fn locks_end_with_the_process_that_took_them() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Each of these has it only when the one before it has given it back.
+    for _ in 0..3 {
+        run(&store, &["flock", "-n", "/iov/w/lock", "true"]).ok();
+    }
+    for kind in ["flock", "lockf"] {
+        let program = format!(
+            "import fcntl, os, signal, time
+r, w = os.pipe(); child = os.fork(); f = open('{kind}', 'w')
+if child == 0:
+    fcntl.{kind}(f, fcntl.LOCK_EX); os.write(w, b'x'); time.sleep(1000)
+os.read(r, 1); begun = time.monotonic()
+try: fcntl.{kind}(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError: print('held')
+os.kill(child, signal.SIGKILL); os.wait(); fcntl.{kind}(f, fcntl.LOCK_EX); print(time.monotonic() - begun < 20)"
+        );
+        assert_eq!(python(&store, &program).ok().text(), "held\nTrue\n");
+    }
+}
+
+#[test]
+fn times_before_1970_are_kept() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "ttl=0");
+    let touch = |file: &str| format!("TZ=UTC touch -d '1960-01-01 00:00:00.25' {file}; stat -c %.2Y {file}");
+    shell(&store, &touch("run")).ok();
+    let there = format!("{}; stat -c %.2Y run", touch("mounted"));
+    let said = Command::new("sh").args(["-ec", &there]).current_dir(m.path("")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "-315619199.75\n-315619199.75\n");
+    assert_eq!(shell(&store, "stat -c %.2Y mounted").ok().text(), "-315619199.75\n");
+}
