@@ -4,7 +4,7 @@ use iov_store::Memory;
 use iov_types::{
     Attr, Controls, EntryKind, Error, Extent, Kind, Layout, Metadata, Name, Outcome, Range, Stat, Uuid, Value, Which,
     WorkspaceAttr,
-    catalog::{LockSpec, RenameMode, SearchSpec},
+    catalog::{LockSpec, Named, RenameMode, SearchSpec},
 };
 
 use crate::{Collection, Cursor, Workspace};
@@ -35,7 +35,7 @@ pub enum Op {
     Search { w: Workspace, group: Parent, spec: SearchSpec, out: Cursor },
     Delete { w: Workspace, parent: Parent, which: Which },
     Stat { c: Collection },
-    Look { w: Workspace, parent: Parent, which: Which },
+    Look { w: Workspace, parent: Parent, which: Which, ahead: u32 },
     Set { c: Collection, controls: Option<Controls>, layout: Option<Layout> },
     SetAttr { c: Collection, attr: Attr },
     Rename { w: Workspace, from_parent: Parent, from: Name, to_parent: Parent, to: Name, mode: RenameMode },
@@ -80,6 +80,7 @@ pub enum Output {
     None,
     Offset(u64),
     Stat(Box<Stat>),
+    Looked(Vec<Named>),
     Value(Value),
     Metadata(Metadata),
     Extents(Vec<Extent>),

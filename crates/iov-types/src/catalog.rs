@@ -133,8 +133,9 @@ pub enum CatalogOp {
     Delete { ws: Uuid, parent: Uuid, which: Which },
     /// The facts.
     Stat { ws: Uuid, uuid: Uuid },
-    /// The facts of what a name stands for, or of a UUID, without opening it.
-    Look { ws: Uuid, parent: Uuid, which: Which },
+    /// The facts of what a name stands for, or of a UUID, without opening it; with a number `ahead`, also of what up to so many names do that
+    /// follow it in the group, in the order of their bytes, as far as that can be told at once.
+    Look { ws: Uuid, parent: Uuid, which: Which, ahead: u32 },
     /// Changes controls or layout, as an exclusive holder.
     Set { ws: Uuid, uuid: Uuid, controls: Option<Controls>, layout: Option<Layout> },
     /// Sets owner, mode or mtime.
@@ -298,6 +299,22 @@ pub struct Page {
     pub count: Option<u64>,
 }
 
+/// A name in a group, and the facts of what it stands for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Named {
+    /// The name.
+    pub name: Name,
+    /// The facts.
+    pub stat: Stat,
+}
+
+/// What a look ahead has found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Looked {
+    /// What was asked for, then what follows.
+    pub entries: Vec<Named>,
+}
+
 /// What the catalog answers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CatalogReply {
@@ -309,6 +326,8 @@ pub enum CatalogReply {
     Opened(Box<Opened>),
     /// Facts. Of a collection whose bytes a target holds, length and mtime are those of the last publication.
     Stat(Box<Stat>),
+    /// Facts of several names, to a look by name that is to look ahead.
+    Looked(Looked),
     /// One value.
     Value(Value),
     /// User pairs.

@@ -4,7 +4,8 @@ use ioverbs::{ExtentKind, Op, Range};
 
 use crate::{Errno, File, Outcome, file::extents_of};
 
-/// Stretches that are looked at in one request.
+/// Stretches that are looked at in the first request, as the next one is mostly what is looked for; and in one at most.
+const FIRST: usize = 8;
 const EXTENTS: usize = 1024;
 
 /// What is looked for.
@@ -23,10 +24,10 @@ impl File {
         if offset >= size {
             return Err(Errno::ENXIO);
         }
-        let mut at = offset;
+        let (mut at, mut max) = (offset, FIRST);
         while at < size {
             let range = Range::new(at, size - at).map_err(|_| Errno::EOVERFLOW)?;
-            let op = Op::Extents { c: self.collection().clone(), range, max: EXTENTS };
+            let op = Op::Extents { c: self.collection().clone(), range, max };
             let status = self.node().file_system().run(op)?;
             let extents = extents_of(&status.output)?;
             let mut seen = at;
@@ -41,11 +42,11 @@ impl File {
                 }
                 seen = seen.max(extent.range.end());
             }
-            if extents.len() < EXTENTS {
+            if extents.len() < max {
                 at = seen;
                 break;
             }
-            at = seen;
+            (at, max) = (seen, (max * 4).min(EXTENTS));
         }
         match what {
             Seek::Hole => Ok(at.min(size)),

@@ -6,8 +6,10 @@ use std::{
 };
 
 use ioverbs::{
-    Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Lifetime, Metadata, Name, Op, Status, Uuid, Which,
-    catalog::RenameMode, seam,
+    Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Lifetime, Metadata, Name, Op, Output, Stat, Status,
+    Uuid, Which,
+    catalog::{Named, RenameMode},
+    seam,
 };
 
 use crate::{
@@ -48,6 +50,9 @@ pub(crate) enum Made {
     Taken(Status),
 }
 
+/// What stands behind a name that was asked for, and its name.
+pub(crate) type Behind = (Found, Vec<u8>);
+
 /// What came of opening a file that is made if there is none.
 #[derive(Debug)]
 pub enum OpenedOrFound {
@@ -60,22 +65,51 @@ pub enum OpenedOrFound {
 impl FileSystem {
     /// What a name stands for.
     pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<Found> {
+        self.look_ahead(parent, bytes, 0).map(|(found, _)| found)
+    }
+
+    /// The same, and what up to `ahead` of the names behind it stand for, as far as the catalog can tell that at once.
+    pub(crate) fn look_ahead(&self, parent: &Node, bytes: &[u8], ahead: u32) -> Outcome<(Found, Vec<Behind>)> {
         let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
         if parent.has_not(bytes) {
             return Err(Errno::ENOENT);
         }
-        let look = || Op::Look { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
+        let look = || {
+            let (w, parent) = (self.workspace().clone(), Some(group.clone()));
+            Op::Look { w, parent, which: which.clone(), ahead }
+        };
         let since = self.since();
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
-        self.found(&status, parent, bytes, since)
+        let Output::Looked(entries) = status.output else {
+            return Ok((self.found(stat_of(Some(&status))?, parent, bytes, since)?, Vec::new()));
+        };
+        let mut entries = entries.into_iter();
+        let first = entries.next().ok_or(Errno::EIO)?;
+        let found = self.found(&first.stat, parent, bytes, since.clone())?;
+        // The number of a device would have to be asked for, and some names are none to programs.
+        let seen = |entry: &Named| {
+            let kind = Kind::of(entry.stat.kind, entry.stat.mode);
+            !kind.is_device() && !matches!(entry.name.as_bytes(), b"." | b"..")
+        };
+        let behind = entries.filter(seen).map(|entry| {
+            let name = entry.name.as_bytes().to_vec();
+            Ok((self.noted(&entry.stat, parent, &name, since.clone())?, name))
+        });
+        Ok((found, behind.collect::<Outcome<_>>()?))
     }
 
-    /// What was found under a name.
-    fn found(&self, status: &Status, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
-        let attributes = self.attributes(stat_of(Some(status))?)?;
+    /// What is told of a name is known of what it stands for.
+    fn noted(&self, stat: &Stat, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
+        let attributes = self.attributes(stat)?;
         let node = self.node(attributes.uuid, attributes.kind);
         node.tell_since(&attributes, since);
         self.placed(&node, parent, bytes);
+        Ok((node, attributes))
+    }
+
+    /// What was found under a name.
+    fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
+        let (node, attributes) = self.noted(stat, parent, bytes, since)?;
         // Whoever has it open here may have written what nobody else has been told of yet.
         if node.handle().is_some() {
             return node.attributes().map(|attributes| (node, attributes));
@@ -159,7 +193,7 @@ impl FileSystem {
         let look = || new.name.map(|_| Lent::from(new.parent.stat_op(None)));
         let find = |parent: &Collection, name: &Name| {
             let (w, parent) = (self.workspace().clone(), Some(parent.clone()));
-            Lent::from(Op::Look { w, parent, which: Which::Name(name.clone()) })
+            Lent::from(Op::Look { w, parent, which: Which::Name(name.clone()), ahead: 0 })
         };
         let run = |out: &Collection, first: [Op; 2], found: Option<Lent<'a>>| {
             let asked = found.is_some();
@@ -222,7 +256,7 @@ impl FileSystem {
                 let (file, _, attributes) = self.new_open(c, &statuses, flags)?;
                 Ok(OpenedOrFound::Made(file, attributes))
             }
-            Made::Taken(found) => self.found(&found, parent, bytes, None).map(OpenedOrFound::Found),
+            Made::Taken(found) => self.found(stat_of(Some(&found))?, parent, bytes, None).map(OpenedOrFound::Found),
         }
     }
 
@@ -327,7 +361,7 @@ impl FileSystem {
         let groups = [&to_parent, &from_parent];
         let look = |(group, (_, bytes)): (&&Collection, &(&Node, &[u8]))| {
             let which = Which::Name(known(bytes).ok()?);
-            Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which })
+            Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which, ahead: 0 })
         };
         let looks = || groups.iter().zip(places).filter_map(look).collect();
         let done = from.0.rename_in("rename", &[to.0], rename, &looks);

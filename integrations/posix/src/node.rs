@@ -176,7 +176,10 @@ impl Node {
     pub(crate) fn stat_op(&self, handle: Option<&Handle>) -> Op {
         match handle {
             Some(handle) => Op::Stat { c: handle.c.clone() },
-            None => Op::Look { w: self.fs.workspace().clone(), parent: None, which: Which::Uuid(self.uuid) },
+            None => {
+                let w = self.fs.workspace().clone();
+                Op::Look { w, parent: None, which: Which::Uuid(self.uuid), ahead: 0 }
+            }
         }
     }
 

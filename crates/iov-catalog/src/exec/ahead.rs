@@ -95,7 +95,7 @@ impl Ahead {
             }
             CatalogOp::Open { ws, parent, which, .. }
             | CatalogOp::Delete { ws, parent, which }
-            | CatalogOp::Look { ws, parent, which } => by(*ws, *parent, which),
+            | CatalogOp::Look { ws, parent, which, .. } => by(*ws, *parent, which),
             CatalogOp::Read { ws, uuid, .. } => {
                 // Of one moment with the record, which no writer waits for.
                 self.key(&keys::bytes(*ws, *uuid));

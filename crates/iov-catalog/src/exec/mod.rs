@@ -325,6 +325,11 @@ impl<'a> Exec<'a> {
         Ok(self.core.store().get(&[key])?.pop().flatten().map(|record| record.value))
     }
 
+    /// Whether all of the submission only reads, so that no writes of its own are to be seen.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.mode == Mode::Read
+    }
+
     /// Writes a value.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Bytes) {
         self.pending.put(key, Some(value));

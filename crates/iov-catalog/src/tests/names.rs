@@ -2,7 +2,7 @@
 
 use iov_types::{
     Clause, Controls, EntryKind, Kind, Uuid, Which,
-    catalog::{CatalogOp, CatalogReply, RenameMode, Submission},
+    catalog::{CatalogOp, CatalogReply, Named, RenameMode, Submission},
 };
 
 use super::rig::{Client, Rig, kind, name};
@@ -213,8 +213,70 @@ fn o3_a_name_that_is_replaced_all_the_time_is_always_found() {
         let reader = client.other();
         while !writer.is_finished() {
             let which = Which::Name(name("cur"));
-            reader.ask(CatalogOp::Look { ws: reader.ws, parent: ROOT, which }).unwrap();
+            reader.ask(CatalogOp::Look { ws: reader.ws, parent: ROOT, which, ahead: 0 }).unwrap();
         }
         writer.join().unwrap();
     });
+}
+
+/// What a look finds that is to look so far ahead.
+fn ahead(client: &Client, parent: Uuid, text: &str, ahead: u32) -> Vec<Named> {
+    let look = CatalogOp::Look { ws: client.ws, parent, which: Which::Name(name(text)), ahead };
+    let CatalogReply::Looked(looked) = client.ask(look).unwrap() else { panic!("it did not look ahead") };
+    looked.entries
+}
+
+fn texts(entries: &[Named]) -> Vec<String> {
+    entries.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+#[test]
+fn o3_a_look_ahead_tells_of_names_what_looks_at_each_do() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    for text in ["a", "a0", "b", "d", "\u{e9}"] {
+        client.create_in(group, text);
+    }
+    let below = client.group(group, "c");
+    client.create_in(ROOT, "h");
+    // Nobody has counted what is in that group yet.
+    assert_eq!(texts(&ahead(&client, group, "a", 9)), ["a", "a0", "b", "d", "\u{e9}"]);
+    client.stat(below).unwrap();
+    assert_eq!(texts(&ahead(&client, group, "a", 9)), ["a", "a0", "b", "c", "d", "\u{e9}"]);
+    // What somebody writes only a target knows.
+    let open = client.create_in(group, "bb");
+    client.open(open).unwrap();
+    assert_eq!(texts(&ahead(&client, group, "a0", 3)), ["a0", "b", "c"]);
+    client.close(open).unwrap();
+    assert_eq!(texts(&ahead(&client, group, "a0", 3)), ["a0", "b", "bb", "c"]);
+    assert_eq!(texts(&ahead(&client, group, "d", 1)), ["d", "\u{e9}"]);
+    assert_eq!(texts(&ahead(&client, group, "\u{e9}", u32::MAX)), ["\u{e9}"]);
+    // The facts are those of each, whether memory has them by now or not.
+    for _ in 0..2 {
+        for entry in ahead(&client, group, "a", 9) {
+            let which = Which::Name(entry.name.clone());
+            let alone = client.ask(CatalogOp::Look { ws: client.ws, parent: group, which, ahead: 0 }).unwrap();
+            assert_eq!(alone, CatalogReply::Stat(Box::new(entry.stat)), "{}", entry.name);
+        }
+    }
+    // What went is not there, and what cannot be found is an error as ever.
+    client.delete(group, "b").unwrap();
+    assert_eq!(texts(&ahead(&client, group, "a0", 2)), ["a0", "bb", "c"]);
+    let missing = CatalogOp::Look { ws: client.ws, parent: group, which: Which::Name(name("b")), ahead: 5 };
+    assert_eq!(kind(client.ask(missing)), Kind::NotFound);
+    assert!(client.delete(below, "nothing").is_err());
+}
+
+#[test]
+fn o3_a_look_among_changes_sees_them_and_does_not_look_ahead() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (a, b) = (client.create("a"), client.create("b"));
+    client.close(a).unwrap();
+    client.close(b).unwrap();
+    let delete = CatalogOp::Delete { ws: client.ws, parent: ROOT, which: Which::Name(name("b")) };
+    let look = CatalogOp::Look { ws: client.ws, parent: ROOT, which: Which::Name(name("a")), ahead: 5 };
+    let replies = client.submit(vec![delete, look], Submission::Each).unwrap();
+    assert!(matches!(&replies[1], Ok(CatalogReply::Stat(stat)) if stat.uuid == a), "{replies:?}");
 }

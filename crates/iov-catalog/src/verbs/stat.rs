@@ -1,9 +1,20 @@
 //! Stat: the facts (C1: never older than a completed write). Look: the same by name, of what is not open.
 
-use iov_types::{Clause, EntryKind, Kind, Result, Right, Stat, Uuid, Which, catalog::CatalogReply};
+use iov_store::KeyRange;
+use iov_types::{
+    Clause, EntryKind, Kind, Name, Result, Right, Stat, Uuid, Which,
+    catalog::{CatalogReply, Looked, Named},
+};
 
 use super::Reply;
-use crate::exec::{Exec, groups::group_key, records::missing};
+use crate::{
+    exec::{Exec, groups::group_key, records::missing},
+    keys,
+    record::Facts,
+};
+
+/// Names behind one that are looked at along with it, at most.
+const MOST_AHEAD: usize = 1024;
 
 pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
@@ -20,7 +31,7 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     facts(x, at, uuid, false)
 }
 
-pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) -> Reply {
+pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, ahead: u32) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
     let name = match which {
         Which::Uuid(uuid) if uuid.is_nil() => return stat_root(x, at),
@@ -28,6 +39,55 @@ pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) -> R
         Which::Name(name) => name,
     };
     x.parent(ws, parent)?;
+    match look_for(x, at, parent, name)? {
+        CatalogReply::Stat(stat) if ahead > 0 && x.only_reads() => {
+            let mut entries = vec![Named { name: name.clone(), stat: *stat }];
+            behind(x, at, (parent, name), (ahead as usize).min(MOST_AHEAD), &mut entries)?;
+            Ok(CatalogReply::Looked(Looked { entries }))
+        }
+        found => Ok(found),
+    }
+}
+
+/// What the names behind one stand for, as far as nobody has to be asked for it.
+fn behind(
+    x: &mut Exec<'_>,
+    at: usize,
+    (parent, name): (Uuid, &Name),
+    ahead: usize,
+    entries: &mut Vec<Named>,
+) -> Result<()> {
+    let ws = x.workspaces[at].uuid;
+    let names = keys::names(ws, parent);
+    let from = keys::name(ws, parent, name);
+    for (key, value) in x.scan(&KeyRange::prefix(&names), Some(&from), ahead)? {
+        let Ok(name) = Name::new(&key[names.len()..]) else { continue };
+        let (uuid, _) = keys::read_name_value(&value.value)?;
+        // Before the record is read, as in `look_at`.
+        if x.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()) {
+            continue;
+        }
+        let hot = x.shared().hot.get(ws, uuid);
+        match hot {
+            Some(hot) if hot.stat().kind == EntryKind::Collection => entries.push(Named { name, stat: hot.stat() }),
+            _ => {
+                // It went since its name was read, or is hidden.
+                let Ok(facts) = x.usable_facts(at, uuid) else { continue };
+                let told_by_target = !facts.inline && x.may_be_behind(uuid, facts.state, facts.opened_in);
+                let counted = facts.kind == EntryKind::Collection || x.shared().members.get(uuid).is_some();
+                if !told_by_target && counted {
+                    let stat = of_record(x, at, uuid, &facts, false)?;
+                    entries.push(Named { name, stat });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What has a name.
+fn look_for(x: &mut Exec<'_>, at: usize, parent: Uuid, name: &Name) -> Reply {
+    let ws = x.workspaces[at].uuid;
     let mut found = x.find_name(ws, parent, name)?;
     loop {
         let (uuid, _) = found.ok_or_else(|| missing(format_args!("{name:?} here")).with_clause(Clause::O3))?;
@@ -53,9 +113,13 @@ fn look_at(x: &mut Exec<'_>, at: usize, uuid: Uuid) -> Reply {
 
 /// What is known of a record; `written`: somebody had it open for writing before that was read.
 fn facts(x: &mut Exec<'_>, at: usize, uuid: Uuid, written: bool) -> Reply {
-    let ws = x.workspaces[at].uuid;
     let facts = x.usable_facts(at, uuid)?;
-    x.learn(ws, uuid, &facts);
+    Ok(CatalogReply::Stat(Box::new(of_record(x, at, uuid, &facts, written)?)))
+}
+
+fn of_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, facts: &Facts, written: bool) -> Result<Stat> {
+    let ws = x.workspaces[at].uuid;
+    x.learn(ws, uuid, facts);
     let mut stat = Stat::new(facts.kind, uuid);
     stat.ctime_ns = facts.ctime_ns;
     stat.atime_ns = facts.atime_ns;
@@ -70,7 +134,7 @@ fn facts(x: &mut Exec<'_>, at: usize, uuid: Uuid, written: bool) -> Reply {
         stat.mtime_ns = facts.mtime_ns;
         names_of(x, ws, uuid, &mut stat)?;
     } else {
-        let live = x.live(ws, uuid, &facts, written)?;
+        let live = x.live(ws, uuid, facts, written)?;
         stat.state = Some(facts.state);
         stat.bytes = live.size;
         stat.allocated = live.allocated;
@@ -78,7 +142,7 @@ fn facts(x: &mut Exec<'_>, at: usize, uuid: Uuid, written: bool) -> Reply {
         stat.version = live.version;
         stat.changed_ns = stat.changed_ns.max(live.changed_ns);
     }
-    Ok(CatalogReply::Stat(Box::new(stat)))
+    Ok(stat)
 }
 
 /// What is known of the names in a group: how many there are, and when they were last changed.

@@ -127,7 +127,7 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
                 uses.extend([(which_token(w, parent, which), true), (workspace_token(w), false)]);
                 Class::Catalog
             }
-            Op::Look { w, parent, which } => {
+            Op::Look { w, parent, which, .. } => {
                 uses.extend([(which_token(w, parent, which), false), (workspace_token(w), false)]);
                 Class::Catalog
             }

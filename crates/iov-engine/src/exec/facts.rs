@@ -95,8 +95,8 @@ impl Exec {
             Op::Delete { w, parent, which } => {
                 CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
             }
-            Op::Look { w, parent, which } => {
-                CatalogOp::Look { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
+            Op::Look { w, parent, which, ahead } => {
+                CatalogOp::Look { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone(), ahead: *ahead }
             }
             Op::Rename { w, from_parent, from, to_parent, to, mode } => CatalogOp::Rename {
                 ws: w.uuid(),
@@ -243,6 +243,7 @@ impl Exec {
                 Output::None
             }
             CatalogReply::Stat(stat) => Output::Stat(stat),
+            CatalogReply::Looked(looked) => Output::Looked(looked.entries),
             CatalogReply::Value(value) => Output::Value(value),
             CatalogReply::Metadata(m) => Output::Metadata(m),
             CatalogReply::Lock(lock) => Output::Lock(lock),

@@ -1,8 +1,8 @@
 //! Operations on facts and their replies, variant by variant as in [`iov_types::catalog`].
 
 use iov_types::catalog::{
-    CatalogOp, CatalogReply, Entry, LockSpec, Opened, OpenedWorkspace, Page, Published, RenameMode, SearchSpec, Staged,
-    Submission,
+    CatalogOp, CatalogReply, Entry, LockSpec, Looked, Named, Opened, OpenedWorkspace, Page, Published, RenameMode,
+    SearchSpec, Staged, Submission,
 };
 
 use crate::{choice, message, numbers};
@@ -108,7 +108,7 @@ choice! {
         36 => MoveOut { 1 => ws: uuid, 2 => uuid: uuid },
         37 => Map { 1 => from: uint },
         38 => Ticket { 1 => uuid: uuid },
-        39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message },
+        39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint },
         40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
     }
 }
@@ -151,6 +151,10 @@ message! {
     }
 }
 
+message! { Named { 1 => name: required name, 2 => stat: required message } }
+
+message! { Looked { 1 => entries: repeated message } }
+
 message! { Page { 1 => entries: repeated message, 2 => cursor: optional uuid, 3 => count: optional uint } }
 
 choice! {
@@ -168,5 +172,6 @@ choice! {
         11 => Moved,
         12 => Map(message),
         13 => Ticket(message),
+        14 => Looked(message),
     }
 }

@@ -20,8 +20,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-7",
-        Catalog => "-7",
+        CatalogAnswer => "-8",
+        Catalog => "-8",
         Welcome => "-5",
         GrantAnswer => "-4",
         Grant | Hello => "-3",
@@ -87,9 +87,27 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// As sent before a look could look ahead.
+fn request_without_ahead() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    for op in request.ops.iter_mut().flatten() {
+        if let CatalogOp::Look { ahead, .. } = op {
+            *ahead = 0;
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_without_ahead() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    answer.replies.retain(|reply| !matches!(reply, Ok(CatalogReply::Looked(_))));
+    answer
+}
+
 /// As sent before bytes in records could be cut there.
 fn request_without_truncates() -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_ahead();
     request.ops.retain(|op| !matches!(op, Ok(CatalogOp::Truncate { .. })));
     request
 }
@@ -108,7 +126,7 @@ fn request_without_looks() -> CatalogRequest {
 
 /// Likewise.
 fn answer_without_looks() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_ahead();
     for reply in answer.replies.iter_mut().flatten() {
         if let CatalogReply::Stat(stat) = reply {
             (stat.atime_ns, stat.changed_ns) = (0, 0);
@@ -213,6 +231,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     request.tickets.clear();
     request.calls.truncate(18);
     reads(&bytes, request);
+    // Before looks looked ahead.
+    let bytes = std::fs::read(named(Verb::Catalog, "-7")).expect("the bytes of a later one");
+    reads(&bytes, request_without_ahead());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-7")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_ahead());
     // Before bytes in records were cut there.
     let bytes = std::fs::read(named(Verb::Catalog, "-6")).expect("the bytes of a later one");
     reads(&bytes, request_without_truncates());
@@ -290,7 +313,7 @@ fn no_operation_is_without_golden_bytes() {
     let known = |op: &Result<CatalogOp>| op.as_ref().expect("an operation").to_bytes();
     assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=40).collect::<Vec<_>>());
     let replies = examples::catalog_answer().replies;
-    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=13).collect::<Vec<_>>());
+    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=14).collect::<Vec<_>>());
     let calls = examples::object_request().calls;
     let verbs: Vec<_> = calls.iter().map(|c| &c.op.as_ref().expect("an operation").verb).collect();
     assert_eq!(tags(verbs.iter().map(|v| v.to_bytes())), (1..=19).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 //!
 //! What this file system does itself is seen at once: an entry holds until its name is taken away or moved here, what it stands for is changed
 //! here, or is open here. A program that lists a directory and then looks at what is in it (`ls -l`, `rsync`, `git status`) gets the attributes
-//! of the entries that come next along with those of the first.
+//! of the entries that come next along with those of the first, and so does one that looks at many names of a directory without listing it ([`Ahead`]).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,8 +12,8 @@ use std::{
 
 use ioverbs::{Fact, Uuid, seam};
 
-use super::Last;
-use crate::{Directory, FileSystem, Found, Kind, Node, fs::lock, remembered::Since};
+use super::{Last, ahead::Ahead};
+use crate::{Directory, FileSystem, Found, Kind, Node, fs::lock, names::Behind, remembered::Since};
 
 /// Most names that are remembered.
 const REMEMBERED: usize = 64 << 10;
@@ -34,6 +34,8 @@ struct Entry {
     at_ns: i64,
     /// Before when it was asked for, if it is known until when that holds.
     since: Option<Since>,
+    /// It came along with another one, and nobody has asked for it yet.
+    ahead: bool,
 }
 
 impl Entry {
@@ -84,6 +86,8 @@ struct Listing {
 pub(super) struct Known {
     names: Mutex<HashMap<Key, Entry>>,
     listing: Mutex<Option<Arc<Listing>>>,
+    /// How many to ask for along with one.
+    pub(super) ahead: Ahead,
 }
 
 fn key(last: &Last) -> Key {
@@ -98,7 +102,7 @@ fn is_fresh(node: &Node, at_ns: i64) -> bool {
 impl Known {
     /// What a name stands for, or that it is not there, as far as that still holds, or what others do may still be unseen.
     pub(super) fn get(&self, last: &Last) -> Option<Option<Found>> {
-        let entry = lock(&self.names).get(&key(last)).cloned()?;
+        let entry = self.entry(last)?;
         if let Some((node, attributes)) = &entry.found
             && is_fresh(node, entry.at_ns)
         {
@@ -113,8 +117,18 @@ impl Known {
 
     /// The same, as far as it is known to hold.
     pub(super) fn held(&self, last: &Last) -> Option<Option<Found>> {
-        let entry = lock(&self.names).get(&key(last)).cloned()?;
-        entry.held(last)
+        self.entry(last)?.held(last)
+    }
+
+    fn entry(&self, last: &Last) -> Option<Entry> {
+        let mut names = lock(&self.names);
+        let entry = names.get_mut(&key(last))?;
+        let (found, came_along) = (entry.clone(), std::mem::take(&mut entry.ahead));
+        drop(names);
+        if came_along {
+            self.ahead.was_used(&last.parent);
+        }
+        Some(found)
     }
 
     /// A name was found.
@@ -122,19 +136,32 @@ impl Known {
         let node = &found.0;
         let open = node.kind() != Kind::Directory && node.handle().is_some();
         if !open && (asked.since.is_some() || !node.file_system().0.options.unseen.is_zero()) {
-            self.remember(last, Some(found.clone()), touched, asked);
+            self.remember(last, Some(found.clone()), touched, asked, false);
+        }
+    }
+
+    /// What came along with a name.
+    pub(super) fn put_behind(&self, parent: &Arc<Node>, behind: Vec<Behind>, asked: &Asked) {
+        self.ahead.has_come(parent, behind.len());
+        for ((node, attributes), name) in behind {
+            let last = Last { parent: parent.clone(), name, slash: false };
+            let touched = node.touched();
+            // What is open here, is known of better.
+            if node.kind() == Kind::Directory || node.handle().is_none() {
+                self.remember(&last, Some((node, attributes)), touched, asked, true);
+            }
         }
     }
 
     /// A name was not found.
     pub(super) fn put_missing(&self, last: &Last, asked: &Asked) {
         if asked.since.is_some() {
-            self.remember(last, None, 0, asked);
+            self.remember(last, None, 0, asked, false);
         }
     }
 
-    fn remember(&self, last: &Last, found: Option<Found>, touched: u64, asked: &Asked) {
-        let entry = Entry { found, touched, at_ns: seam::monotonic_ns(), since: asked.since.clone() };
+    fn remember(&self, last: &Last, found: Option<Found>, touched: u64, asked: &Asked, ahead: bool) {
+        let entry = Entry { found, touched, at_ns: seam::monotonic_ns(), since: asked.since.clone(), ahead };
         let mut names = lock(&self.names);
         // Under the lock: who changes something says so first, and forgets it then.
         if last.parent.file_system().changes() != asked.changed {

@@ -4,6 +4,7 @@
 //! [`Stop::Leaves`], and the front door goes on from there.
 
 mod access;
+mod ahead;
 mod change;
 mod known;
 mod open;
@@ -121,13 +122,22 @@ impl Paths {
             return Err(Errno::ENOENT);
         }
         let asked = Asked::now(&self.fs);
-        let looked = self.fs.lookup(&last.parent, &last.name);
-        match &looked {
-            Ok(found) if lately || asked.is_told() => self.known.put(last, found, found.0.touched(), &asked),
-            Err(Errno::ENOENT) => self.known.put_missing(last, &asked),
-            _ => {}
+        let remembers = lately || asked.is_told();
+        let ahead = if remembers { self.known.ahead.wanted(&last.parent) } else { 0 };
+        let (found, behind) = match self.fs.look_ahead(&last.parent, &last.name, ahead) {
+            Err(e) => {
+                if e == Errno::ENOENT {
+                    self.known.put_missing(last, &asked);
+                }
+                return Err(e);
+            }
+            Ok(looked) => looked,
+        };
+        if remembers {
+            self.known.put(last, &found, found.0.touched(), &asked);
+            self.known.put_behind(&last.parent, behind, &asked);
         }
-        looked
+        Ok(found)
     }
 
     /// A name does not stand any more for what it stood for.
@@ -281,7 +291,7 @@ impl FileSystem {
         let which = Which::Uuid(uuid);
         let status = self.again("open", || {
             let (w, which) = (self.workspace().clone(), which.clone());
-            ioverbs::run(self.session(), Op::Look { w, parent: None, which })
+            ioverbs::run(self.session(), Op::Look { w, parent: None, which, ahead: 0 })
         })?;
         let attributes = self.attributes(crate::fs::stat_of(Some(&status))?)?;
         let node = self.node(attributes.uuid, attributes.kind);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{Change, Errno, Rename, Rule, SetTime, SetXattr};
 
 /// How often the catalog was asked so far.
-fn asked(ws: &Workspace) -> u64 {
+pub(super) fn asked(ws: &Workspace) -> u64 {
     let at = ioverbs::Counters::NAMES.iter().position(|n| *n == "metadata_requests").unwrap();
     ws.session().counters().snapshot()[at]
 }

@@ -214,3 +214,26 @@ fn nodes_go_when_nobody_needs_them() {
     assert!(weak.upgrade().is_none());
     assert_eq!(fs.known(), 0, "and the file system forgets them");
 }
+
+#[test]
+fn a_file_of_many_stretches_is_walked_from_one_to_the_next() {
+    let fs = file_system();
+    let (file, _, _) = fs.create(&fs.root(), b"sparse", born(0o644), WRITE).unwrap();
+    let far = 1 << 20;
+    for n in (0..60).step_by(2) {
+        file.write(n * far, &[1; 4096]).unwrap();
+    }
+    let mut at = 0;
+    for n in (0..60).step_by(2) {
+        assert_eq!(file.seek(at, Seek::Data).unwrap(), n * far);
+        at = file.seek(n * far, Seek::Hole).unwrap();
+        assert!(at >= n * far + 4096 && at < (n + 1) * far, "{at}");
+    }
+    assert_eq!(file.seek(at, Seek::Data).unwrap_err(), Errno::ENXIO);
+    // Stretches that follow each other are one.
+    let (file, _, _) = fs.create(&fs.root(), b"full", born(0o644), WRITE).unwrap();
+    for n in 0..40 {
+        file.write(n * far, &vec![1; far as usize]).unwrap();
+    }
+    assert_eq!(file.seek(5, Seek::Hole).unwrap(), 40 * far);
+}

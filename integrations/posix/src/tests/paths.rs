@@ -1,8 +1,10 @@
 //! Ways, and who may go them.
 
-use crate::{Caller, Change, Errno, How, Kind, Opened, Paths, Reached, Rename, SetTime, Stop, Way, run};
+use crate::{
+    Caller, Change, Errno, FileSystem, How, Kind, Opened, Options, Paths, Reached, Rename, SetTime, Stop, Way, run,
+};
 
-use super::file_system;
+use super::{again, behind::asked, born, file_system, put, workspace};
 
 static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
@@ -303,4 +305,47 @@ fn what_is_remembered_is_never_older_than_what_was_done_here() {
     other.unlink(&there, b"23").unwrap();
     paths.refresh();
     assert_eq!(failed(w.find(&root, &name(23), true)), Errno::ENOENT);
+}
+
+#[test]
+fn who_looks_at_many_names_is_told_of_more_with_each() {
+    let ws = workspace();
+    let other = FileSystem::new(again(&ws), Options::default());
+    let (dir, _) = other.mkdir(&other.root(), b"d", born(0o755)).unwrap();
+    for n in 0..600 {
+        put(&other, &dir, format!("f{n}").as_bytes(), &vec![b'x'; n]);
+    }
+    other.mkdir(&dir, b"f7d", born(0o700)).unwrap();
+    other.symlink(&dir, b"f7l", b"f7", born(0o777)).unwrap();
+    let unseen = std::time::Duration::from_secs(3600);
+    let paths = Paths::new(FileSystem::new(ws.clone(), Options { unseen, ..Options::default() }));
+    let (root, w) = (paths.file_system().root(), paths.walker(&ROOT));
+    let before = asked(&ws);
+    let mut all: Vec<String> = (0..600).map(|n| format!("f{n}")).collect();
+    all.extend(["f7d".into(), "f7l".into()]);
+    for name in &all {
+        let (node, attributes) = w.find(&root, format!("d/{name}").as_bytes(), false).unwrap();
+        let (alone, expected) = other.lookup(&dir, name.as_bytes()).unwrap();
+        assert_eq!((node.uuid(), attributes), (alone.uuid(), expected), "{name}");
+    }
+    assert!(asked(&ws) - before < 80, "{}", asked(&ws) - before);
+    // What is done here is seen, whatever came along before.
+    let fresh = Paths::new(FileSystem::new(ws, Options { unseen, ..Options::default() }));
+    let (root, w) = (fresh.file_system().root(), fresh.walker(&ROOT));
+    for name in ["d/f10", "d/f11", "d/f12", "d/f13", "d/f14"] {
+        w.find(&root, name.as_bytes(), true).unwrap();
+    }
+    let node = w.find(&root, b"d/f15", true).unwrap().0;
+    w.change(&node, &Change { mode: Some(0o600), ..Change::default() }).unwrap();
+    assert_eq!(w.find(&root, b"d/f15", true).unwrap().1.mode, 0o600);
+    let Opened::File(file, _) = w.open(&root, b"d/f16", &MAKE).unwrap() else { panic!() };
+    file.write(0, &[0; 5000]).unwrap();
+    assert_eq!(w.find(&root, b"d/f16", true).unwrap().1.size, 5000);
+    file.close().unwrap();
+    assert_eq!(w.find(&root, b"d/f16", true).unwrap().1.size, 5000);
+    w.unlink(&root, b"d/f17").unwrap();
+    let ((from, what), (to, there)) = (w.last(&root, b"d/f18").unwrap(), w.last(&root, b"d/f17").unwrap());
+    w.rename((&from, what), (&to, there), Rename::Replace).unwrap();
+    assert_eq!(w.find(&root, b"d/f17", true).unwrap().1.size, 18);
+    assert_eq!(failed(w.find(&root, b"d/f18", true)), Errno::ENOENT);
 }

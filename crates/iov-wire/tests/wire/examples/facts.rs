@@ -127,7 +127,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         MoveOut { ws, uuid },
         Map { from: 3 },
         Ticket { uuid },
-        Look { ws, parent, which: Which::Name(name("d")) },
+        Look { ws, parent, which: Which::Name(name("d")), ahead: 16 },
         Truncate { ws, uuid, size: 100 },
     ]
 }
@@ -236,5 +236,6 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
             lasts_ns: 600_000_000_000,
             writable: true,
         })),
+        CatalogReply::Looked(Looked { entries: vec![Named { name: name("d"), stat: stat() }] }),
     ]
 }

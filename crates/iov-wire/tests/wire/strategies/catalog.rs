@@ -146,7 +146,12 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
         any::<u32>().prop_map(|from| Map { from }),
         uuid().prop_map(|uuid| Ticket { uuid }),
-        (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Look { ws, parent, which }),
+        (uuid(), uuid(), which(), any::<u32>()).prop_map(|(ws, parent, which, ahead)| Look {
+            ws,
+            parent,
+            which,
+            ahead
+        }),
         (uuid(), uuid(), number()).prop_map(|(ws, uuid, size)| Truncate { ws, uuid, size }),
         Just(Renew),
         Just(Goodbye),
@@ -198,6 +203,11 @@ fn page() -> BoxedStrategy<Page> {
         .boxed()
 }
 
+fn looked() -> BoxedStrategy<Looked> {
+    let named = (name(), stat()).prop_map(|(name, stat)| Named { name, stat });
+    list(named).prop_map(|entries| Looked { entries }).boxed()
+}
+
 pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
     use CatalogReply::*;
     prop_oneof![
@@ -205,6 +215,7 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
         opened_workspace().prop_map(|w| Workspace(Box::new(w))),
         opened().prop_map(|o| Opened(Box::new(o))),
         stat().prop_map(|s| Stat(Box::new(s))),
+        looked().prop_map(CatalogReply::Looked),
         value().prop_map(Value),
         metadata().prop_map(Metadata),
         page().prop_map(Page),

@@ -1,0 +1,90 @@
+//! How many names of a directory are asked for along with one.
+//!
+//! A program that looks at several names of a directory will mostly look at more of them, in whatever order: so each question after the first few
+//! brings those that follow in the order of names, more of them the more of what came that way was used. A program that looks
+//! for a few names in a large directory pays for some entries with each, and for none any more once it is seen that nothing comes of it.
+
+use std::{collections::HashMap, sync::Mutex};
+
+use ioverbs::{Uuid, seam};
+
+use crate::{Node, fs::lock};
+
+/// Questions about names of a directory before any brings more than its answer.
+const FIRST: u64 = 4;
+/// Entries that may come along for each name that was looked at.
+const EACH: u64 = 16;
+/// Most that come along at once.
+const MOST: u64 = 256;
+/// After so many it is seen whether they are of use: one in [`WORTH`] must be.
+const TRIED: u64 = 1024;
+const WORTH: u64 = 32;
+/// Directories that are kept count of.
+const DIRECTORIES: usize = 256;
+/// What a program does may change: for how long a count is kept, in nanoseconds.
+const KEPT_NS: i64 = 10_000_000_000;
+
+#[derive(Clone, Copy)]
+struct Count {
+    /// Names that were asked for.
+    asked: u64,
+    /// Names that came along.
+    came: u64,
+    /// Those of them that were looked at.
+    used: u64,
+    /// When it was begun (monotonic clock).
+    since_ns: i64,
+}
+
+impl Count {
+    fn wanted(&self) -> u64 {
+        let in_vain = self.came >= TRIED && self.used < self.came / WORTH;
+        if self.asked < FIRST || in_vain {
+            return 0;
+        }
+        (EACH * (self.asked + self.used)).saturating_sub(self.came).min(MOST)
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ahead {
+    counts: Mutex<HashMap<Uuid, Count>>,
+}
+
+impl Ahead {
+    fn with<T>(&self, dir: &Node, work: impl FnOnce(&mut Count) -> T) -> T {
+        let now = seam::monotonic_ns();
+        let mut counts = lock(&self.counts);
+        if counts.len() >= DIRECTORIES && !counts.contains_key(&dir.uuid()) {
+            counts.clear();
+        }
+        let new = Count { asked: 0, came: 0, used: 0, since_ns: now };
+        let count = counts.entry(dir.uuid()).or_insert(new);
+        if now - count.since_ns > KEPT_NS {
+            *count = new;
+        }
+        work(count)
+    }
+
+    /// A name of this directory is to be asked for: how many of those behind it are to come along.
+    pub(super) fn wanted(&self, dir: &Node) -> u32 {
+        self.with(dir, |count| count.wanted() as u32)
+    }
+
+    /// A name was found, and so many came along.
+    pub(super) fn has_come(&self, dir: &Node, along: usize) {
+        self.with(dir, |count| {
+            count.asked += 1;
+            count.came += along as u64;
+        });
+    }
+
+    /// A name was looked at that had come along.
+    pub(super) fn was_used(&self, dir: &Node) {
+        self.with(dir, |count| count.used += 1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
