@@ -115,7 +115,7 @@ impl Bench {
 
     fn open(&self, i: usize) -> CatalogOp {
         let (which, kind) = (Which::Name(name(i)), EntryKind::Collection);
-        CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls: Controls::default() }
+        CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls: Controls::default(), tell: None }
     }
 
     fn run(&self, ops: Vec<CatalogOp>) -> Result<()> {

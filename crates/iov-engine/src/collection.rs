@@ -10,7 +10,7 @@ use iov_store::{Memory, OpCx, Sink, seam};
 use iov_types::{
     Capability, Concurrency, Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence,
     Place, Point, Range, Result, Uuid,
-    catalog::{CatalogOp, LockSpec, Opened, Published, Submission},
+    catalog::{CatalogOp, LockSpec, Opened, Published, Submission, Told},
     limits,
 };
 
@@ -25,6 +25,9 @@ pub(crate) struct Ready {
 pub(crate) struct CollectionInner {
     pub(crate) workspace: Workspace,
     kind: EntryKind,
+    /// What its open is to tell besides, and what it has told.
+    tell: Option<u64>,
+    told: Mutex<Option<Box<Told>>>,
     /// Set by a create at once, by a lookup on completion.
     uuid: OnceLock<Uuid>,
     ready: OnceLock<Result<Ready>>,
@@ -59,9 +62,16 @@ pub struct Collection(pub(crate) Arc<CollectionInner>);
 
 impl Collection {
     pub(crate) fn pending(workspace: &Workspace, kind: EntryKind) -> Collection {
+        Collection::new(workspace, kind, None)
+    }
+
+    /// The same; with `tell`, whatever opens it is to tell more (see [`Workspace::pending_told`]).
+    pub(crate) fn new(workspace: &Workspace, kind: EntryKind, tell: Option<u64>) -> Collection {
         Collection(Arc::new(CollectionInner {
             workspace: workspace.clone(),
             kind,
+            tell,
+            told: Mutex::default(),
             uuid: OnceLock::new(),
             ready: OnceLock::new(),
             place: AtomicU64::new(Place::FIRST.0),
@@ -77,6 +87,16 @@ impl Collection {
             detached: AtomicBool::new(false),
             kept: OnceLock::new(),
         }))
+    }
+
+    pub(crate) fn tell(&self) -> Option<u64> {
+        self.0.tell
+    }
+
+    /// What its open has told besides, once: the facts, and the bytes, as of then. `None` where nothing was to be told, or its target
+    /// would have had to be asked.
+    pub fn take_told(&self) -> Option<Told> {
+        lock(&self.0.told).take().map(|told| *told)
     }
 
     /// The session.
@@ -215,7 +235,8 @@ impl Collection {
     }
 
     pub(crate) fn fulfil(&self, opened: Result<Opened>) -> Result<()> {
-        let ready = opened.and_then(|opened| {
+        let ready = opened.and_then(|mut opened| {
+            *lock(&self.0.told) = opened.told.take();
             self.choose_place(opened.layout.place);
             // The catalog has let the layout pass.
             let contract =

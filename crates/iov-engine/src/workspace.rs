@@ -118,6 +118,12 @@ impl Workspace {
         Collection::pending(self, kind)
     }
 
+    /// The same, for an open of a collection that is to tell its facts as well, and its bytes if the catalog has them and they are no more
+    /// than so many: [`Collection::take_told`] gives them. It saves who looks and reads at once two questions.
+    pub fn pending_told(&self, bytes: u64) -> Collection {
+        Collection::new(self, EntryKind::Collection, Some(bytes))
+    }
+
     /// The same, for a create that is to give it an identity that it had elsewhere. A store takes one that nothing in it has.
     pub fn pending_as(&self, kind: EntryKind, uuid: Uuid) -> Collection {
         let out = self.pending(kind);

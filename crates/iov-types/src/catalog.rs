@@ -125,8 +125,9 @@ pub enum CatalogOp {
         layout: Option<Layout>,
         attr: Attr,
     },
-    /// Opens a collection or group. Nil UUID with kind group = the root.
-    Open { ws: Uuid, parent: Uuid, which: Which, kind: EntryKind, controls: Controls },
+    /// Opens a collection or group. Nil UUID with kind group = the root. With `tell` the answer has the facts of a collection, and its bytes
+    /// if they live in the record and are no more than so many, as far as that can be told at once.
+    Open { ws: Uuid, parent: Uuid, which: Which, kind: EntryKind, controls: Controls, tell: Option<u64> },
     /// Ends an open, with the size and mtime that search is to see; `None` where nothing was written.
     Close { ws: Uuid, uuid: Uuid, published: Option<Published> },
     /// Removes a name, or by UUID all names.
@@ -226,6 +227,17 @@ pub struct Opened {
     pub inline: bool,
     /// The length of a sealed collection, which is fixed; `None` where it may change, or the server does not say.
     pub size: Option<u64>,
+    /// What was to be told along with it.
+    pub told: Option<Box<Told>>,
+}
+
+/// What is told of a collection as it is opened.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    /// The facts.
+    pub stat: Stat,
+    /// All of its bytes; none: they are elsewhere, or more than was asked for.
+    pub bytes: Option<Vec<u8>>,
 }
 
 /// What a session has open of one object, as it tells a server that does not know it any more (X1).

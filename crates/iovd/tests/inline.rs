@@ -178,6 +178,56 @@ fn o9_attributes_set_behind_small_bytes_go_with_them_and_stay_behind_them() {
 }
 
 #[test]
+fn c3_a_close_behind_small_bytes_goes_with_them_and_never_before_them() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let (_, elsewhere) = store.loaded();
+    let write = |c: &ioverbs::Collection, data: &'static [u8]| ioverbs::Lent::Write { c: c.clone(), offset: 0, data };
+    let close = |c: &ioverbs::Collection| ioverbs::Lent::from(Op::Close { c: c.clone() });
+    let set = |c: &ioverbs::Collection| {
+        let attr = ioverbs::Attr { mtime_ns: Some(5), ..Default::default() };
+        ioverbs::Lent::from(Op::SetAttr { c: c.clone(), attr })
+    };
+    let run =
+        |ops| ioverbs::run_batch(&s, BatchAttr::default(), ops).unwrap().iter().all(|status| status.result().is_ok());
+    let there = |name: &str| {
+        let c = ioverbs::lookup(&elsewhere, None, name, Controls::default()).unwrap();
+        (all(&c), ioverbs::stat(&c).unwrap().mtime_ns)
+    };
+    let create = |name: &str| ioverbs::create(&ws, None, Some(name), Metadata::new(), Controls::default()).unwrap();
+    let one = create("one");
+    let before = counter(&s, "metadata_requests");
+    assert!(run(vec![write(&one, b"first"), set(&one), close(&one)]));
+    assert_eq!(counter(&s, "metadata_requests") - before, 1, "in one request");
+    assert_eq!(there("one"), (b"first".to_vec(), 5));
+    assert!(ioverbs::write_at(&one, 0, b"x").is_err(), "it is closed");
+    // Somebody else has made it too large for its record: the bytes go to its target first, then it is closed.
+    let two = create("two");
+    let other = ioverbs::lookup(&elsewhere, None, "two", Controls::default()).unwrap();
+    ioverbs::write_at(&other, 0, &[9; 20_000]).unwrap();
+    ioverbs::close(&other).unwrap();
+    assert!(run(vec![write(&two, b"moved"), set(&two), close(&two)]));
+    let (bytes, mtime) = there("two");
+    assert_eq!((bytes.len(), &bytes[..6], mtime), (20_000, &b"moved\x09"[..], 5));
+    assert!(ioverbs::write_at(&two, 0, b"x").is_err(), "it is closed");
+    // What is to be done between the two is.
+    let three = create("three");
+    let look = Op::Stat { c: three.clone() };
+    let statuses =
+        ioverbs::run_batch(&s, BatchAttr::default(), vec![write(&three, b"123"), look.into(), close(&three)]).unwrap();
+    assert!(matches!(&statuses[1].output, ioverbs::Output::Stat(stat) if stat.bytes == 3), "{statuses:?}");
+    // An open can tell what there is.
+    let pending = ws.pending_told(100);
+    let which = Which::Name(ioverbs::Name::new("three").unwrap());
+    let open = Op::Open { out: pending.clone(), parent: None, which, controls: Controls::default() };
+    let before = counter(&s, "metadata_requests");
+    ioverbs::run(&s, open).unwrap();
+    let told = pending.take_told().unwrap();
+    assert_eq!((told.bytes, told.stat.bytes, counter(&s, "metadata_requests") - before), (Some(b"123".to_vec()), 3, 1));
+    assert!(pending.take_told().is_none(), "once");
+}
+
+#[test]
 fn p2_bytes_in_records_survive_sigkill_of_the_daemon() {
     let store = Store::new();
     let (_, ws) = store.workspace();

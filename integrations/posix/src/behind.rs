@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use ioverbs::{Attr, Consistency, Effective, Lent, Mutability, Op, Persistence, Point, seam};
+use ioverbs::{
+    Attr, Collection, Consistency, Controls, Effective, EntryKind, Lent, Mutability, Op, Persistence, Point, Which,
+    seam,
+};
 
 use crate::{
     Attributes, Errno, Level, Outcome,
@@ -146,7 +149,7 @@ impl Handle {
     }
 
     /// The same, and what comes behind it, in one request. `false`: there was nothing to tell, and that has not been done either.
-    pub(crate) fn settle_with(&self, end: Option<&dyn Fn() -> Op>) -> Outcome<bool> {
+    pub(crate) fn settle_with(&self, end: Option<&dyn Fn(&Collection) -> Op>) -> Outcome<bool> {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -156,13 +159,24 @@ impl Handle {
         let fs = self.file_system();
         #[cfg(test)]
         seam::sleep(TELLING_NS.load(Ordering::Relaxed));
+        let (mut c, mut open) = (self.c.clone(), None);
         let told = fs.again("write", || {
-            let write =
-                (!untold.data.is_empty()).then(|| Lent::Write { c: self.c.clone(), offset: 0, data: &untold.data });
-            let set = || Op::SetAttr { c: self.c.clone(), attr: untold.attr.clone() };
+            let write = (!untold.data.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: &untold.data });
+            let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
-            let ops: Vec<_> = write.into_iter().chain(set).chain(end.map(|end| Lent::from(end()))).collect();
-            if ops.is_empty() { Ok(Vec::new()) } else { fs.all_of(ops) }
+            let end = end.map(|end| Lent::from(end(&c)));
+            let ops: Vec<_> = open.take().into_iter().chain(write).chain(set).chain(end).collect();
+            let told = if ops.is_empty() { Ok(Vec::new()) } else { fs.all_of(ops) };
+            if told.is_err()
+                && let Ok(uuid) = self.c.uuid()
+            {
+                // A close ends its handle, whatever came of it: the next attempt needs one of its own.
+                let (out, which) = (fs.workspace().pending(EntryKind::Collection), Which::Uuid(uuid));
+                open =
+                    Some(Lent::from(Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() }));
+                c = out;
+            }
+            told
         });
         if let Err(e) = &told {
             *lock(&self.behind.failed) = Some(*e);

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use ioverbs::{Collection, Op, Output, Persistence, Point, Range};
 
-use crate::{Attributes, Errno, Kind, Node, Outcome, fs::stat_of, handle::Handle};
+use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle};
 
 /// `fallocate`: the length stays.
 const KEEP_SIZE: i32 = 0x01;
@@ -29,6 +29,8 @@ pub struct File {
     node: Arc<Node>,
     handle: Arc<Handle>,
     flags: Flags,
+    /// What came along as it was opened.
+    pub(crate) early: Option<Early>,
 }
 
 impl std::fmt::Debug for File {
@@ -50,17 +52,16 @@ impl File {
         if flags.write || flags.truncate {
             node.file_system().check_writable()?;
         }
-        let (handle, mut attributes) = node.join()?;
-        node.tell(&attributes);
-        let file = File { node: node.clone(), handle, flags };
+        let (handle, mut attributes, early) = node.join_for(flags)?;
+        let file = File { node: node.clone(), handle, flags, early };
         file.begin(&mut attributes)?;
         Ok((file, attributes))
     }
 
     /// A file that was just opened, as nobody else here has it open; [`File::begin`] comes next.
-    pub(crate) fn of_opened(node: &Arc<Node>, c: Collection, flags: Flags) -> File {
+    pub(crate) fn of_opened(node: &Arc<Node>, c: Collection, flags: Flags, early: Option<Early>) -> File {
         let handle = node.share(Handle::new(node.file_system(), c));
-        File { node: node.clone(), handle, flags }
+        File { node: node.clone(), handle, flags, early }
     }
 
     /// What its flags say is done as it is opened.
@@ -82,7 +83,7 @@ impl File {
         handle.begin_behind(attributes);
         let handle = node.share(handle);
         node.file_system().0.tellers.add(&handle);
-        File { node: node.clone(), handle, flags }
+        File { node: node.clone(), handle, flags, early: None }
     }
 
     /// What it is open on.
@@ -100,6 +101,16 @@ impl File {
         self.handle.temporary.store(true, Ordering::Relaxed);
     }
 
+    /// Whether anybody has written here who has it open.
+    pub(crate) fn is_written(&self) -> bool {
+        self.handle.written.load(Ordering::Acquire)
+    }
+
+    /// Somebody is about to.
+    fn writes(&self) {
+        self.handle.written.store(true, Ordering::Release);
+    }
+
     /// The store knows all that was written here.
     pub(crate) fn settle(&self) -> Outcome<()> {
         self.handle.settle()
@@ -113,6 +124,9 @@ impl File {
 
     /// Reads; short only at the end.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Outcome<usize> {
+        if let Some(n) = self.read_early(offset, out) {
+            return Ok(n);
+        }
         self.settle()?;
         self.node.file_system().again("read", || ioverbs::read_at(self.collection(), offset, out))
     }
@@ -127,6 +141,7 @@ impl File {
         if data.is_empty() {
             return Ok(0);
         }
+        self.writes();
         self.settle()?;
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
         self.node.file_system().at_most_once("write", || ioverbs::append(self.collection(), data))?;
@@ -141,6 +156,7 @@ impl File {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
         }
+        self.writes();
         if self.handle.write_behind(offset, data)? {
             return Ok(data.len());
         }
@@ -153,6 +169,7 @@ impl File {
         if size > i64::MAX as u64 {
             return Err(Errno::EFBIG);
         }
+        self.writes();
         self.again("truncate", || Op::Truncate { c: self.collection().clone(), size }).map(drop)
     }
 
@@ -178,6 +195,7 @@ impl File {
             ZERO_RANGE => (true, true),
             _ => return Err(Errno::EOPNOTSUPP),
         };
+        self.writes();
         if punches {
             self.again("punch", || Op::Punch { c: self.collection().clone(), range })?;
         }
@@ -196,6 +214,7 @@ impl File {
         if to_offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
         }
+        to.writes();
         to.settle()?;
         self.again("copy", || {
             let (src, dst) = (self.collection().clone(), to.collection().clone());
@@ -206,10 +225,10 @@ impl File {
 
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
-        let persist = || Op::Persist { c: self.collection().clone() };
+        let persist = |c: &Collection| Op::Persist { c: c.clone() };
         match self.handle.settle_with(Some(&persist))? {
             true => Ok(()),
-            false => self.again("sync", persist).map(drop),
+            false => self.again("sync", || persist(self.collection())).map(drop),
         }
     }
 
@@ -228,10 +247,10 @@ impl File {
         if effective.point == Point::Close && effective.persistence >= Persistence::Durable {
             return self.sync();
         }
-        let commit = || Op::Commit { c: self.collection().clone() };
+        let commit = |c: &Collection| Op::Commit { c: c.clone() };
         match self.handle.settle_with(Some(&commit))? {
             true => Ok(()),
-            false => self.again("commit", commit).map(drop),
+            false => self.again("commit", || commit(self.collection())).map(drop),
         }
     }
 

@@ -5,12 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ioverbs::{Collection, EntryKind, Kind as Failure, Op, Result, Stat, Which};
+use ioverbs::{Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
 
 use crate::{
-    Attributes, FileSystem, Node, Outcome,
+    Attributes, FileSystem, Flags, Node, Outcome,
     behind::Behind,
-    fs::{lock, stat_of},
+    early::{self, Early},
+    fs::lock,
 };
 
 /// Dropping it closes; [`Handle::end`] also says whether that came through.
@@ -20,6 +21,8 @@ pub(crate) struct Handle {
     /// It has no name yet, and goes with this handle unless it gets one.
     pub(crate) temporary: AtomicBool,
     ended: AtomicBool,
+    /// Somebody has written by it.
+    pub(crate) written: AtomicBool,
     /// What the store has not been told of it.
     pub(crate) behind: Behind,
 }
@@ -32,8 +35,8 @@ impl Drop for Handle {
 
 impl Handle {
     pub(crate) fn new(fs: &FileSystem, c: Collection) -> Handle {
-        let (temporary, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        Handle { fs: fs.clone(), c, temporary, ended, behind: Behind::default() }
+        let [temporary, ended, written] = [const { AtomicBool::new(false) }; 3];
+        Handle { fs: fs.clone(), c, temporary, ended, written, behind: Behind::default() }
     }
 
     pub(crate) fn file_system(&self) -> &FileSystem {
@@ -45,7 +48,7 @@ impl Handle {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let close = || Op::Close { c: self.c.clone() };
+        let close = |c: &Collection| Op::Close { c: c.clone() };
         let temporary = self.temporary.load(Ordering::Relaxed);
         // In one request, if there is something to tell.
         let told = if temporary { self.settle().map(|()| false) } else { self.settle_with(Some(&close)) };
@@ -58,7 +61,7 @@ impl Handle {
         let closed = match told {
             Ok(true) => Ok(()),
             Ok(false) if self.c.close_unheard() => Ok(()),
-            _ => self.fs.run(close()).map(drop),
+            _ => self.fs.run(close(&self.c)).map(drop),
         };
         told.map(drop).and(closed).and(self.take_failure())
     }
@@ -70,8 +73,13 @@ impl Node {
         lock(&self.shared).upgrade()
     }
 
-    /// A handle for who opens it, with facts as of now: the one that there is if it is still good, else a new one.
-    pub(crate) fn join(&self) -> Outcome<(Arc<Handle>, Attributes)> {
+    /// A handle for who opens it: the one that there is if it is still good, else a new one.
+    pub(crate) fn join(&self) -> Outcome<Arc<Handle>> {
+        self.join_for(Flags { write: true, ..Flags::default() }).map(|(handle, ..)| handle)
+    }
+
+    /// The same, with facts as of now, and what came along of its bytes.
+    pub(crate) fn join_for(&self, flags: Flags) -> Outcome<(Arc<Handle>, Attributes, Option<Early>)> {
         let fs = self.file_system();
         if let Some(handle) = self.handle() {
             handle.settle_for_others();
@@ -81,20 +89,25 @@ impl Node {
                     other => other.map(Some),
                 });
             if let Some(stat) = told? {
-                return Ok((handle, fs.attributes(&stat)?));
+                let attributes = fs.attributes(&stat)?;
+                self.tell(&attributes);
+                return Ok((handle, attributes, None));
             }
             // Who has it goes on to hear that it has ended; who comes now has nothing to do with it.
             self.detach(&handle);
         }
         // Not under the lock: it may take long, and others only want to look.
+        let since = fs.since();
         let opened = fs.again("open", || {
-            let c = fs.workspace().pending(EntryKind::Collection);
-            let statuses = fs.all_of(vec![self.open_op(&c).into(), Op::Stat { c: c.clone() }.into()])?;
-            Ok((c, statuses))
+            let c = fs.workspace().pending_told(early::wanted(flags));
+            fs.all_of(vec![self.open_op(&c).into()])?;
+            let told = fs.told(&c)?;
+            Ok((c, told))
         });
-        let (c, statuses) = opened?;
-        let attributes = fs.attributes(stat_of(statuses.last())?)?;
-        Ok((self.share(Handle::new(fs, c)), attributes))
+        let (c, mut told) = opened?;
+        let attributes = fs.attributes(&told.stat)?;
+        self.tell_since(&attributes, since.clone());
+        Ok((self.share(Handle::new(fs, c)), attributes, Early::new(&mut told, flags, since)))
     }
 
     /// Makes a handle the one of all, unless another one is by now; the one that is.
@@ -114,6 +127,16 @@ impl Node {
         let mut shared = lock(&self.shared);
         if Weak::ptr_eq(&shared, &Arc::downgrade(handle)) {
             *shared = Weak::new();
+        }
+    }
+}
+
+impl FileSystem {
+    /// What was told of a file as it was opened, or is now.
+    pub(crate) fn told(&self, c: &Collection) -> Result<Told> {
+        match c.take_told() {
+            Some(told) => Ok(told),
+            None => Ok(Told { stat: stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?, bytes: None }),
         }
     }
 }

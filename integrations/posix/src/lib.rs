@@ -25,6 +25,7 @@
 mod attributes;
 mod behind;
 mod directory;
+mod early;
 mod errno;
 mod file;
 mod fs;

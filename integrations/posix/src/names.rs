@@ -14,6 +14,7 @@ use ioverbs::{
 
 use crate::{
     Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome,
+    early::{self, Early},
     fs::{name, stat_of},
     remembered::Since,
 };
@@ -120,18 +121,16 @@ impl FileSystem {
     /// Opens a file by its name, in one request. `None`: it is no file, or it is open here already, or cannot be opened so.
     pub fn open_by_name(&self, parent: &Node, bytes: &[u8], flags: Flags) -> Outcome<Option<(File, Attributes)>> {
         let (group, name) = (parent.group()?, known(bytes)?);
-        let (c, opened, stat) = self.again("open", || {
-            let c = self.workspace().pending(EntryKind::Collection);
+        let since = self.since();
+        let (c, opened) = self.again("open", || {
+            let c = self.workspace().pending_told(early::wanted(flags));
             let (parent, which) = (Some(group.clone()), Which::Name(name.clone()));
             let open = Op::Open { out: c.clone(), parent, which, controls: Controls::default() };
-            let statuses = self.try_all(vec![open.into(), Op::Stat { c: c.clone() }.into()])?;
-            let mut statuses = statuses.into_iter();
-            let (Some(opened), Some(stat)) = (statuses.next(), statuses.next()) else {
-                return Err(ioverbs::Error::internal("a batch of two ended without them"));
-            };
+            let opened = self.try_all(vec![open.into()])?.pop();
+            let opened = opened.ok_or_else(|| ioverbs::Error::internal("a batch of one ended without it"))?;
             match opened.result() {
                 Err(e) if e.kind() == Failure::Unavailable => Err(e),
-                opened => Ok((c, opened, stat)),
+                opened => Ok((c, opened)),
             }
         })?;
         match opened {
@@ -139,18 +138,19 @@ impl FileSystem {
             Err(_) => return Ok(None),
             Ok(()) => {}
         }
-        let Ok(stat) = stat_of(Some(&stat)) else { return Ok(None) };
-        if Kind::of(stat.kind, stat.mode) != Kind::File {
+        let Ok(mut told) = self.told(&c) else { return Ok(None) };
+        if Kind::of(told.stat.kind, told.stat.mode) != Kind::File {
             return Ok(None);
         }
-        let attributes = self.attributes(stat)?;
+        let attributes = self.attributes(&told.stat)?;
         let node = self.node(attributes.uuid, attributes.kind);
         if node.handle().is_some() {
             return Ok(None);
         }
-        node.tell(&attributes);
+        node.tell_since(&attributes, since.clone());
         self.placed(&node, parent, bytes);
-        Ok(Some((File::of_opened(&node, c, flags), attributes)))
+        let early = Early::new(&mut told, flags, since);
+        Ok(Some((File::of_opened(&node, c, flags, early), attributes)))
     }
 
     /// Makes something new; the handle is open. `more` are further operations on it in the same request.

@@ -309,7 +309,7 @@ impl Node {
         let attributes = self.fs.attributes(stat_of(statuses.last())?)?;
         self.tell(&attributes);
         // Where this was the last, what is published with the close is to be heard of.
-        open.and_then(|(handle, _)| Arc::into_inner(handle)).map_or(Ok(()), |handle| handle.end())?;
+        open.and_then(Arc::into_inner).map_or(Ok(()), |handle| handle.end())?;
         Ok(attributes)
     }
 

@@ -121,6 +121,35 @@ fn c1_what_is_remembered_holds_until_it_changes_and_not_while_it_is_open() {
 }
 
 #[test]
+fn c1_what_only_the_catalog_changes_holds_also_while_it_is_open() {
+    let inline = crate::Options { inline_bytes: 8192, ..crate::tests::rig::options() };
+    let heap = Arc::new(crate::tests::rig::durable_heap());
+    let rig = Rig::over(Arc::new(iov_store::MemoryStore::new()), heap, inline).unwrap();
+    let mut mindful = Mindful::of(&rig);
+    let writer = rig.in_workspace();
+    let reader = writer.other();
+    let (root, ws) = (Uuid::NIL, writer.ws);
+    let a = create(&writer, root, "a").unwrap();
+    mindful.look(&reader, root, Some("a")).unwrap();
+    assert!(mindful.holds(&reader, root, "a"), "its bytes lie in its record");
+    reader.open(a).unwrap();
+    assert!(mindful.holds(&reader, root, "a"));
+    let write = |len: usize| CatalogOp::Write { ws, uuid: a, offset: 0, data: vec![1; len] };
+    writer.ask(write(10)).unwrap();
+    assert!(!mindful.holds(&reader, root, "a"), "it was written");
+    mindful.look(&reader, root, Some("a")).unwrap();
+    assert!(mindful.holds(&reader, root, "a"));
+    // At its target it is written past the catalog, until nobody does so any more.
+    assert_eq!(writer.ask(write(9000)).unwrap(), CatalogReply::Moved);
+    mindful.look(&reader, root, Some("a")).unwrap();
+    assert!(!mindful.holds(&reader, root, "a"));
+    reader.close(a).unwrap();
+    writer.close_written(a).unwrap();
+    mindful.look(&reader, root, Some("a")).unwrap();
+    assert!(mindful.holds(&reader, root, "a"));
+}
+
+#[test]
 fn c1_nothing_is_relied_upon_while_those_may_come_back_who_have_something_open() {
     let rig = Rig::new();
     let mut mindful = Mindful::of(&rig);

@@ -1,6 +1,9 @@
 //! From an operation to its verb.
 
-use iov_types::catalog::CatalogOp;
+use iov_types::{
+    Uuid,
+    catalog::{CatalogOp, CatalogReply},
+};
 
 use super::Exec;
 use crate::verbs::{self, Reply, create::New};
@@ -19,8 +22,8 @@ impl Exec<'_> {
             CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr } => {
                 verbs::create::create(self, New { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
             }
-            CatalogOp::Open { ws, parent, which, kind, controls } => {
-                verbs::open::open(self, ws, parent, &which, kind, &controls)
+            CatalogOp::Open { ws, parent, which, kind, controls, tell } => {
+                verbs::open::open(self, ws, parent, &which, kind, (&controls, tell))
             }
             CatalogOp::Close { ws, uuid, published } => verbs::close::close(self, ws, uuid, published.is_some()),
             CatalogOp::Delete { ws, parent, which } => verbs::delete::delete(self, ws, parent, &which),
@@ -42,8 +45,14 @@ impl Exec<'_> {
             CatalogOp::Publish { ws, uuid, .. } => verbs::publish::publish(self, ws, uuid),
             CatalogOp::Seal { ws, uuid, .. } => verbs::seal::seal(self, ws, uuid),
             CatalogOp::Read { ws, uuid, offset, len } => verbs::bytes::read(self, ws, uuid, offset, len),
-            CatalogOp::Write { ws, uuid, offset, data } => verbs::bytes::write(self, ws, uuid, offset, &data),
-            CatalogOp::Truncate { ws, uuid, size } => verbs::bytes::truncate(self, ws, uuid, size),
+            CatalogOp::Write { ws, uuid, offset, data } => {
+                let written = verbs::bytes::write(self, ws, uuid, offset, &data);
+                self.note_sent_on(uuid, written)
+            }
+            CatalogOp::Truncate { ws, uuid, size } => {
+                let cut = verbs::bytes::truncate(self, ws, uuid, size);
+                self.note_sent_on(uuid, cut)
+            }
             CatalogOp::MoveOut { ws, uuid } => verbs::bytes::move_out(self, ws, uuid),
             CatalogOp::Lock { ws, uuid, lock } => verbs::lock::lock(self, ws, uuid, &lock),
             CatalogOp::Unlock { ws, uuid, lock } => verbs::lock::unlock(self, ws, uuid, &lock),
@@ -55,5 +64,13 @@ impl Exec<'_> {
             CatalogOp::Map { from } => verbs::map::map(self, from),
             CatalogOp::Ticket { uuid } => verbs::ticket::ticket(self, uuid),
         }
+    }
+
+    /// Takes note of who is to write elsewhere: what it does behind that in this submission, it does too early.
+    fn note_sent_on(&mut self, uuid: Uuid, reply: Reply) -> Reply {
+        if matches!(reply, Ok(CatalogReply::Moved)) {
+            self.sent_on.push(uuid);
+        }
+        reply
     }
 }

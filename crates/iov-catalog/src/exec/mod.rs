@@ -131,6 +131,8 @@ pub(crate) struct Exec<'a> {
     changed: Vec<Uuid>,
     /// Collections whose bytes were moved to their target: others may ask that once the commit says so.
     moved: Vec<Uuid>,
+    /// Those for which the client was sent to their target.
+    pub(crate) sent_on: Vec<Uuid>,
     /// The group looked at last, in its workspace.
     parent: Option<((Uuid, Uuid), Parent)>,
     /// The failing operation took effect all the same.
@@ -163,6 +165,7 @@ impl<'a> Exec<'a> {
             learned: Vec::new(),
             changed: Vec::new(),
             moved: Vec::new(),
+            sent_on: Vec::new(),
             parent: None,
             keep: false,
             scratch: Vec::new(),

@@ -94,7 +94,7 @@ fn p2_nobody_writes_behind_a_move_before_it_is_committed() {
     assert!(is_inline());
     let which = iov_types::Which::Uuid(uuid);
     let (kind, controls) = (iov_types::EntryKind::Collection, iov_types::Controls::default());
-    x.one(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls }).unwrap();
+    x.one(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls, tell: None }).unwrap();
     assert!(is_inline());
     let mut writer = client.service.core.writer();
     client.service.commit(&mut writer, &mut x, false).unwrap();

@@ -187,24 +187,40 @@ impl Opens {
         self.by_session.contains_key(&session)
     }
 
+    fn change(&mut self, uuid: Uuid, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(&uuid) else { return };
+        let before = is_ahead(Some(entry));
+        change(entry);
+        let after = is_ahead(Some(entry));
+        self.tell(uuid, before, after);
+    }
+
     /// Notes whether the record may be behind.
     pub(crate) fn set_written(&mut self, uuid: Uuid, written: bool) {
-        if let Some(entry) = self.entries.get_mut(&uuid) {
-            entry.written = written;
-        }
+        self.change(uuid, |entry| entry.written = written);
     }
 
     /// Notes that the bytes of a collection are at its target.
     pub(crate) fn set_moved(&mut self, uuid: Uuid) {
-        if let Some(entry) = self.entries.get_mut(&uuid) {
-            entry.inline = false;
-        }
+        self.change(uuid, |entry| entry.inline = false);
     }
 
-    /// Says in this page from now on what is open, and so may change without the catalog.
+    /// Says in this page from now on what may change without the catalog.
     pub(crate) fn tell_changes(&mut self, page: Arc<ChangePage>) {
-        self.entries.iter().filter(|(_, entry)| !entry.group).for_each(|(uuid, _)| page.begin(Fact::Itself(*uuid)));
+        let ahead = self.entries.iter().filter(|(_, entry)| is_ahead(Some(entry)));
+        ahead.for_each(|(uuid, _)| page.begin(Fact::Itself(*uuid)));
         self.changes = Some(page);
+    }
+
+    /// Says in the page whether something may change without the catalog, where that is not as before.
+    fn tell(&self, uuid: Uuid, before: bool, after: bool) {
+        if let Some(page) = &self.changes {
+            match (before, after) {
+                (false, true) => page.begin(Fact::Itself(uuid)),
+                (true, false) => page.end(Fact::Itself(uuid)),
+                _ => {}
+            }
+        }
     }
 
     /// The page in which is said what changes.
@@ -214,8 +230,7 @@ impl Opens {
 
     /// Puts an entry in place of what was there, which it returns.
     pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Box<Entry>>) -> Option<Box<Entry>> {
-        let is_file = |entry: &Option<Box<Entry>>| entry.as_ref().is_some_and(|entry| !entry.group);
-        let opens = is_file(&entry);
+        let after = is_ahead(entry.as_deref());
         if let Some(entry) = &entry {
             self.covering += usize::from(covers(entry));
             for slot in entry.slots() {
@@ -237,13 +252,12 @@ impl Opens {
                 }
             }
         }
-        if let Some(page) = &self.changes {
-            match (is_file(&before), opens) {
-                (false, true) => page.begin(Fact::Itself(uuid)),
-                (true, false) => page.end(Fact::Itself(uuid)),
-                _ => {}
-            }
-        }
+        self.tell(uuid, is_ahead(before.as_deref()), after);
         before
     }
+}
+
+/// Whether it may be changed without the catalog.
+fn is_ahead(entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| !entry.group && entry.may_be_ahead())
 }

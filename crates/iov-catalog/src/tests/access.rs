@@ -27,7 +27,14 @@ fn a1_each_operation_needs_its_right() {
         CatalogOp::Stat { ws, uuid },
         CatalogOp::MetaList { ws, uuid },
         CatalogOp::Search { ws, spec: spec(None) },
-        CatalogOp::Open { ws, parent: ROOT, which: which(), kind: EntryKind::Collection, controls: Default::default() },
+        CatalogOp::Open {
+            ws,
+            parent: ROOT,
+            which: which(),
+            kind: EntryKind::Collection,
+            controls: Default::default(),
+            tell: None,
+        },
     ];
     let writes = vec![
         owner.create_op(ROOT, "b").1,

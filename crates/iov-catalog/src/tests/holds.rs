@@ -194,6 +194,7 @@ fn x2_a_held_group_covers_names_creates_and_opens_below_it() {
             which: Which::Name(name("f")),
             kind: COLLECTION,
             controls: Controls::default(),
+            tell: None,
         },
         CatalogOp::Rename {
             ws: other.ws,

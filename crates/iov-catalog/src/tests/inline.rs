@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use iov_store::MemoryStore;
 use iov_types::{
-    Atomicity, Clause, Controls, EntryKind, Kind, Limits, Mutability, Persistence, Uuid, WorkspaceAttr,
+    Atomicity, Clause, Controls, EntryKind, Kind, Limits, Mutability, Persistence, Uuid, Which, WorkspaceAttr,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
@@ -431,4 +431,63 @@ fn a_move_that_fails_leaves_no_object_to_outlive_the_collection() {
             return;
         }
     }
+}
+
+#[test]
+fn c1_an_open_tells_what_a_stat_and_a_read_would() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    write(&client, uuid, 0, b"hello").unwrap();
+    let told = |client: &Client, name: &str, most: u64| {
+        let which = Which::Name(super::rig::name(name));
+        let (ws, parent, kind) = (client.ws, Uuid::NIL, EntryKind::Collection);
+        let open = CatalogOp::Open { ws, parent, which, kind, controls: Controls::default(), tell: Some(most) };
+        match client.ask(open).unwrap() {
+            CatalogReply::Opened(opened) => opened.told,
+            other => panic!("an open was answered by {other:?}"),
+        }
+    };
+    // Also while somebody writes it: the record has all of it.
+    let other = client.other();
+    let first = told(&other, "a", 5).unwrap();
+    assert_eq!((first.bytes, first.stat), (Some(b"hello".to_vec()), other.stat(uuid).unwrap()));
+    write(&client, uuid, 5, b" world").unwrap();
+    let second = told(&other, "a", 5).unwrap();
+    assert_eq!((second.bytes, second.stat.bytes), (None, 11), "more than was asked for");
+    assert_eq!(told(&other, "a", 11).unwrap().bytes, Some(b"hello world".to_vec()));
+    // What a target has, it alone can tell while somebody writes there, and its bytes at any time.
+    let (large, _) = created(&client, "b", Controls::default());
+    client.ask(CatalogOp::MoveOut { ws: client.ws, uuid: large }).unwrap();
+    assert!(told(&other, "b", 1 << 20).is_none());
+    client.close_written(large).unwrap();
+    other.close(large).unwrap();
+    let closed = told(&client.other(), "b", 1 << 20).unwrap();
+    assert_eq!((closed.bytes, closed.stat), (None, client.stat(large).unwrap()));
+    // Of what is read as a whole by readers of publications nothing comes along.
+    let whole = Controls { atomicity: Some(Atomicity::Publication), ..Controls::default() };
+    let (published, inline) = created(&client, "c", whole);
+    assert!(!inline);
+    client.close_written(published).unwrap();
+    assert_eq!(told(&other, "c", 100).unwrap().bytes, None);
+}
+
+#[test]
+fn c3_a_close_behind_a_write_that_has_to_be_made_elsewhere_waits_for_it() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    let ws = client.ws;
+    let write = |len: usize| CatalogOp::Write { ws, uuid, offset: 0, data: vec![7; len] };
+    let close = || CatalogOp::Close { ws, uuid, published: None };
+    let replies = client.submit(vec![write(LIMIT as usize + 1), close()], Submission::Each).unwrap();
+    assert_eq!(replies[0], Ok(CatalogReply::Moved));
+    assert_eq!(kind(replies[1].clone()), Kind::Busy, "it is open, to be written at its target");
+    client.close_written(uuid).unwrap();
+    let (uuid, _) = created(&client, "b", Controls::default());
+    let write = CatalogOp::Write { ws, uuid, offset: 0, data: vec![7; 9] };
+    let close = CatalogOp::Close { ws, uuid, published: None };
+    let replies = client.submit(vec![write, close.clone()], Submission::Each).unwrap();
+    assert_eq!(replies, [Ok(CatalogReply::Done), Ok(CatalogReply::Done)]);
+    assert_eq!((read(&client, uuid).unwrap().len(), kind(client.ask(close))), (9, Kind::Stale));
 }

@@ -102,7 +102,7 @@ impl World {
             Act::Open { what, exclusive: alone } => {
                 let (uuid, kind) = self.what(*what);
                 let controls = if *alone { exclusive() } else { Default::default() };
-                CatalogOp::Open { ws, parent: Uuid::NIL, which: Which::Uuid(uuid), kind, controls }
+                CatalogOp::Open { ws, parent: Uuid::NIL, which: Which::Uuid(uuid), kind, controls, tell: None }
             }
             Act::Close { what, written } => {
                 let published = written.then(Default::default);

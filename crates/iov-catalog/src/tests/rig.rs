@@ -178,7 +178,7 @@ impl Client {
     }
 
     pub(crate) fn open_with(&self, which: Which, kind: EntryKind, controls: Controls) -> Result<Opened> {
-        let op = CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls };
+        let op = CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls, tell: None };
         match self.ask(op)? {
             CatalogReply::Opened(opened) => Ok(*opened),
             other => panic!("an open was answered by {other:?}"),
@@ -197,7 +197,7 @@ impl Client {
         let which = Which::Name(name(text));
         for kind in [EntryKind::Collection, EntryKind::Group] {
             let controls = Controls::default();
-            let op = CatalogOp::Open { ws: self.ws, parent, which: which.clone(), kind, controls };
+            let op = CatalogOp::Open { ws: self.ws, parent, which: which.clone(), kind, controls, tell: None };
             match self.ask(op) {
                 Ok(CatalogReply::Opened(opened)) => {
                     self.close(opened.uuid).unwrap();

@@ -137,7 +137,8 @@ fn m2_a_dry_run_seals_and_fences_nothing() {
     client.bytes(uuid).write(0, b"still").unwrap();
     client.close(uuid).unwrap();
     let which = iov_types::Which::Uuid(uuid);
-    let open = CatalogOp::Open { ws: client.ws, parent: ROOT, which, kind: COLLECTION, controls: exclusive() };
+    let open =
+        CatalogOp::Open { ws: client.ws, parent: ROOT, which, kind: COLLECTION, controls: exclusive(), tell: None };
     client.submit(vec![open], Submission::DryRun).unwrap().pop().unwrap().unwrap();
     client.bytes(uuid).under(1).write(0, b"still").unwrap();
     client.other().open(uuid).unwrap();

@@ -166,7 +166,7 @@ pub(crate) fn move_out(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
 }
 
 /// The bytes beside a record.
-fn stored(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, size: u64) -> Result<Bytes> {
+pub(super) fn stored(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, size: u64) -> Result<Bytes> {
     if size == 0 {
         return Ok(Bytes::new());
     }

@@ -14,6 +14,12 @@ use crate::{
 /// `written`: bytes were changed through the handle. What search is to see of them is asked from the target, which knows
 /// better than the client.
 pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Reply {
+    if x.sent_on.contains(&uuid) {
+        return Err(Error::busy(
+            "what came before it in this submission was not written, but is to be written at the target",
+        )
+        .with_clause(Clause::C3));
+    }
     let key = group_key(ws, uuid);
     let session = x.cx.caller.session;
     let stale = || {

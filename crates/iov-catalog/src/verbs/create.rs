@@ -140,6 +140,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         writable: true,
         inline,
         size: None,
+        told: None,
     })))
 }
 

@@ -1,11 +1,12 @@
 //! Open: a handle on a collection, group or root, and the exclusive hold that may go with it (X1, X2).
 
 use iov_types::{
-    Clause, Concurrency, Controls, EntryKind, Error, Kind, Layout, ObjectVerb, Persistence, Right, State, Uuid, Which,
-    catalog::{CatalogReply, Opened},
+    Atomicity, Clause, Concurrency, Controls, Effective, EntryKind, Error, Kind, Layout, ObjectVerb, Persistence,
+    Result, Right, State, Temporality, Uuid, Which,
+    catalog::{CatalogReply, Opened, Told},
 };
 
-use super::Reply;
+use super::{Reply, bytes::stored, stat};
 use crate::{
     exec::{
         Exec,
@@ -23,7 +24,7 @@ pub(crate) fn open(
     parent: Uuid,
     which: &Which,
     kind: EntryKind,
-    asked: &Controls,
+    (asked, tell): (&Controls, Option<u64>),
 ) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
     let uuid = match which {
@@ -102,6 +103,11 @@ pub(crate) fn open(
     if changed {
         x.put_record(ws, uuid, &mut record);
     }
+    // Before it is this session that may be ahead of the record.
+    let told = match tell {
+        Some(most) if kind == EntryKind::Collection => told(x, at, uuid, (&effective, beyond), most)?,
+        _ => None,
+    };
     let mut entry = x.entry(uuid).unwrap_or_else(|| Entry::new(ws, kind == EntryKind::Group));
     entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
     entry.inline = x.is_inline(uuid, &record);
@@ -125,7 +131,29 @@ pub(crate) fn open(
         inline: record.inline && !beyond,
         // Who knows it opens a sealed one without asking, which what goes by itself must hear of.
         size: (record.state == State::Sealed && record.lifetime.is_none()).then_some(record.size),
+        told,
     })))
+}
+
+/// The facts of a collection that is being opened, and its bytes if they are here and no more than `most`; none: its target would have to be
+/// asked.
+fn told(
+    x: &mut Exec<'_>,
+    at: usize,
+    uuid: Uuid,
+    (effective, beyond): (&Effective, bool),
+    most: u64,
+) -> Result<Option<Box<Told>>> {
+    let Some((facts, stat)) = stat::at_hand(x, at, uuid)? else { return Ok(None) };
+    // Reading some leaves a trace, or is done at a target.
+    let reads = facts.inline
+        && !beyond
+        && facts.size <= most
+        && effective.temporality != Temporality::Once
+        && effective.atomicity != Atomicity::Publication;
+    let ws = x.workspaces[at].uuid;
+    let bytes = reads.then(|| stored(x, ws, uuid, facts.size)).transpose()?;
+    Ok(Some(Box::new(Told { stat, bytes: bytes.map(|bytes| bytes.to_vec()) })))
 }
 
 /// The root has the workspace's record, and its controls.
@@ -163,5 +191,6 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
         writable: x.has_right(at, Right::Write) && !x.is_expired(at),
         inline: false,
         size: None,
+        told: None,
     })))
 }

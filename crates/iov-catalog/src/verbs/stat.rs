@@ -70,19 +70,26 @@ fn behind(
         let hot = x.shared().hot.get(ws, uuid);
         match hot {
             Some(hot) if hot.stat().kind == EntryKind::Collection => entries.push(Named { name, stat: hot.stat() }),
+            // It may have gone since its name was read, or be hidden.
             _ => {
-                // It went since its name was read, or is hidden.
-                let Ok(facts) = x.usable_facts(at, uuid) else { continue };
-                let told_by_target = !facts.inline && x.may_be_behind(uuid, facts.state, facts.opened_in);
-                let counted = facts.kind == EntryKind::Collection || x.shared().members.get(uuid).is_some();
-                if !told_by_target && counted {
-                    let stat = of_record(x, at, uuid, &facts, false)?;
-                    entries.push(Named { name, stat });
-                }
+                let found = at_hand(x, at, uuid).ok().flatten();
+                entries.extend(found.map(|(_, stat)| Named { name, stat }));
             }
         }
     }
     Ok(())
+}
+
+/// The facts of something; none: somebody would have to be asked for them, or much would have to be read.
+pub(super) fn at_hand(x: &mut Exec<'_>, at: usize, uuid: Uuid) -> Result<Option<(Facts, Stat)>> {
+    let facts = x.usable_facts(at, uuid)?;
+    let at_target = !facts.inline && x.may_be_behind(uuid, facts.state, facts.opened_in);
+    let counted = facts.kind == EntryKind::Collection || x.shared().members.get(uuid).is_some();
+    if at_target || !counted {
+        return Ok(None);
+    }
+    let stat = of_record(x, at, uuid, &facts, false)?;
+    Ok(Some((facts, stat)))
 }
 
 /// What has a name.

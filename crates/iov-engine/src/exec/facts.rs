@@ -85,6 +85,7 @@ impl Exec {
                 which: which.clone(),
                 kind: out.kind(),
                 controls: controls.clone(),
+                tell: out.tell(),
             },
             Op::Search { w, group, spec, .. } => {
                 let mut spec = spec.clone();

@@ -68,8 +68,8 @@ impl Exec {
         true
     }
 
-    /// Attributes that are set behind writes which are sent to the catalog: it takes both in this order, so that they go with them.
-    /// Where the bytes have moved meanwhile, they are set once more behind those.
+    /// Attributes that are set behind writes which are sent to the catalog, and the close: it takes all of it in this order, so that they go
+    /// with them. Where the bytes have moved meanwhile, they are sent once more behind those.
     fn along_with(&self, sent: &[Option<usize>]) -> Vec<(usize, CatalogOp)> {
         let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. } | Op::Truncate { .. });
         let sent: HashSet<usize> = sent.iter().flatten().copied().filter(writes).collect();
@@ -93,11 +93,23 @@ impl Exec {
                 Op::SetAttr { .. } if pending && clear.get(&uuid) == Some(&true) => {
                     along.extend(self.catalog_op(i).ok().flatten().map(|op| (i, op)));
                 }
+                Op::Close { c } if pending && clear.insert(uuid, false) == Some(true) && self.only_ends(c) => {
+                    if let Ok(Some(op)) = self.catalog_op(i) {
+                        self.telling_catalog(i);
+                        along.push((i, op));
+                    }
+                }
                 _ if pending => drop(clear.insert(uuid, false)),
                 _ => {}
             }
         }
         along
+    }
+
+    /// Whether closing it is to tell the catalog that it is closed, and nothing else.
+    fn only_ends(&self, c: &Collection) -> bool {
+        let volatile = self.contract(c).is_ok_and(|contract| contract.durability < Persistence::Durable);
+        volatile && !c.is_dirty() && !c.is_unsynced() && !c.has_stage() && c.broken().is_ok()
     }
 
     /// The collections whose bytes an operation reads or writes.
@@ -201,7 +213,7 @@ impl Exec {
         let mut moved = HashSet::new();
         for (i, mut replies) in by_op {
             let uuid = self.ops[i].handle().and_then(|c| c.uuid().ok());
-            if !matches!(self.ops[i], Op::SetAttr { .. }) {
+            if !matches!(self.ops[i], Op::SetAttr { .. } | Op::Close { .. }) {
                 match self.inline_status(i, replies) {
                     Some(status) => self.end(i, status),
                     None => moved.extend(uuid),
@@ -210,6 +222,7 @@ impl Exec {
             }
             match replies.pop() {
                 Some(reply) if !uuid.is_some_and(|uuid| moved.contains(&uuid)) => drop(self.early.insert(i, reply)),
+                Some(_) if matches!(self.ops[i], Op::Close { .. }) => self.not_started(i),
                 Some(Ok(_)) => drop(self.repeats.insert(i)),
                 _ => {}
             }

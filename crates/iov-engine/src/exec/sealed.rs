@@ -88,7 +88,7 @@ impl Exec {
                 }
                 let (ws, which) = (c.workspace().uuid(), Which::Uuid(uuid));
                 let (kind, controls) = (EntryKind::Collection, Controls::default());
-                asked.push(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls });
+                asked.push(CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls, tell: None });
                 self.attaching.push(c.clone());
             }
         }

@@ -139,7 +139,7 @@ impl Due {
     /// The open that it speaks for.
     fn open(&self) -> CatalogOp {
         let (which, kind, controls) = (Which::Uuid(self.uuid), EntryKind::Collection, self.asked.clone());
-        CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls }
+        CatalogOp::Open { ws: self.ws, parent: Uuid::NIL, which, kind, controls, tell: None }
     }
 }
 
@@ -269,7 +269,9 @@ impl Records {
         }
         let until_ns = asking.now_ns.saturating_add(self.lease_ns);
         let age = inner.new_age(uuid);
-        let (opened, asked, connection) = (opened.clone(), asked.clone(), asking.connection);
+        // What was told besides is of that moment.
+        let opened = Opened { told: None, ..opened.clone() };
+        let (asked, connection) = (asked.clone(), asking.connection);
         inner.known.insert(uuid, Known { opened, asked, bytes, connection, until_ns, used: false, age });
         true
     }

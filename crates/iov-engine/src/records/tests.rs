@@ -45,12 +45,13 @@ fn sealed(n: u16) -> Opened {
         writable: false,
         inline: true,
         size: Some(100),
+        told: None,
     }
 }
 
 fn open_with(n: u16, controls: Controls) -> CatalogOp {
     let (kind, parent) = (EntryKind::Collection, Uuid::NIL);
-    CatalogOp::Open { ws: WS, parent, which: Which::Uuid(uuid(n)), kind, controls }
+    CatalogOp::Open { ws: WS, parent, which: Which::Uuid(uuid(n)), kind, controls, tell: None }
 }
 
 fn open(n: u16) -> CatalogOp {
@@ -277,9 +278,10 @@ fn m3_only_the_same_question_has_the_same_answer() {
     let session = Controls { consistency: Some(iov_types::Consistency::Session), ..Controls::default() };
     assert!(rig.find(&open_with(1, session)).is_none());
     let CatalogOp::Open { which, kind, controls, parent, .. } = open(1) else { unreachable!() };
-    let elsewhere = CatalogOp::Open { ws: uuid(9), parent, which, kind, controls: controls.clone() };
+    let elsewhere = CatalogOp::Open { ws: uuid(9), parent, which, kind, controls: controls.clone(), tell: None };
     assert!(rig.find(&elsewhere).is_none());
-    let group = CatalogOp::Open { ws: WS, parent, which: Which::Uuid(uuid(1)), kind: EntryKind::Group, controls };
+    let group =
+        CatalogOp::Open { ws: WS, parent, which: Which::Uuid(uuid(1)), kind: EntryKind::Group, controls, tell: None };
     assert!(rig.find(&group).is_none());
     // What was only tried, or is remembered from another time, is not known.
     rig.submit(vec![open(3)], Submission::DryRun);

@@ -18,6 +18,7 @@ fn opened(n: u8, writable: bool, epoch: u64) -> Result<CatalogReply> {
         writable,
         inline: false,
         size: None,
+        told: None,
     })))
 }
 
@@ -50,7 +51,7 @@ fn close(n: u8) -> CatalogOp {
 fn open(n: u8) -> CatalogOp {
     let which = iov_types::Which::Uuid(uuid(n));
     let (kind, controls) = (EntryKind::Collection, Controls::default());
-    CatalogOp::Open { ws: uuid(0xee), parent: Uuid::NIL, which, kind, controls }
+    CatalogOp::Open { ws: uuid(0xee), parent: Uuid::NIL, which, kind, controls, tell: None }
 }
 
 /// A submission and its answer.

@@ -2,7 +2,7 @@
 
 use iov_types::catalog::{
     CatalogOp, CatalogReply, Entry, LockSpec, Looked, Named, Opened, OpenedWorkspace, Page, Published, RenameMode,
-    SearchSpec, Staged, Submission,
+    SearchSpec, Staged, Submission, Told,
 };
 
 use crate::{choice, message, numbers};
@@ -72,6 +72,7 @@ choice! {
             3 => which: required message,
             4 => kind: required number,
             5 => controls: message,
+            6 => tell: optional uint,
         },
         11 => Close { 1 => ws: uuid, 2 => uuid: uuid, 3 => published: optional message },
         12 => Delete { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message },
@@ -127,8 +128,11 @@ message! {
         8 => writable: boolean,
         9 => inline: boolean,
         10 => size: optional uint,
+        11 => told: optional message,
     }
 }
+
+message! { Told { 1 => stat: required message, 2 => bytes: optional bytes } }
 
 message! {
     OpenedWorkspace {

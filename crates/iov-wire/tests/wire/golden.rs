@@ -20,8 +20,8 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-8",
-        Catalog => "-8",
+        CatalogAnswer => "-9",
+        Catalog => "-9",
         Welcome => "-5",
         GrantAnswer => "-4",
         Grant | Hello => "-3",
@@ -87,9 +87,31 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// As sent before opens told of what they open.
+fn request_without_told() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    for op in request.ops.iter_mut().flatten() {
+        if let CatalogOp::Open { tell, .. } = op {
+            *tell = None;
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_without_told() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    for reply in answer.replies.iter_mut().flatten() {
+        if let CatalogReply::Opened(opened) = reply {
+            opened.told = None;
+        }
+    }
+    answer
+}
+
 /// As sent before a look could look ahead.
 fn request_without_ahead() -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_told();
     for op in request.ops.iter_mut().flatten() {
         if let CatalogOp::Look { ahead, .. } = op {
             *ahead = 0;
@@ -100,7 +122,7 @@ fn request_without_ahead() -> CatalogRequest {
 
 /// Likewise.
 fn answer_without_ahead() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_told();
     answer.replies.retain(|reply| !matches!(reply, Ok(CatalogReply::Looked(_))));
     answer
 }
@@ -231,6 +253,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     request.tickets.clear();
     request.calls.truncate(18);
     reads(&bytes, request);
+    // Before opens told of what they open.
+    let bytes = std::fs::read(named(Verb::Catalog, "-8")).expect("the bytes of a later one");
+    reads(&bytes, request_without_told());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-8")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_told());
     // Before looks looked ahead.
     let bytes = std::fs::read(named(Verb::Catalog, "-7")).expect("the bytes of a later one");
     reads(&bytes, request_without_ahead());

@@ -285,7 +285,10 @@ fn a1_nothing_is_done_with_an_object_without_leave_of_the_catalog() {
     let secret = Secret::load(&two.store.dir().join("secret")).unwrap();
     let (mut catalog, _) = raw::prove(&two.address(), &raw::hello(session, 0), &secret);
     let (ws, which, kind) = (ws.uuid(), Which::Uuid(collection), EntryKind::Collection);
-    ask(&mut catalog, CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls: Controls::default() });
+    ask(
+        &mut catalog,
+        CatalogOp::Open { ws, parent: Uuid::NIL, which, kind, controls: Controls::default(), tell: None },
+    );
     let CatalogReply::Ticket(ticket) = ask(&mut catalog, CatalogOp::Ticket { uuid: collection }) else {
         panic!("a ticket");
     };

@@ -203,3 +203,30 @@ fn only_what_may_be_seen_later_is_told_later() {
         assert!(asked(fs.workspace()) > before, "{name:?}");
     }
 }
+
+#[test]
+fn a_small_file_is_one_question_to_make_and_one_to_open() {
+    let ws = workspace();
+    let options = Options { unseen: std::time::Duration::from_secs(3600), ..Options::default() };
+    let paths = crate::Paths::new(FileSystem::new(ws.clone(), options.clone()));
+    let (root, caller) = (paths.file_system().root(), crate::Caller { uid: 0, gid: 0, groups: Vec::new() });
+    let w = paths.walker(&caller);
+    let make = crate::How { write: true, create: Some(0o644), ..crate::How::default() };
+    drop(w.open(&root, b"first", &make).unwrap());
+    let before = asked(&ws);
+    let crate::Opened::File(file, _) = w.open(&root, b"a", &make).unwrap() else { panic!() };
+    assert_eq!(asked(&ws) - before, 1, "opened");
+    file.write(0, b"hello").unwrap();
+    file.node().change(&Change { mtime: Some(SetTime::At(7)), ..Change::default() }).unwrap();
+    file.close().unwrap();
+    let read = crate::How { read: true, ..crate::How::default() };
+    let fresh = crate::Paths::new(FileSystem::new(again(&ws), options));
+    let (root, w) = (fresh.file_system().root(), fresh.walker(&caller));
+    let asked = || asked(fresh.file_system().workspace());
+    w.find(&root, b"first", true).unwrap();
+    let before = asked();
+    let crate::Opened::File(file, attributes) = w.open(&root, b"a", &read).unwrap() else { panic!() };
+    assert_eq!((asked() - before, attributes.size, attributes.mtime_ns), (1, 5, 7), "opened to be read");
+    let mut bytes = [0; 9];
+    assert_eq!((file.read(0, &mut bytes).unwrap(), &bytes[..5]), (5, &b"hello"[..]));
+}

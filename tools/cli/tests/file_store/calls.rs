@@ -161,3 +161,30 @@ fn times_before_1970_are_kept() {
     assert_eq!(String::from_utf8_lossy(&said.stdout), "-315619199.75\n-315619199.75\n");
     assert_eq!(shell(&store, "stat -c %.2Y mounted").ok().text(), "-315619199.75\n");
 }
+
+#[test]
+fn what_came_along_with_an_open_is_read_only_while_it_is_so() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Whoever changes it: the process itself by another descriptor or a path, a child, another program.
+    let program = "import os, subprocess
+def opened(name, text=b'first'):
+    with open(name, 'wb') as f: f.write(text)
+    return os.open(name, os.O_RDONLY)
+f = opened('a'); print(os.pread(f, 9, 0), os.pread(f, 2, 3), os.pread(f, 9, 5), os.pread(f, 9, 99))
+w = os.open('a', os.O_WRONLY); os.write(w, b'SEC'); print(os.pread(f, 9, 0)); os.close(w); print(os.pread(f, 9, 0))
+f = opened('b'); os.truncate('b', 2); print(os.pread(f, 9, 0)); open('b', 'ab').write(b'more'); print(os.pread(f, 9, 0))
+f = opened('c'); subprocess.run(['sh', '-c', 'echo child > c'], check=True); print(os.pread(f, 9, 0))
+r, w = os.pipe(); s, t = os.pipe()
+if os.fork() == 0:
+    os.read(r, 1); open('d', 'w').write('other'); os.write(t, b'x'); os._exit(0)
+f = opened('d'); print(os.pread(f, 9, 0)); os.write(w, b'x'); os.read(s, 1); print(os.pread(f, 9, 0))
+f = opened('e'); os.rename('c', 'e'); print(os.pread(f, 9, 0)); os.unlink('e'); print(os.pread(f, 9, 0))
+f = opened('g', b'x' * 100000); print(len(os.pread(f, 200000, 0)))";
+    let said = python(&store, program).ok().text();
+    let expected = "b'first' b'st' b'' b''\nb'SECst'\nb'SECst'\nb'fi'\nb'fimore'\nb'child\\n'\nb'first'\nb'other'\n\
+                    b'first'\nb'first'\n100000\n";
+    assert_eq!(said, expected);
+}

@@ -152,7 +152,9 @@ fn a_program_outlives_the_daemon() {
         "import os, signal
 f = open('before', 'w'); f.write('x' * 300000); f.flush()
 g = os.open('open', os.O_RDWR | os.O_CREAT); os.write(g, b'one ')
+small = open('small', 'w'); small.write('tiny'); small.flush()
 os.kill({pid}, signal.SIGKILL)
+small.close(); assert open('small').read() == 'tiny'; os.unlink('small')
 os.write(g, b'two'); f.write('y'); f.close()
 open('after', 'w').write('z')
 print(os.pread(g, 10, 0), sorted(os.listdir('.')), os.path.getsize('before'))"

@@ -91,7 +91,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
             layout: Some(layout()),
             attr: attr(),
         },
-        Open { ws, parent, which: which.clone(), kind: EntryKind::Group, controls: controls() },
+        Open { ws, parent, which: which.clone(), kind: EntryKind::Group, controls: controls(), tell: Some(4096) },
         Close { ws, uuid, published: Some(published()) },
         Delete { ws, parent, which },
         Stat { ws, uuid },
@@ -202,6 +202,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         writable: true,
         inline: true,
         size: Some(3),
+        told: Some(Box::new(Told { stat: stat(), bytes: Some(vec![8, 9]) })),
     };
     let workspace = OpenedWorkspace {
         uuid: WS,

@@ -94,13 +94,8 @@ fn entry_op() -> BoxedStrategy<CatalogOp> {
     let mode = one_of(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
     prop_oneof![
         create(),
-        (uuid(), uuid(), which(), entry_kind(), controls()).prop_map(|(ws, parent, which, kind, controls)| Open {
-            ws,
-            parent,
-            which,
-            kind,
-            controls
-        }),
+        (uuid(), uuid(), which(), entry_kind(), controls(), any::<Option<u64>>())
+            .prop_map(|(ws, parent, which, kind, controls, tell)| Open { ws, parent, which, kind, controls, tell }),
         (uuid(), uuid(), maybe(published())).prop_map(|(ws, uuid, published)| Close { ws, uuid, published }),
         (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Delete { ws, parent, which }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| Stat { ws, uuid }),
@@ -165,9 +160,10 @@ pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
 
 fn opened() -> BoxedStrategy<Opened> {
     let what = (uuid(), uuid(), entry_kind(), state());
-    let rest = (any::<(bool, bool)>(), any::<Option<u64>>());
+    let told = (stat(), any::<Option<Vec<u8>>>()).prop_map(|(stat, bytes)| Box::new(Told { stat, bytes }));
+    let rest = (any::<(bool, bool)>(), any::<Option<u64>>(), maybe(told));
     (what, effective(), layout(), number(), rest)
-        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, ((writable, inline), size))| Opened {
+        .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, ((writable, inline), size, told))| Opened {
             ws,
             uuid,
             kind,
@@ -178,6 +174,7 @@ fn opened() -> BoxedStrategy<Opened> {
             writable,
             inline,
             size,
+            told,
         })
         .boxed()
 }
