@@ -13,7 +13,7 @@ use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
     Clause, EntryKind, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
-    catalog::{CatalogOp, CatalogReply, Staged},
+    catalog::{CatalogOp, CatalogReply, Opened, Staged},
     limits,
 };
 use iov_wire::Wire;
@@ -208,10 +208,18 @@ fn prepare(
         expires_ns: if remember { x.now_ns.saturating_add(limits::BATCH_MEMORY_NS) } else { 0 },
         publish,
         seal,
-        replies: if remember { replies.iter().flatten().cloned().collect() } else { Vec::new() },
+        replies: if remember { replies.iter().flatten().map(kept).collect() } else { Vec::new() },
     };
     x.put(keys::batch(batch), Bytes::from(record.to_bytes()));
     Ok(Prepared { replies, redo: to_do.then_some(record), dropped })
+}
+
+/// A reply as it is kept for who repeats the batch: what went along with it is of that moment.
+fn kept(reply: &CatalogReply) -> CatalogReply {
+    match reply {
+        CatalogReply::Opened(opened) => CatalogReply::Opened(Box::new(Opened { told: None, ..(**opened).clone() })),
+        reply => reply.clone(),
+    }
 }
 
 /// What holds before the batch: nobody else holds or has sealed what it has staged.

@@ -82,6 +82,13 @@ fn stages(op: &ObjectOp) -> Option<Uuid> {
     op.demand.stage.filter(|_| op.verb.changes_bytes())
 }
 
+/// Whether a close came before a write that has to be made elsewhere first: what was to be closed is open.
+fn was_refused(reply: &Result<CatalogReply>) -> bool {
+    let refusal =
+        |e: &Error| (e.kind(), e.clause(), e.outcome()) == (Kind::Busy, Some(Clause::C3), Outcome::NotApplied);
+    reply.as_ref().is_err_and(refusal)
+}
+
 /// Whether a batch may not have been decided, so that its stage is still the session's.
 fn may_repeat(e: &Error) -> bool {
     match e.outcome() {
@@ -114,6 +121,9 @@ impl Book {
         let mut inner = self.lock();
         inner.locks_answered(entry, answer);
         for (i, key) in &entry.closes {
+            if answer.as_ref().is_ok_and(|replies| replies.get(*i).is_some_and(was_refused)) {
+                continue;
+            }
             if let Some(open) = inner.opens.get_mut(key)
                 && open.handles > 1
             {

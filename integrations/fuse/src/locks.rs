@@ -1,11 +1,11 @@
 //! Waiting for locks, beside the threads that serve the kernel.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex},
 };
 
-use fuser::{Errno, INodeNo, ReplyEmpty, Request};
+use fuser::{Errno, FileHandle, INodeNo, ReplyEmpty, Request};
 use iov_posix::{Errno as No, File, LockKind, LockRange};
 
 use crate::{
@@ -36,17 +36,24 @@ pub(crate) fn number(kind: LockKind) -> i32 {
     }
 }
 
-/// Who may have locks on what, so that closing a file of which nobody has any asks nobody.
+/// Who may have locks on what, and by which open file they were taken last, so that closing a file of which nobody has any asks nobody.
 #[derive(Default)]
-pub(crate) struct Owners(Mutex<HashSet<(u64, u64)>>);
+pub(crate) struct Owners(Mutex<HashMap<(u64, u64), FileHandle>>);
 
 impl Owners {
-    pub(crate) fn add(&self, ino: u64, owner: u64) {
-        lock(&self.0).insert((ino, owner));
+    pub(crate) fn add(&self, ino: u64, owner: u64, by: FileHandle) {
+        lock(&self.0).insert((ino, owner), by);
     }
 
     pub(crate) fn take(&self, ino: u64, owner: u64) -> bool {
-        lock(&self.0).remove(&(ino, owner))
+        lock(&self.0).remove(&(ino, owner)).is_some()
+    }
+
+    /// Those that have locks by an open file of which the last descriptor is closed. Processes have given theirs back when they closed
+    /// it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
+    pub(crate) fn take_all_of(&self, ino: u64, by: FileHandle) -> Vec<u64> {
+        let ended = lock(&self.0).extract_if(|(of, _), last| *of == ino && *last == by).collect::<Vec<_>>();
+        ended.into_iter().map(|((_, owner), _)| owner).collect()
     }
 }
 
@@ -66,15 +73,22 @@ pub(crate) type Wanted = (Arc<File>, u64, LockRange, LockKind);
 
 impl Door {
     /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
-    pub(crate) fn lock(&self, req: &Request, ino: INodeNo, wanted: Wanted, sleep: bool, reply: ReplyEmpty) {
+    pub(crate) fn lock(
+        &self,
+        req: &Request,
+        (ino, fh): (INodeNo, FileHandle),
+        wanted: Wanted,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
         let (file, owner, range, kind) = wanted;
         match file.lock(owner, range, kind) {
             Err(No::EAGAIN) if sleep => {
                 let (known, ino) = (self.known.clone(), ino.0);
-                wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner), reply);
+                wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner, fh), reply);
             }
             Ok(()) if kind != LockKind::None => {
-                self.known.locked(ino.0, owner);
+                self.known.locked(ino.0, owner, fh);
                 reply.ok();
             }
             outcome => done(reply, outcome),

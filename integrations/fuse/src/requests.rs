@@ -297,7 +297,7 @@ impl Filesystem for Door {
     fn flush(&self, _req: &Request, ino: INodeNo, fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
         let file = or_error!(reply, self.file(fh));
         let flushed = file.flush();
-        self.unlock_all(ino, &file, lock_owner);
+        self.unlock_all(ino, fh, &file, lock_owner);
         done(reply, flushed);
     }
 
@@ -307,13 +307,14 @@ impl Filesystem for Door {
         ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
-        lock_owner: Option<LockOwner>,
+        _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
         let Some(file) = self.files.take(fh) else { return reply.ok() };
-        if let Some(owner) = lock_owner {
-            self.unlock_all(ino, &file, owner);
+        for owner in self.known.owners.take_all_of(ino.0, fh) {
+            // What cannot be told ends with the mount.
+            let _ = file.unlock_all(owner);
         }
         self.passing.closed(ino.0);
         // Another request on it may be under way, and ends it then.
@@ -441,7 +442,7 @@ impl Filesystem for Door {
     ) {
         let Some(kind) = locks::kind(typ) else { return reply.error(Errno::EINVAL) };
         let file = or_error!(reply, self.file(fh));
-        self.lock(req, ino, (file, lock_owner.0, LockRange::Bytes(start, end), kind), sleep, reply);
+        self.lock(req, (ino, fh), (file, lock_owner.0, LockRange::Bytes(start, end), kind), sleep, reply);
     }
 
     fn fallocate(

@@ -159,17 +159,26 @@ impl Handle {
         let fs = self.file_system();
         #[cfg(test)]
         seam::sleep(TELLING_NS.load(Ordering::Relaxed));
-        let (mut c, mut open) = (self.c.clone(), None);
+        let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
         let told = fs.again("write", || {
             let write = (!untold.data.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: &untold.data });
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let end = end.map(|end| Lent::from(end(&c)));
             let ops: Vec<_> = open.take().into_iter().chain(write).chain(set).chain(end).collect();
-            let told = if ops.is_empty() { Ok(Vec::new()) } else { fs.all_of(ops) };
+            let told = match ops.is_empty() {
+                true => Ok(Vec::new()),
+                false => fs.all_of(ops),
+            };
+            if anew && told.as_ref().is_err_and(|e| e.kind() == ioverbs::Kind::NotFound) {
+                // It has no name any more, and went with the attempt before.
+                return Ok(Vec::new());
+            }
             if told.is_err()
+                && self.has_ended()
                 && let Ok(uuid) = self.c.uuid()
             {
+                anew = true;
                 // A close ends its handle, whatever came of it: the next attempt needs one of its own.
                 let (out, which) = (fs.workspace().pending(EntryKind::Collection), Which::Uuid(uuid));
                 open =

@@ -43,6 +43,11 @@ impl Handle {
         &self.fs
     }
 
+    /// Whether it is closed, or about to be.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
     /// Closes it: what was written is published, and persists as its controls say.
     pub(crate) fn end(&self) -> Outcome<()> {
         if self.ended.swap(true, Ordering::Relaxed) {

@@ -92,11 +92,20 @@ impl FileSystem {
             let kind = Kind::of(entry.stat.kind, entry.stat.mode);
             !kind.is_device() && !matches!(entry.name.as_bytes(), b"." | b"..")
         };
-        let behind = entries.filter(seen).map(|entry| {
-            let name = entry.name.as_bytes().to_vec();
-            Ok((self.noted(&entry.stat, parent, &name, since.clone())?, name))
-        });
-        Ok((found, behind.collect::<Outcome<_>>()?))
+        let mut behind = Vec::with_capacity(entries.len());
+        for entry in entries.filter(seen) {
+            let attributes = self.attributes(&entry.stat)?;
+            let node = self.node(attributes.uuid, attributes.kind);
+            // What is known of it here may be of later.
+            if node.handle().is_none() {
+                node.tell_since(&attributes, since.clone());
+                if node.parent().is_none() {
+                    self.placed(&node, parent, entry.name.as_bytes());
+                }
+                behind.push(((node, attributes), entry.name.as_bytes().to_vec()));
+            }
+        }
+        Ok((found, behind))
     }
 
     /// What is told of a name is known of what it stands for.

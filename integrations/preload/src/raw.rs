@@ -85,6 +85,11 @@ pub(crate) fn answer(answer: isize) -> isize {
     answer
 }
 
+/// The answer of the kernel for which a function of the C library has returned this.
+pub(crate) fn unanswered(returned: isize) -> isize {
+    if returned == -1 { -(errno() as isize) } else { returned }
+}
+
 /// The answer of the kernel that says the same.
 pub(crate) fn failed(errno: Errno) -> isize {
     -(errno.0 as isize)

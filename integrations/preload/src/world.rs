@@ -111,6 +111,9 @@ fn is_ours() -> bool {
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(INSIDE.get() - 1);
+        if INSIDE.get() == 0 {
+            crate::calls::limits::tell();
+        }
     }
 }
 

@@ -41,6 +41,9 @@ use crate::{
 };
 use ahead::Ahead;
 
+/// Most bytes that go along with the answers of one submission.
+const ALONG: usize = 4 << 20;
+
 /// How the operations will end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
@@ -133,6 +136,8 @@ pub(crate) struct Exec<'a> {
     moved: Vec<Uuid>,
     /// Those for which the client was sent to their target.
     pub(crate) sent_on: Vec<Uuid>,
+    /// Bytes that go along with answers, unasked for.
+    along: usize,
     /// The group looked at last, in its workspace.
     parent: Option<((Uuid, Uuid), Parent)>,
     /// The failing operation took effect all the same.
@@ -166,6 +171,7 @@ impl<'a> Exec<'a> {
             changed: Vec::new(),
             moved: Vec::new(),
             sent_on: Vec::new(),
+            along: 0,
             parent: None,
             keep: false,
             scratch: Vec::new(),
@@ -353,6 +359,16 @@ impl<'a> Exec<'a> {
         let page = self.pending.scan(self.core.store(), range, after, limit)?;
         self.core.count_keys(page.len());
         Ok(page)
+    }
+
+    /// How many bytes, of so many, may go along with an answer: those of all operations of a submission are in memory together.
+    pub(crate) fn room_along(&self, wanted: usize) -> usize {
+        ALONG.saturating_sub(self.along).min(wanted)
+    }
+
+    /// So many do.
+    pub(crate) fn goes_along(&mut self, bytes: usize) {
+        self.along += bytes;
     }
 
     /// The store with the writes so far.

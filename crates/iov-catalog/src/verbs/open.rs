@@ -150,9 +150,12 @@ fn told(
         && !beyond
         && facts.size <= most
         && effective.temporality != Temporality::Once
-        && effective.atomicity != Atomicity::Publication;
+        && effective.atomicity != Atomicity::Publication
+        && facts.size <= x.room_along(usize::MAX) as u64;
     let ws = x.workspaces[at].uuid;
-    let bytes = reads.then(|| stored(x, ws, uuid, facts.size)).transpose()?;
+    // What is wrong with them is for who reads them.
+    let bytes = if reads { stored(x, ws, uuid, facts.size).ok() } else { None };
+    x.goes_along(bytes.as_ref().map_or(0, |bytes| bytes.len()));
     Ok(Some(Box::new(Told { stat, bytes: bytes.map(|bytes| bytes.to_vec()) })))
 }
 

@@ -15,6 +15,8 @@ use crate::{
 
 /// Names behind one that are looked at along with it, at most.
 const MOST_AHEAD: usize = 1024;
+/// What each of them takes in memory and in the answer, roughly.
+const NAMED_BYTES: usize = 512;
 
 pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
@@ -42,7 +44,9 @@ pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, ahea
     match look_for(x, at, parent, name)? {
         CatalogReply::Stat(stat) if ahead > 0 && x.only_reads() => {
             let mut entries = vec![Named { name: name.clone(), stat: *stat }];
-            behind(x, at, (parent, name), (ahead as usize).min(MOST_AHEAD), &mut entries)?;
+            let room = x.room_along(MOST_AHEAD * NAMED_BYTES) / NAMED_BYTES;
+            behind(x, at, (parent, name), (ahead as usize).min(room), &mut entries)?;
+            x.goes_along(entries.len() * NAMED_BYTES);
             Ok(CatalogReply::Looked(Looked { entries }))
         }
         found => Ok(found),
@@ -62,7 +66,8 @@ fn behind(
     let from = keys::name(ws, parent, name);
     for (key, value) in x.scan(&KeyRange::prefix(&names), Some(&from), ahead)? {
         let Ok(name) = Name::new(&key[names.len()..]) else { continue };
-        let (uuid, _) = keys::read_name_value(&value.value)?;
+        // What is wrong with it is for who asks for it.
+        let Ok((uuid, _)) = keys::read_name_value(&value.value) else { continue };
         // Before the record is read, as in `look_at`.
         if x.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()) {
             continue;

@@ -196,6 +196,8 @@ impl Exec {
             Ok(replies) => replies.into_iter(),
             Err(e) if cuts && e.kind() == Kind::Version => {
                 // A daemon of an older release, which has done nothing of it: a target cuts them.
+                let closes = sent.iter().flatten().filter(|i| matches!(self.ops[**i], Op::Close { .. }));
+                closes.for_each(|i| self.not_started(*i));
                 return self.session.0.cut_elsewhere.store(true, Ordering::Relaxed);
             }
             Err(e) => vec![Err(e); sent.len()].into_iter(),

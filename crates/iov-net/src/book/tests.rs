@@ -84,6 +84,10 @@ fn what_is_open_is_presented_until_its_last_handle_is_closed() {
     // A close ends its handle, whatever is answered.
     note(&book, &[close(1)], Submission::Each, vec![Err(Error::exhausted("the quota"))]);
     assert_eq!(presented(&book), [(2, 1, 0, 0)]);
+    // Unless it came before what is to be written elsewhere first.
+    let early = Err(Error::busy("not written").with_clause(Clause::C3));
+    note(&book, &[close(2)], Submission::Each, vec![early]);
+    assert_eq!(presented(&book), [(2, 1, 0, 0)]);
     note(&book, &[open(4), close(2)], Submission::DryRun, vec![opened(4, true, 0), Ok(CatalogReply::Done)]);
     assert_eq!(presented(&book), [(2, 1, 0, 0)], "a dry run opens and closes nothing");
     note(&book, &[CatalogOp::Goodbye], Submission::Each, vec![Ok(CatalogReply::Done)]);

@@ -122,7 +122,7 @@ impl Paths {
             return Err(Errno::ENOENT);
         }
         let asked = Asked::now(&self.fs);
-        let remembers = lately || asked.is_told();
+        let remembers = asked.is_told() || (lately && !self.fs.0.options.unseen.is_zero());
         let ahead = if remembers { self.known.ahead.wanted(&last.parent) } else { 0 };
         let (found, behind) = match self.fs.look_ahead(&last.parent, &last.name, ahead) {
             Err(e) => {

@@ -166,7 +166,7 @@ export! {
         Ok(new) => on(
             (HERE, path, NO_FLAGS),
             &mut |walker, node| {
-                limits::may_grow(node.attributes()?.size, new)?;
+                limits::may_grow(|| Ok(node.attributes()?.size), new)?;
                 walker.change(node, &Change { size: Some(new), ..Change::default() }).map(|_| 0)
             },
             &mut |_, path| kernel!(libc::SYS_truncate, path, size),

@@ -10,7 +10,7 @@ use iov_posix::{Errno, File, Outcome, Seek};
 use super::{export, flagged, limits};
 use crate::{
     files::{Open, What, with},
-    raw::{failed, kernel},
+    raw::{failed, kernel, unanswered},
     world::{World, lock},
 };
 
@@ -236,7 +236,7 @@ fn of_written(fd: c_int, work: impl FnOnce(&File) -> Outcome<()>) -> Option<isiz
 fn cut(fd: c_int, size: i64) -> Option<isize> {
     let done = of_written(fd, |file| {
         let size = offset(size)?;
-        limits::may_grow(file.size()?, size)?;
+        limits::may_grow(|| file.size(), size)?;
         file.truncate(size)
     });
     // As Linux says it of files that are not open for writing.
@@ -246,7 +246,7 @@ fn cut(fd: c_int, size: i64) -> Option<isize> {
 fn allocate(file: &File, (at, len): (i64, i64), mode: c_int) -> Outcome<()> {
     let (at, len) = (offset(at)?, offset(len)?);
     if mode & libc::FALLOC_FL_KEEP_SIZE == 0 {
-        limits::may_grow(file.size()?, at.saturating_add(len))?;
+        limits::may_grow(|| file.size(), at.saturating_add(len))?;
     }
     file.allocate(at, len, mode)
 }
@@ -292,7 +292,7 @@ export! {
         match is_ours(fd) {
             true if !flagged::may_read(flags) => failed(Errno::EOPNOTSUPP),
             // SAFETY: as of the two.
-            true => unsafe { if at == -1 { readv(fd, iov, count) } else { preadv(fd, iov, count, at) } },
+            true => unanswered(unsafe { if at == -1 { readv(fd, iov, count) } else { preadv(fd, iov, count, at) } }),
             false => kernel!(libc::SYS_preadv2, fd, iov, count, at, 0, flags),
         };
     /// `write(2)`

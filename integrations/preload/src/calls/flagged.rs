@@ -10,12 +10,12 @@ use iov_posix::{Errno, Outcome};
 use super::bytes::{self, lower, offset, pieces, sync_of, write_pieces};
 use crate::{
     files::{Open, with},
-    raw::failed,
+    raw::{failed, unanswered},
     world::World,
 };
 
-/// What `preadv2` may be asked for: all of it changes the cost alone.
-const READS_AS: c_int = libc::RWF_HIPRI | libc::RWF_NOWAIT;
+/// What `preadv2` may be asked for: all of it changes the cost alone, or nothing of a read.
+const READS_AS: c_int = WRITES_AS | libc::RWF_NOWAIT;
 /// What `pwritev2` may be asked for.
 const WRITES_AS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
 
@@ -40,9 +40,9 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
         })
         .unwrap_or_else(|| failed(Errno::EBADF)),
         // SAFETY: as of this one.
-        (false, -1) => unsafe { bytes::writev(fd, iov, count) },
+        (false, -1) => unanswered(unsafe { bytes::writev(fd, iov, count) }),
         // SAFETY: as of this one.
-        (false, at) => unsafe { bytes::pwritev(fd, iov, count, at) },
+        (false, at) => unanswered(unsafe { bytes::pwritev(fd, iov, count, at) }),
     };
     let syncs = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
     match syncs.then(|| sync_of(fd)).flatten() {

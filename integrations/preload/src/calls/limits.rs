@@ -1,6 +1,7 @@
 //! How long files may become that a process writes (`RLIMIT_FSIZE`).
 
 use std::{
+    cell::Cell,
     ffi::c_int,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -22,15 +23,27 @@ pub(crate) fn learn() {
     }
 }
 
-/// Tells the thread that it wanted too much, as the kernel does.
+thread_local! {
+    /// The thread has wanted too much, and is to hear of it when it has left the library.
+    static EXCEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
 fn exceeded() -> Errno {
-    kernel!(libc::SYS_tgkill, kernel!(libc::SYS_getpid), kernel!(libc::SYS_gettid), libc::SIGXFSZ);
+    EXCEEDED.set(true);
     Errno::EFBIG
 }
 
+/// The thread leaves the library: tells it as the kernel does that it wanted too much, if so. It may end by that, or go anywhere.
+pub(crate) fn tell() {
+    if EXCEEDED.replace(false) {
+        super::process::publish_all();
+        kernel!(libc::SYS_tgkill, kernel!(libc::SYS_getpid), kernel!(libc::SYS_gettid), libc::SIGXFSZ);
+    }
+}
+
 /// Whether a file of this size may become so long.
-pub(super) fn may_grow(size: u64, to: u64) -> Outcome<()> {
-    if to > size && to > LONGEST.load(Ordering::Relaxed) { Err(exceeded()) } else { Ok(()) }
+pub(super) fn may_grow(size: impl FnOnce() -> Outcome<u64>, to: u64) -> Outcome<()> {
+    if to > LONGEST.load(Ordering::Relaxed) && to > size()? { Err(exceeded()) } else { Ok(()) }
 }
 
 /// How many of so many bytes may be written; `at` tells where.

@@ -123,6 +123,7 @@ unsafe fn of_old(number: c_long, arguments: [usize; 6]) -> c_long {
     unsafe {
         match number {
             libc::SYS_open => open::open(a as _, b as _, c as _) as c_long,
+            libc::SYS_setrlimit => limits::setrlimit(a as _, b as _) as c_long,
             libc::SYS_creat => open::creat(a as _, b as _) as c_long,
             libc::SYS_readlink => facts::readlink(a as _, b as _, c) as c_long,
             libc::SYS_chmod => attributes::chmod(a as _, b as _) as c_long,

@@ -239,9 +239,8 @@ fn run_open(
     }
 }
 
-/// The end: everybody else is told what was written.
-fn end(code: c_int) -> isize {
-    // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
+/// Everybody else is told what was written by descriptors that are open.
+pub(super) fn publish_all() {
     if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
         let _inside = Inside::enter();
         for (fd, open) in world.files.all() {
@@ -250,6 +249,12 @@ fn end(code: c_int) -> isize {
             }
         }
     }
+}
+
+/// The end: everybody else is told what was written.
+fn end(code: c_int) -> isize {
+    // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
+    publish_all();
     loop {
         kernel!(libc::SYS_exit_group, code);
     }

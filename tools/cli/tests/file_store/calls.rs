@@ -10,7 +10,19 @@ use crate::{
 
 /// A program in C, in the workspace.
 fn compiled(store: &Store, body: &str) -> Ran {
-    let headers = ["errno", "fcntl", "stdio", "string", "unistd", "sys/stat", "sys/syscall", "sys/uio", "sys/xattr"];
+    let headers = [
+        "errno",
+        "fcntl",
+        "stdio",
+        "string",
+        "unistd",
+        "signal",
+        "sys/resource",
+        "sys/stat",
+        "sys/syscall",
+        "sys/uio",
+        "sys/xattr",
+    ];
     let mut source: String = "#define _GNU_SOURCE\n".to_owned();
     source.extend(headers.map(|header| format!("#include <{header}.h>\n")));
     source += &format!(
@@ -187,4 +199,46 @@ f = opened('g', b'x' * 100000); print(len(os.pread(f, 200000, 0)))";
     let expected = "b'first' b'st' b'' b''\nb'SECst'\nb'SECst'\nb'fi'\nb'fimore'\nb'child\\n'\nb'first'\nb'other'\n\
                     b'first'\nb'first'\n100000\n";
     assert_eq!(said, expected);
+}
+
+#[test]
+fn locks_of_an_open_file_end_with_its_last_descriptor() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // By F_OFD_SETLK; another descriptor of the file stays open meanwhile.
+    let program = "import fcntl, os, struct, time
+def take(fd):
+    try: fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)); return True
+    except BlockingIOError: return False
+a, b = os.open('ofd', os.O_RDWR | os.O_CREAT), os.open('ofd', os.O_RDWR)
+print(take(a), take(b)); c = os.dup(a); os.close(a); print(take(b)); os.close(c)
+end = time.monotonic() + 10
+while not take(b): assert time.monotonic() < end; time.sleep(0.01)
+print('free')";
+    assert_eq!(python(&store, program).ok().text(), "True False\nFalse\nfree\n");
+    let m = Mounted::new(&store, "mnt", "");
+    let said = Command::new("python3").args(["-c", program]).current_dir(m.path("")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "True False\nFalse\nfree\n", "{said:?}");
+}
+
+#[test]
+fn who_wants_too_much_hears_of_it_behind_the_call() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Who does not ignore the signal ends by it, and keeps what it has written.
+    let ended = shell(&store, "ulimit -f 10; dd if=/dev/zero of=cut bs=1K 2> /dev/null || echo $?").text();
+    assert_eq!((ended.trim(), store.cat("w/cut").len()), ("153", 10 << 10));
+    // A handler may do anything with the descriptor.
+    let body = r#"
+        void late(int n) { char b[4]; printf("%ld ", (long)pread(7, b, 4, 0)); lseek(7, 1, SEEK_SET); }
+        struct rlimit r = {4, 4}; setrlimit(RLIMIT_FSIZE, &r); signal(SIGXFSZ, late);
+        int f = open("f", O_CREAT | O_RDWR, 0644); dup2(f, 7);
+        printf("%ld ", (long)write(7, "123456", 6)); printf("%s ", E(write(7, "x", 1)));
+        struct iovec v = {"x", 1}; lseek(7, 4, SEEK_SET); printf("%s ", E(pwritev2(7, &v, 1, 4, 0)));
+        int o = open("f", O_RDONLY); printf("%s\n", E(pwritev2(o, &v, 1, 0, 0)));"#;
+    assert_eq!(compiled(&store, body).ok().text(), "4 4 EFBIG 4 EFBIG EBADF\n");
 }
