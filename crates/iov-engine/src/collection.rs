@@ -35,6 +35,8 @@ pub(crate) struct CollectionInner {
     place: AtomicU64,
     /// Bytes or length were changed through this handle since it last told the catalog.
     dirty: AtomicBool,
+    /// Others write it: nobody knows what they have changed since.
+    lent: AtomicBool,
     /// Something was written since the last sync that the contract wants synced.
     unsynced: AtomicBool,
     /// The stage that collects the changes of `atomicity=publication` until commit or close.
@@ -76,6 +78,7 @@ impl Collection {
             ready: OnceLock::new(),
             place: AtomicU64::new(Place::FIRST.0),
             dirty: AtomicBool::new(false),
+            lent: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
             stage: Mutex::default(),
             undecided: AtomicBool::new(false),
@@ -374,7 +377,13 @@ impl Collection {
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        self.0.dirty.load(Ordering::Relaxed)
+        self.0.dirty.load(Ordering::Relaxed) || self.0.lent.load(Ordering::Relaxed)
+    }
+
+    /// From now on others write it, or do not any more.
+    pub(crate) fn mark_lent(&self, lent: bool) {
+        self.mark_used();
+        self.0.lent.store(lent, Ordering::Relaxed);
     }
 
     pub(crate) fn is_unsynced(&self) -> bool {
@@ -463,7 +472,8 @@ impl Drop for CollectionInner {
             // by itself.
             session.0.sides.backend.submit(&cx, vec![(op, Memory::default())], Arc::new(Ignore));
         }
-        let published = self.dirty.load(Ordering::Relaxed).then(Published::default);
+        let changed = self.dirty.load(Ordering::Relaxed) || self.lent.load(Ordering::Relaxed);
+        let published = changed.then(Published::default);
         let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published };
         session.0.sides.catalog.submit(&cx, vec![close], Submission::Each, Box::new(|_| {}));
     }

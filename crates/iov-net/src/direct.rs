@@ -16,7 +16,7 @@ use iov_wire::messages::{Access, GiveBack, GrantRequest};
 
 use crate::{
     conn::{Reply, Terms},
-    grant::{Grant, lent_by, slot_of},
+    grant::{GRANTS, Grant, lent_by, room, slot_of},
     kept::SumCache,
     link::{Link, Up},
     remote::RemoteBackend,
@@ -24,10 +24,6 @@ use crate::{
     socket,
 };
 
-/// Least and most grants that may be held, each with a descriptor.
-const GRANTS: (usize, usize) = (2, 256);
-/// The program has other plans with its descriptors too: at most one in so many is a grant's. Sites allow 1,024.
-const DESCRIPTORS_PER_GRANT: u64 = 4;
 /// A first operation up to this size goes over the socket: a grant costs as much, and there may be no second one.
 const FIRST_BY_SOCKET: u64 = 16 << 10;
 /// Reads of several objects up to this size each go over the socket together while they are few of each: one frame costs less
@@ -131,15 +127,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many grants to hold under this process's limit of descriptors.
-fn room() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / DESCRIPTORS_PER_GRANT).unwrap_or(GRANTS.1).clamp(GRANTS.0, GRANTS.1)
-}
-
 impl Direct {
     /// The connection's lease page.
-    fn page(&self, up: &Arc<Up>) -> Result<Arc<ClientPage>> {
+    pub(crate) fn page(&self, up: &Arc<Up>) -> Result<Arc<ClientPage>> {
         let mut known = lock(&self.page);
         if let Some((of, page)) = &*known
             && of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, up))
@@ -167,7 +157,7 @@ impl Direct {
                 }
                 Access::Read => true,
                 Access::Write if grant.kept || grant.in_memory() => grant.covers(start),
-                Access::Write => true,
+                Access::Write | Access::Lent => true,
             };
             let may = grant.access == Access::Write || access == Access::Read;
             may && enough && grant.slot.holds() && op.demand.epoch <= grant.epoch
@@ -267,6 +257,12 @@ impl Direct {
         gone.iter().for_each(|grant| grant.give_back());
     }
 
+    /// Gives back whatever is held of an object.
+    pub(crate) fn give_all_back(&self, object: ObjectId) {
+        let gone = lock(&self.entries).remove(&object);
+        gone.iter().flat_map(|entry| &entry.grants).for_each(|grant| grant.give_back());
+    }
+
     /// Takes what a request for a grant brought; `None`: the daemon grants none, or this process has no room for one.
     pub(crate) fn take(&self, object: ObjectId, new: Result<Grant>) -> Result<Option<Arc<Grant>>> {
         let mut entries = lock(&self.entries);
@@ -315,7 +311,13 @@ impl Direct {
         up.connection.request_in_time(&request, Vec::new(), Vec::new(), Terms::by(deadline_ns), reply);
     }
 
-    fn grant(&self, reply: Result<Reply>, up: &Weak<Up>, page: &Arc<ClientPage>, epoch: u64) -> Result<Grant> {
+    pub(crate) fn grant(
+        &self,
+        reply: Result<Reply>,
+        up: &Weak<Up>,
+        page: &Arc<ClientPage>,
+        epoch: u64,
+    ) -> Result<Grant> {
         let (granted, descriptors) = match reply? {
             Reply::Granted(granted, descriptors) => (granted, descriptors),
             _ => return Err(Error::corrupt("the daemon answered a grant request with something else")),
@@ -469,10 +471,11 @@ impl Backend for DirectBackend {
     }
 
     fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
-        if !self.0.direct || self.0.link.targets().medium != Capability::FILES || self.0.link.in_child() {
-            return Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"));
-        }
-        self.lend_file(cx, object, epoch)
+        self.may_lend(self.0.direct).and_then(|()| self.lend_file(cx, object, epoch))
+    }
+
+    fn lend_to_write(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
+        self.may_lend(self.0.direct).and_then(|()| self.lend_writable(cx, object, epoch))
     }
 
     fn closed(&self, object: ObjectId) {

@@ -12,10 +12,20 @@ use rustix::{fs::Advice, io::Errno};
 
 use crate::{link::Up, memory::Window, socket};
 
+/// Least and most grants that may be held, each with a descriptor.
+pub(crate) const GRANTS: (usize, usize) = (2, 256);
+/// The program has other plans with its descriptors too: at most one in so many is a grant's. Sites allow 1,024.
+const DESCRIPTORS_PER_GRANT: u64 = 4;
 /// Bytes written while the grant cannot be taken back: a write up to this size is before a seal or behind it, not both (M2).
 const PIECE: usize = 64 << 20;
 /// Bytes moved between two looks at the deadline (O8): media may be slow.
 const STEP: usize = 8 << 20;
+
+/// How many grants to hold under this process's limit of descriptors.
+pub(crate) fn room() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / DESCRIPTORS_PER_GRANT).unwrap_or(GRANTS.1).clamp(GRANTS.0, GRANTS.1)
+}
 
 /// What came of a write.
 #[derive(Default)]

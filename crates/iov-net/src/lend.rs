@@ -1,19 +1,24 @@
-//! Sealed files of a target lent on: to whoever reads bytes without this library, as the kernel does for programs that have a
-//! mounted file open (G1, O10).
+//! Files of a target lent on: to whoever moves bytes without this library, as the kernel does for programs that have a mounted
+//! file open. Sealed ones to be read (G1, O10), and such as are held exclusively to be written (X1).
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     time::Duration,
 };
 
-use iov_store::{Backend, LENT_MODE, LentFile, Memory, OpCx, Sink};
-use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result};
+use iov_store::{Backend, ClientSlot, LENT_MODE, LentFile, Memory, OpCx, Sink};
+use iov_types::{
+    Capability, Clause, Counters, Demand, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Range, Result,
+};
+use iov_wire::messages::{Access, GrantRequest, TakeBack, TakeBackAnswer};
 use rustix::fs::Mode;
 
 use crate::{
-    direct::DirectBackend,
+    direct::{Direct, DirectBackend},
     grant::{Grant, Lent},
+    link::{Link, ask},
+    tickets,
 };
 
 /// A sealed file in the hands of others.
@@ -22,6 +27,61 @@ struct LentOut(OwnedFd);
 impl LentFile for LentOut {
     fn file(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A file that others write.
+struct LentToWrite {
+    file: OwnedFd,
+    slot: ClientSlot,
+    direct: Arc<Direct>,
+    object: ObjectId,
+}
+
+impl LentFile for LentToWrite {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn holds(&self) -> bool {
+        self.slot.holds()
+    }
+
+    fn take_back(&self, cx: &OpCx) -> Result<()> {
+        self.direct.take_back(cx, self.object)
+    }
+}
+
+impl Direct {
+    /// Ends what was lent of an object.
+    fn take_back(&self, cx: &OpCx, object: ObjectId) -> Result<()> {
+        // Each of them may be open for writing.
+        self.give_all_back(object);
+        Counters::add(&self.link.counters().round_trips, 1);
+        let frame = self.link.call(cx, &TakeBack { context: Link::context(cx), object })?;
+        let answer: TakeBackAnswer = frame.header.body(&frame.body)?;
+        answer.failed.map_or(Ok(()), Err)
+    }
+
+    /// Leave to change an object, if some has to be asked for.
+    fn leave_to_write(&self, cx: &OpCx, object: ObjectId) -> Result<tickets::Shown> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let go = move |shown| drop(tell.send(shown));
+        self.link.tickets.with(cx, || vec![(object.collection, true)], Box::new(go));
+        loop {
+            if let Ok(shown) = told.try_recv() {
+                return shown;
+            }
+            if cx.left_ns() == 0 {
+                return Err(Error::timeout("the catalog did not answer in time").with_clause(Clause::O8));
+            }
+            // Answers are received by those who wait for them.
+            if !self.link.drive(cx.left_ns())
+                && let Ok(shown) = told.recv_timeout(LOOK)
+            {
+                return shown;
+            }
+        }
     }
 }
 
@@ -57,6 +117,38 @@ impl Sink for One {
 }
 
 impl DirectBackend {
+    /// Whether there is a file to lend, by what is known here.
+    pub(crate) fn may_lend(&self, direct: bool) -> Result<()> {
+        if !direct || self.0.link.targets().medium != Capability::FILES || self.0.link.in_child() {
+            return Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"));
+        }
+        Ok(())
+    }
+
+    /// See [`iov_store::Backend::lend_to_write`].
+    pub(crate) fn lend_writable(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
+        let direct = &self.0;
+        let tickets = direct.leave_to_write(cx, object)?.iter().map(|(_, bytes)| bytes.to_vec()).collect();
+        let (range, context) = (Range { offset: 0, len: i64::MAX as u64 }, Link::context(cx));
+        let (memory, anew, access) = (false, false, Access::Lent);
+        let request = GrantRequest { context, object, range, access, epoch, memory, anew, tickets };
+        let up = direct.link.up(cx)?;
+        direct.link.check(object.collection, None)?;
+        let page = direct.page(&up)?;
+        Counters::add(&direct.link.counters().round_trips, 1);
+        let granted = direct.grant(ask(&up, cx, &request), &Arc::downgrade(&up), &page, epoch);
+        let granted = granted.inspect_err(|e| {
+            // Where nobody knows whether it came to that, it is ended.
+            if !matches!(e.kind(), Kind::Unsupported | Kind::Exhausted | Kind::Fenced | Kind::NotFound) {
+                let _ = direct.take_back(cx, object);
+            }
+        })?;
+        match granted.lent {
+            Lent::File(file) => Ok(Box::new(LentToWrite { file, slot: granted.slot, direct: direct.clone(), object })),
+            Lent::Memory(_) => Err(Error::corrupt("the daemon lends memory in place of a file")),
+        }
+    }
+
     /// See [`iov_store::Backend::lend`].
     pub(crate) fn lend_file(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
         self.0.expect_more(object);

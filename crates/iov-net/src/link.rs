@@ -402,7 +402,7 @@ impl Link {
     }
 
     /// Asks the daemon something and waits for the answer.
-    fn call<B: Body>(self: &Arc<Link>, cx: &OpCx, body: &B) -> Result<Frame> {
+    pub(crate) fn call<B: Body>(self: &Arc<Link>, cx: &OpCx, body: &B) -> Result<Frame> {
         call(&*self.up(cx)?, cx, body)
     }
 
@@ -462,15 +462,20 @@ impl Drop for Link {
 }
 
 pub(crate) fn call<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Frame> {
+    match ask(up, cx, body)? {
+        Reply::Frame(frame) => Ok(frame),
+        _ => Err(Error::corrupt("the daemon sent a grant, or bytes, that nobody asked for")),
+    }
+}
+
+/// Asks for something over a connection and waits for the answer.
+pub(crate) fn ask<B: Body>(up: &Up, cx: &OpCx, body: &B) -> Result<Reply> {
     let slot = Arc::new(Mutex::new(None));
     let to = slot.clone();
     up.connection.request(body, Terms::of(cx), Box::new(move |reply| *lock(&to) = Some(reply)));
     loop {
-        match lock(&slot).take() {
-            Some(Ok(Reply::Frame(frame))) => return Ok(frame),
-            Some(Ok(_)) => return Err(Error::corrupt("the daemon sent a grant, or bytes, that nobody asked for")),
-            Some(Err(e)) => return Err(e),
-            None => {}
+        if let Some(reply) = lock(&slot).take() {
+            return reply;
         }
         let left = cx.left_ns();
         if left == 0 {

@@ -319,7 +319,7 @@ impl Run {
         let enough = match (access, lent) {
             (Access::Read, _) if grant.in_memory() => grant.is_enough(left, false),
             (Access::Read, true) => true,
-            (Access::Write, true) => grant.covers(Range { len: left.len.min(1), ..left }),
+            (Access::Write | Access::Lent, true) => grant.covers(Range { len: left.len.min(1), ..left }),
             (_, false) => grant.covers(left),
         };
         if !enough && is_new && grant.in_memory() {

@@ -447,6 +447,7 @@ impl Connection {
                 let _turn = server.turns.take(priority);
                 verbs::sums::run(self, server, client, frame)?;
             }
+            Verb::TakeBack => verbs::take_back::run(self, server, client, frame)?,
             Verb::GiveBack => verbs::give_back::run(server, client, frame)?,
             Verb::Renew => verbs::renew::run(self, server, client, frame)?,
             Verb::Status => verbs::status::run(self, server, client, frame)?,

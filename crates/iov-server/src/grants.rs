@@ -52,6 +52,9 @@ pub trait GrantBook: Send + Sync {
     /// The client has given a grant back.
     fn give_back(&self, session: Uuid, number: u64);
 
+    /// Ends what was lent of an object to a session, to be written by others; `Busy`: somebody goes on.
+    fn take_back(&self, cx: &OpCx, session: Uuid, object: ObjectId) -> Result<()>;
+
     /// The session has ended: all its grants are void.
     fn end_session(&self, session: Uuid);
 

@@ -11,3 +11,4 @@ pub(crate) mod resume;
 pub(crate) mod shutdown;
 pub(crate) mod status;
 pub(crate) mod sums;
+pub(crate) mod take_back;

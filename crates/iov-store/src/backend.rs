@@ -88,10 +88,23 @@ pub enum Shown {
     Never,
 }
 
-/// A file of which the bytes are those of a sealed object, each at the offset that it has in the object.
+/// A file of which the bytes are those of an object, each at the offset that it has in the object: of one that is sealed, or of
+/// one that is held exclusively and lent to be written ([`Backend::lend_to_write`]).
 pub trait LentFile: Send + Sync {
-    /// The file, for reading.
+    /// The file, for reading. Who may do so can open it by that for writing as well.
     fn file(&self) -> BorrowedFd<'_>;
+
+    /// Whether it still is the object's. What is lent to be written is not any more once the hold has passed on to another (X1):
+    /// what is written to it from then on is read by nobody.
+    fn holds(&self) -> bool {
+        true
+    }
+
+    /// Ends a loan for writing; nobody may be given the file from the call on, unless it fails. `Busy`: some process has it open or
+    /// mapped for writing, and goes on. Waits for the target.
+    fn take_back(&self, _cx: &OpCx) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What the mode of a sealed file says that was lent to others (`S_ISVTX`, which means nothing of a file on Linux): some process may have
@@ -129,6 +142,14 @@ pub trait Backend: Send + Sync {
     /// Lends the file that a sealed object is, to whoever reads bytes without this library, such as the kernel on behalf of
     /// other processes. Waits for the target. `Unsupported` where there is no such file.
     fn lend(&self, _cx: &OpCx, _object: ObjectId, _epoch: u64) -> Result<Box<dyn LentFile>> {
+        Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"))
+    }
+
+    /// Lends the file that an object is to whoever writes bytes without this library, such as the kernel on behalf of other
+    /// processes, until it is taken back. `epoch` is that of an exclusive hold, not 0: nobody else uses the object meanwhile. Until then the
+    /// target refuses what would need the file back (`Busy`), but not a holder of a newer epoch, who gets a file of his own. Waits for the
+    /// target. `Unsupported` where there is no such file.
+    fn lend_to_write(&self, _cx: &OpCx, _object: ObjectId, _epoch: u64) -> Result<Box<dyn LentFile>> {
         Err(Error::unsupported("the store does not keep these bytes in a file that this process can open"))
     }
 

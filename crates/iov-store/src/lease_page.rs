@@ -73,7 +73,8 @@ struct Slot {
     collection: [AtomicU64; 2],
     object_slot: AtomicU64,
     access: AtomicU64,
-    reserved: [AtomicU64; 2],
+    epoch: AtomicU64,
+    reserved: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == SLOT_BYTES && size_of::<Header>() <= HEADER_BYTES);
@@ -155,6 +156,9 @@ pub enum LeaseAccess {
     Read = 1,
     /// Reading and writing.
     Write = 2,
+    /// Writing by others, such as the kernel for programs that know nothing of this page: it ends when nobody has the file open
+    /// for writing any more, which the file system knows (G2).
+    Lent = 3,
 }
 
 /// The client process that a page was made for.
@@ -180,6 +184,8 @@ pub struct FoundLease {
     pub object: ObjectId,
     /// What it allowed.
     pub access: LeaseAccess,
+    /// The object's epoch as it was made.
+    pub epoch: u64,
     /// Whether what is under way was declared void.
     pub relocated: bool,
 }
@@ -230,21 +236,23 @@ impl LeasePage {
             let access = match slot.access.load(Ordering::Relaxed) {
                 1 => LeaseAccess::Read,
                 2 => LeaseAccess::Write,
+                3 => LeaseAccess::Lent,
                 _ => return None,
             };
             let object =
                 ObjectId { collection: load_uuid(&slot.collection), slot: slot.object_slot.load(Ordering::Relaxed) };
-            let relocated = state & 3 == RELOCATED;
-            (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access, relocated })
+            let (epoch, relocated) = (slot.epoch.load(Ordering::Relaxed), state & 3 == RELOCATED);
+            (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access, epoch, relocated })
         };
         (0..LEASE_SLOTS).filter_map(found).collect()
     }
 
     /// Fills a slot. `generation` must be larger than any that this slot has had, and not 0.
-    pub fn offer(&self, index: u32, generation: u64, object: ObjectId, access: LeaseAccess) {
+    pub fn offer(&self, index: u32, generation: u64, object: ObjectId, epoch: u64, access: LeaseAccess) {
         let slot = self.0.slot(index);
         store_uuid(&slot.collection, object.collection);
         slot.object_slot.store(object.slot, Ordering::Relaxed);
+        slot.epoch.store(epoch, Ordering::Relaxed);
         slot.access.store(access as u64, Ordering::Relaxed);
         slot.state.store(word(generation, GRANTED), Ordering::SeqCst);
     }

@@ -4,7 +4,7 @@ use crate::Wire;
 use crate::messages::{
     CatalogAnswer, CatalogRequest, Challenge, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, Join,
     JoinAnswer, ObjectAnswer, ObjectRequest, Proof, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer,
-    StatusRequest, SumsAnswer, SumsRequest, Welcome,
+    StatusRequest, SumsAnswer, SumsRequest, TakeBack, TakeBackAnswer, Welcome,
 };
 
 /// Who sends a frame.
@@ -90,6 +90,8 @@ verbs! {
     Proof = 22, Client, Proof, "The proof.";
     Join = 23, Client, Join, "A daemon of targets tells the catalog's that it is there, and how it is.";
     JoinAnswer = 24, Server, JoinAnswer, "What it needs to know to serve them.";
+    TakeBack = 25, Client, TakeBack, "Ends what was lent of an object, to be written by others.";
+    TakeBackAnswer = 26, Server, TakeBackAnswer, "Whether it is over.";
 }
 
 impl Verb {

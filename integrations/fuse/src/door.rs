@@ -56,7 +56,7 @@ pub(crate) struct Door {
     pub(crate) streams: Opened<Stream>,
     /// The kernel may read sealed files by itself, if it can.
     pub(crate) passthrough: bool,
-    pub(crate) passing: Passing,
+    pub(crate) passing: Arc<Passing>,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
 }
@@ -156,7 +156,11 @@ impl Door {
     /// How the kernel is to cache what it reads of a file that was opened, of which these are the attributes.
     pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way) -> FopenFlags {
         match way {
-            Way::Passed(_) => return FopenFlags::empty(),
+            Way::Passed(_) | Way::Lost => {
+                // Its bytes change past the kernel's cache of this file.
+                self.known.inodes.changed(ino);
+                return FopenFlags::empty();
+            }
             Way::Cached if self.fs.level() == Level::Session => {}
             Way::Cached => {
                 return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;

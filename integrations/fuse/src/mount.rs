@@ -180,7 +180,7 @@ impl Mount {
             files: Opened::default(),
             streams: Opened::default(),
             passthrough: options.passthrough,
-            passing: Passing::default(),
+            passing: Passing::new(false),
             tags,
         };
         let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {

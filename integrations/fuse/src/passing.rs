@@ -1,4 +1,8 @@
-//! Sealed files whose bytes the kernel reads by itself (`FUSE_PASSTHROUGH`, Linux 6.9), without a request to this process.
+//! Files whose bytes the kernel moves by itself (`FUSE_PASSTHROUGH`, Linux 6.9), without a request to this process: sealed ones, and such
+//! as are held exclusively, which it also writes.
+//!
+//! What is lent to be written stays open here, and with it the hold (X1), until no program has it open or mapped any more: a mapping
+//! outlives the close of which the kernel tells, and is not told of itself.
 //!
 //! The kernel wants all who have a file open at a time to have it so, through the same file below, or all through its cache of
 //! pages; what is open past the cache (`FOPEN_DIRECT_IO`) goes with either. So the first who opens a file decides for all until
@@ -8,31 +12,73 @@ use std::{
     collections::HashMap,
     os::fd::BorrowedFd,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use fuser::BackingId;
-use iov_posix::{Attributes, File};
-use ioverbs::LentFile;
+use iov_posix::{Attributes, File, LentToWrite, Outcome};
+use ioverbs::{LentFile, seam};
 use rustix::io::Errno;
 
 use crate::inodes::lock;
 
-/// Sealed files smaller than this are read by requests: there are not more of them than it takes to have a file passed.
+/// Files smaller than this go by requests, unless they are to be written anew: there are not more of them than it takes to have a
+/// file passed.
 const LEAST: u64 = 1 << 20;
+
+/// How long to wait between two looks at whether a file is still in use that was closed: first, and at most.
+const FIRST_LOOK: Duration = Duration::from_micros(200);
+const LOOK: Duration = Duration::from_millis(250);
+/// How often to look as the mount ends.
+const LAST_LOOKS: usize = 10;
+
+enum Lent {
+    Sealed(Arc<dyn LentFile>),
+    ToWrite(LentToWrite),
+}
 
 /// A file below, as the kernel knows it.
 pub(crate) struct Backing {
     pub(crate) id: BackingId,
-    _lent: Arc<dyn LentFile>,
+    lent: Lent,
+}
+
+impl Backing {
+    /// Whether it is that of a file that was opened.
+    fn is_of(&self, file: &File) -> bool {
+        match &self.lent {
+            Lent::Sealed(_) => true,
+            Lent::ToWrite(lent) => lent.is_of(file),
+        }
+    }
+
+    /// Whether it still is the store's.
+    fn holds(&self) -> bool {
+        match &self.lent {
+            Lent::Sealed(_) => true,
+            Lent::ToWrite(lent) => lent.holds(),
+        }
+    }
+
+    /// Whether nobody has it any more.
+    fn end(&self) -> Outcome<bool> {
+        match &self.lent {
+            Lent::Sealed(_) => Ok(true),
+            Lent::ToWrite(lent) => lent.end(),
+        }
+    }
 }
 
 /// How programs get at the bytes of a file that was opened.
 pub(crate) enum Way {
     /// By requests, with the kernel's cache.
     Cached,
+    /// Not at all: others have it open here by a file that is not this one's any more, since their hold was lost (X1), and the kernel has
+    /// but one for all. It is to be closed again.
+    Lost,
     /// By themselves.
     Passed(Arc<Backing>),
 }
@@ -48,8 +94,17 @@ enum Decided {
 #[derive(Default)]
 struct Opens {
     count: usize,
-    /// Who opens it at the same time waits until that is decided.
+    /// Who opens it at the same time waits until that is decided, or taken back.
     decided: Arc<Mutex<Decided>>,
+}
+
+/// A file that was closed, but is still in use.
+struct InUse {
+    ino: u64,
+    /// How long was waited for the last look at it.
+    wait: Duration,
+    /// When to look next.
+    at_ns: i64,
 }
 
 /// How each file is open, by its number.
@@ -59,20 +114,26 @@ pub(crate) struct Passing {
     /// The kernel has said that it passes no files of this store, and is not asked again.
     refused: AtomicBool,
     files: Mutex<HashMap<u64, Opens>>,
+    in_use: Mutex<Vec<InUse>>,
+    wake: Condvar,
+    /// Somebody looks at those.
+    looks: AtomicBool,
 }
 
 impl Passing {
-    /// The kernel passes files on.
-    pub(crate) fn allow(&mut self) {
-        self.allowed = true;
+    /// Of a mount; the kernel passes files on, if it is `allowed`.
+    pub(crate) fn new(allowed: bool) -> Arc<Passing> {
+        Arc::new(Passing { allowed, ..Passing::default() })
     }
 
-    /// A file was opened. Has it passed if it may be, by telling the kernel.
+    /// A file was opened; `anew`: it was just made, or is to be written from its beginning on. Has it passed if it may be, by telling
+    /// the kernel.
     pub(crate) fn opened(
         &self,
         ino: u64,
         file: &File,
         attributes: &Attributes,
+        anew: bool,
         tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
     ) -> Way {
         if !self.allowed {
@@ -86,39 +147,159 @@ impl Passing {
         };
         let mut decided = lock(&decided);
         if matches!(*decided, Decided::Not) {
-            let may = attributes.size >= LEAST && !self.refused.load(Ordering::Relaxed);
-            let lent = if may { file.lend() } else { None };
-            let backing = lent.and_then(|lent| {
-                match tell(lent.file()) {
-                    Ok(id) => Some(Arc::new(Backing { id, _lent: lent })),
-                    Err(e) => {
-                        // Without the right to, over a file system that stands on others, or on one that cannot.
-                        if matches!(Errno::from_io_error(&e), Some(Errno::PERM | Errno::LOOP | Errno::OPNOTSUPP)) {
-                            self.refused.store(true, Ordering::Relaxed);
-                        }
-                        None
-                    }
-                }
-            });
+            let backing = self.lend(file, attributes, anew).and_then(|lent| self.pass(lent, tell));
             *decided = backing.map_or(Decided::Cached, Decided::Passed);
         }
         match &*decided {
-            Decided::Passed(backing) => Way::Passed(backing.clone()),
+            Decided::Passed(backing) if backing.is_of(file) => Way::Passed(backing.clone()),
+            Decided::Passed(_) => Way::Lost,
             Decided::Not | Decided::Cached => Way::Cached,
         }
     }
 
+    /// Whether programs have a file open by one that is not the store's any more, so that nobody else can open it here.
+    pub(crate) fn is_lost(&self, ino: u64) -> bool {
+        let Some(decided) = lock(&self.files).get(&ino).map(|opens| opens.decided.clone()) else { return false };
+        let decided = lock(&decided);
+        matches!(&*decided, Decided::Passed(backing) if !backing.holds())
+    }
+
+    fn lend(&self, file: &File, attributes: &Attributes, anew: bool) -> Option<Lent> {
+        if self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        if attributes.size >= LEAST
+            && let Some(sealed) = file.lend()
+        {
+            return Some(Lent::Sealed(sealed));
+        }
+        if attributes.size >= LEAST || anew { file.lend_to_write().map(Lent::ToWrite) } else { None }
+    }
+
+    /// Tells the kernel of what is lent.
+    fn pass(
+        &self,
+        lent: Lent,
+        tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
+    ) -> Option<Arc<Backing>> {
+        let told = match &lent {
+            Lent::Sealed(lent) => tell(lent.file()),
+            Lent::ToWrite(lent) => tell(lent.file()),
+        };
+        match told {
+            Ok(id) => Some(Arc::new(Backing { id, lent })),
+            Err(e) => {
+                // Without the right to, over a file system that stands on others, or on one that cannot.
+                if matches!(Errno::from_io_error(&e), Some(Errno::PERM | Errno::LOOP | Errno::OPNOTSUPP)) {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                if let Lent::ToWrite(lent) = lent {
+                    // Nobody has got it.
+                    let _ = lent.end();
+                }
+                None
+            }
+        }
+    }
+
     /// It was closed, by one of those who had opened it.
-    pub(crate) fn closed(&self, ino: u64) {
+    pub(crate) fn closed(self: &Arc<Passing>, ino: u64) {
         if !self.allowed {
             return;
         }
-        let mut files = lock(&self.files);
-        let Some(opens) = files.get_mut(&ino) else { return };
-        opens.count -= 1;
-        let gone = if opens.count == 0 { files.remove(&ino) } else { None };
-        drop(files);
-        // Not under the lock: the kernel is told.
-        drop(gone);
+        let last = lock(&self.files).get_mut(&ino).is_some_and(|opens| {
+            opens.count -= 1;
+            opens.count == 0
+        });
+        if last && !self.is_over(ino) {
+            self.look_later(ino);
+        }
     }
+
+    /// Forgets how a file was open, if nobody has it open; `false`: it is in use all the same.
+    fn is_over(&self, ino: u64) -> bool {
+        let Some(decided) = lock(&self.files).get(&ino).map(|opens| opens.decided.clone()) else { return true };
+        let mut now = lock(&decided);
+        let is_open = |opens: &Opens| opens.count > 0 || !Arc::ptr_eq(&opens.decided, &decided);
+        if lock(&self.files).get(&ino).is_none_or(is_open) {
+            return true;
+        }
+        // Who opens it from here on waits.
+        if let Decided::Passed(backing) = &*now
+            && !backing.end().unwrap_or(false)
+        {
+            return false;
+        }
+        let gone = std::mem::take(&mut *now);
+        {
+            let mut files = lock(&self.files);
+            if !files.get(&ino).is_none_or(is_open) {
+                files.remove(&ino);
+            }
+        }
+        drop(now);
+        // Not under the locks: the kernel is told, and the last handle may close with it.
+        drop(gone);
+        true
+    }
+
+    fn look_later(self: &Arc<Passing>, ino: u64) {
+        let at_ns = seam::monotonic_ns() + FIRST_LOOK.as_nanos() as i64;
+        lock(&self.in_use).push(InUse { ino, wait: FIRST_LOOK, at_ns });
+        self.wake.notify_all();
+        if self.looks.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let passing = Arc::downgrade(self);
+        if seam::spawn("iov-lent", move || look(&passing)).is_err() {
+            // Then it is tried again with the next one, and as the mount ends.
+            self.looks.store(false, Ordering::Release);
+        }
+    }
+
+    /// Waits until something is due and looks at that; `false`: nothing is in use any more.
+    fn look(&self) -> bool {
+        let mut in_use = lock(&self.in_use);
+        let now_ns = seam::monotonic_ns();
+        let next_ns = in_use.iter().map(|file| file.at_ns).min().unwrap_or(now_ns);
+        if next_ns > now_ns {
+            let wait = Duration::from_nanos((next_ns - now_ns) as u64);
+            in_use = self.wake.wait_timeout(in_use, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let now_ns = seam::monotonic_ns();
+        let due: Vec<InUse> = in_use.extract_if(.., |file| file.at_ns <= now_ns).collect();
+        drop(in_use);
+        let stays = due.into_iter().filter(|file| !self.is_over(file.ino)).map(|file| {
+            let wait = (file.wait * 2).min(LOOK);
+            InUse { wait, at_ns: seam::monotonic_ns() + wait.as_nanos() as i64, ..file }
+        });
+        let stays: Vec<InUse> = stays.collect();
+        let mut in_use = lock(&self.in_use);
+        in_use.extend(stays);
+        if in_use.is_empty() {
+            // Under the lock: who adds one from here on finds nobody looking.
+            self.looks.store(false, Ordering::Release);
+        }
+        !in_use.is_empty()
+    }
+
+    /// The mount ends: what is in use by then is left to its programs.
+    pub(crate) fn end(&self) {
+        let files = std::mem::take(&mut *lock(&self.files));
+        for opens in files.into_values() {
+            let Decided::Passed(backing) = std::mem::take(&mut *lock(&opens.decided)) else { continue };
+            for _ in 0..LAST_LOOKS {
+                match backing.end() {
+                    Ok(false) => seam::sleep(FIRST_LOOK.as_nanos() as u64),
+                    // Who does not answer now will hear that this session has ended.
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Looks at what is in use, until nothing is.
+fn look(passing: &Weak<Passing>) {
+    while passing.upgrade().is_some_and(|passing| passing.look()) {}
 }

@@ -15,7 +15,7 @@ use crate::{
     door::{Door, O_APPEND, answer_xattr, born, by_identity, done, flags, lower_rights, or_error},
     folders::{self, Stream},
     locks,
-    passing::Way,
+    passing::{Passing, Way},
 };
 
 /// Most bytes of one request: what the kernel sends at most.
@@ -55,7 +55,7 @@ impl Filesystem for Door {
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
-            self.passing.allow();
+            self.passing = Passing::new(true);
         }
         let root = self.fs.root();
         self.known.inodes.tell(&root);
@@ -63,6 +63,7 @@ impl Filesystem for Door {
     }
 
     fn destroy(&mut self) {
+        self.passing.end();
         self.files.clear();
         self.streams.clear();
     }
@@ -197,6 +198,9 @@ impl Filesystem for Door {
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags_: OpenFlags, reply: ReplyOpen) {
+        if self.passing.is_lost(ino.0) {
+            return reply.error(Errno::EBUSY);
+        }
         let opened = self.node(ino).and_then(|node| File::open(&node, flags(flags_.0)));
         let (file, attributes) = or_error!(reply, by_identity(opened));
         if flags_.0 & O_TRUNC != 0 {
@@ -205,12 +209,16 @@ impl Filesystem for Door {
                 or_error!(reply, lower_rights(req, file.node()));
             }
         }
-        let way = self.passing.opened(ino.0, &file, &attributes, |below| reply.open_backing(below));
+        let anew = flags_.0 & O_TRUNC != 0;
+        let way = self.passing.opened(ino.0, &file, &attributes, anew, |below| reply.open_backing(below));
         let caching = self.caching(ino.0, &attributes, &way);
-        let fh = self.files.put(file);
         match way {
-            Way::Passed(backing) => reply.opened_passthrough(fh, caching, &backing.id),
-            Way::Cached => reply.opened(fh, caching),
+            Way::Passed(backing) => reply.opened_passthrough(self.files.put(file), caching, &backing.id),
+            Way::Cached => reply.opened(self.files.put(file), caching),
+            Way::Lost => {
+                self.passing.closed(ino.0);
+                reply.error(Errno::EBUSY);
+            }
         }
     }
 
@@ -232,14 +240,15 @@ impl Filesystem for Door {
         };
         let (file, node, attributes) = or_error!(reply, made);
         let ino = self.known.inodes.tell(&node);
-        let way = self.passing.opened(ino, &file, &attributes, |below| reply.open_backing(below));
+        let way = self.passing.opened(ino, &file, &attributes, true, |below| reply.open_backing(below));
         let caching = self.caching(ino, &attributes, &way);
         let (attr, fh) = (convert::attr(ino, &attributes), self.files.put(file));
         match way {
             Way::Passed(backing) => {
                 reply.created_passthrough(&self.ttl, &attr, Generation(0), fh, caching, &backing.id);
             }
-            Way::Cached => reply.created(&self.ttl, &attr, Generation(0), fh, caching),
+            // What is new was not lost before.
+            Way::Cached | Way::Lost => reply.created(&self.ttl, &attr, Generation(0), fh, caching),
         }
     }
 

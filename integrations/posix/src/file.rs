@@ -91,6 +91,11 @@ impl File {
         &self.node
     }
 
+    /// That of all who have it open.
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     /// The collection that it is.
     pub fn collection(&self) -> &Collection {
         &self.handle.c
@@ -107,7 +112,7 @@ impl File {
     }
 
     /// Somebody is about to.
-    fn writes(&self) {
+    pub(crate) fn writes(&self) {
         self.handle.written.store(true, Ordering::Release);
     }
 

@@ -50,6 +50,7 @@ pub use errno::{Errno, Outcome};
 pub use file::{File, Flags};
 pub use fs::{Create, FileSystem, Level, Options, Report, Space, Who};
 pub use holes::Seek;
+pub use lent::LentToWrite;
 pub use locks::{LockKind, LockRange};
 pub use names::Rename;
 pub use node::Node;

@@ -62,6 +62,9 @@ pub struct Granted {
 /// changes, so all are read again at the next sync.
 const LENT: u64 = 64 << 20;
 
+/// All that a file can have.
+pub(super) const WHOLE: Range = Range { offset: 0, len: i64::MAX as u64 };
+
 /// Of requests from this size on it is expected that more of them come.
 const LARGE_REQUEST: u64 = 64 << 10;
 
@@ -111,7 +114,7 @@ impl Files {
     ) -> Result<Granted> {
         self.leases.check(session, access)?;
         let demand = Demand { epoch, ..Demand::default() };
-        let write = access == LeaseAccess::Write;
+        let write = access != LeaseAccess::Read;
         let object = self.object(object);
         loop {
             // Whoever recalls holds the object for itself, so that no grant comes between.
@@ -128,6 +131,9 @@ impl Files {
                 continue;
             }
             state.check_direct(write)?;
+            if access == LeaseAccess::Lent {
+                return self.lend(session, &object, &state, epoch);
+            }
             if !state.kept.is_kept() && state.kept.is_guarded() {
                 // Its first checksums are being made: behind that, it is kept.
                 drop(state);
@@ -333,6 +339,7 @@ impl Files {
         patience: u64,
     ) -> Result<()> {
         if self.leases.any(object.id) {
+            self.look_for_lent(object, below)?;
             state.unmoved.extend(self.leases.recall(object.id, which, below, patience));
         }
         if state.unmoved.is_empty() {

@@ -9,14 +9,13 @@ use std::{
 use iov_store::{LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, seam};
 use iov_types::{Error, ObjectId, Range, Result, Uuid};
 
-use super::{
-    disk::Disk,
-    process::Process,
-    tree::{self, FileName},
-};
+use super::{disk::Disk, process::Process, tree::FileName};
 
+mod lent;
 mod over;
+mod recover;
 
+pub(super) use lent::{Lending, is_let_go};
 pub use over::void_grants;
 
 /// Whom a recall concerns.
@@ -91,11 +90,24 @@ const LOOK_NS: u64 = 50_000;
 impl Session {
     /// Whether nothing is under way in a slot.
     fn is_drained(&self, index: u32) -> bool {
-        self.page.drained(index) || self.process.has_ended()
+        // Of what is lent to others neither the page tells it nor the end of the process.
+        !self.is_lent(index) && (self.page.drained(index) || self.process.has_ended())
+    }
+
+    fn access(&self, index: u32) -> Option<LeaseAccess> {
+        self.held.get(&index).map(|held| held.access)
     }
 
     fn is_readers(&self, index: u32) -> bool {
-        self.held.get(&index).is_some_and(|h| h.access == LeaseAccess::Read)
+        self.access(index) == Some(LeaseAccess::Read)
+    }
+
+    fn is_writers(&self, index: u32) -> bool {
+        self.access(index) == Some(LeaseAccess::Write)
+    }
+
+    fn is_lent(&self, index: u32) -> bool {
+        self.access(index) == Some(LeaseAccess::Lent)
     }
 }
 
@@ -195,7 +207,7 @@ impl Leases {
     pub(super) fn check(&self, session: Uuid, access: LeaseAccess) -> Result<()> {
         let mut book = self.lock();
         let (_, session) = book.find(session)?;
-        if access == LeaseAccess::Write && !session.trusted {
+        if access != LeaseAccess::Read && !session.trusted {
             let why = "only processes of the store's own user write directly; others use the socket";
             return Err(Error::unsupported(why).with_clause(iov_types::Clause::G5));
         }
@@ -219,7 +231,7 @@ impl Leases {
         let index = known.free.pop_first().ok_or_else(|| Error::exhausted("the session has no slot left"))?;
         known.generation += 1;
         let generation = known.generation;
-        known.page.offer(index, generation, object, access);
+        known.page.offer(index, generation, object, epoch, access);
         known.held.insert(index, Held { object, access, range, epoch, generation, state: HeldState::Granted });
         book.by_object.entry(object).or_default().push((page, index));
         Ok((index, generation))
@@ -233,7 +245,7 @@ impl Leases {
     /// Takes grants of an object back that are of an epoch below `below` if it is given, and waits until nothing is under way. Those
     /// that are stuck are told by their ranges, and are void from then on: the caller must move the bytes out of their reach.
     pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>, patience: u64) -> Vec<Range> {
-        let mut waiting: Vec<Place> = Vec::new();
+        let (mut waiting, mut lent): (Vec<Place>, Vec<Place>) = Default::default();
         {
             let mut book = self.lock();
             for place in book.by_object.get(&object).cloned().unwrap_or_default() {
@@ -243,9 +255,12 @@ impl Leases {
                     continue;
                 }
                 book.revoke(place);
-                // Nobody waits for readers.
-                if held.access == LeaseAccess::Write {
-                    waiting.push(place);
+                match held.access {
+                    // Nobody waits for readers.
+                    LeaseAccess::Read => {}
+                    LeaseAccess::Write => waiting.push(place),
+                    // Nor for what nobody can be asked for.
+                    LeaseAccess::Lent => lent.push(place),
                 }
             }
         }
@@ -260,15 +275,13 @@ impl Leases {
                 }
                 Some(_) => true,
             });
-            if waiting.is_empty() {
-                return Vec::new();
-            }
-            if seam::monotonic_ns() >= end {
+            if waiting.is_empty() || seam::monotonic_ns() >= end {
                 break;
             }
             drop(book);
             seam::sleep(LOOK_NS);
         }
+        waiting.append(&mut lent);
         self.quarantine(&waiting)
     }
 
@@ -358,7 +371,12 @@ impl Leases {
             let slots: Vec<u32> = session.held.keys().copied().collect();
             for index in slots {
                 let Some((session, held)) = book.take((id, index)) else { continue };
-                if ended || (held.state != HeldState::Granted && session.is_drained(index)) {
+                if held.access == LeaseAccess::Lent {
+                    // Nobody reads what is quarantined. Who has ended cannot hand it to anybody any more.
+                    if held.state == HeldState::Quarantined || (ended && lent::is_let_go(disk, held.object)) {
+                        book.free((id, index));
+                    }
+                } else if ended || (held.state != HeldState::Granted && session.is_drained(index)) {
                     book.free((id, index));
                     objects.push(held.object);
                 }
@@ -377,85 +395,5 @@ impl Leases {
         drop(book);
         gone.into_iter().try_for_each(|id| disk.remove(FileName::Lease(id)).map(drop))?;
         Ok(objects)
-    }
-
-    /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck.
-    pub(super) fn recover(&self, disk: &Disk) -> Result<Vec<ObjectId>> {
-        let mut pages = Vec::new();
-        disk.tree.list("leases", |name| {
-            pages.extend(tree::page_of(name));
-            Ok(())
-        })?;
-        let mut book = self.lock();
-        for id in pages {
-            let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
-            let found = LeasePage::open(&file).ok();
-            let process = match &found {
-                Some((_, owner)) => Process::find(owner.pid)?.filter(|p| p.start == owner.start),
-                None => None, // spoiled by its client, or never handed out
-            };
-            let (Some((page, owner)), Some(process)) = (found, process) else {
-                disk.remove(FileName::Lease(id))?;
-                continue;
-            };
-            if page.has_owner()
-                && let Some(watched) = Process::find(owner.pid)?
-            {
-                self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
-            }
-            let mut session = Session {
-                id: owner.session,
-                process,
-                trusted: false,
-                closing: true,
-                taken_over: true,
-                held: HashMap::new(),
-                free: BTreeSet::new(),
-                generation: 0,
-                page,
-            };
-            for lease in session.page.found() {
-                if !lease.relocated {
-                    session.page.revoke(lease.index, lease.generation);
-                }
-                let (object, access, generation) = (lease.object, lease.access, lease.generation);
-                let range = Range { offset: 0, len: i64::MAX as u64 };
-                let held = Held { object, access, range, epoch: 0, generation, state: HeldState::Revoked };
-                if access == LeaseAccess::Write || !session.page.drained(lease.index) {
-                    session.held.insert(lease.index, held);
-                    book.by_object.entry(object).or_default().push((id, lease.index));
-                }
-            }
-            book.sessions.insert(id, session);
-        }
-        let objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
-        drop(book);
-        // One wait for all: each object's own recall ends at once when its time is up already.
-        let stuck = self.recall_all(&objects);
-        self.reap(disk)?;
-        Ok(stuck)
-    }
-
-    fn recall_all(&self, objects: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
-        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns);
-        let mut waiting: Vec<ObjectId> = objects.iter().copied().collect();
-        while !waiting.is_empty() && seam::monotonic_ns() < end {
-            let book = self.lock();
-            waiting.retain(|object| {
-                let places = book.by_object.get(object);
-                // Nobody waits for those who only look: their space rests.
-                let busy = |(session, index): &Place| {
-                    book.sessions.get(session).is_some_and(|s| !s.is_readers(*index) && !s.is_drained(*index))
-                };
-                places.is_some_and(|places| places.iter().any(busy))
-            });
-            drop(book);
-            seam::sleep(LOOK_NS);
-        }
-        let places = |object| self.lock().by_object.get(object).cloned().unwrap_or_default();
-        for object in &waiting {
-            self.quarantine(&places(object));
-        }
-        waiting
     }
 }

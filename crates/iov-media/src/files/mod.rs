@@ -15,6 +15,7 @@ mod grants;
 mod io;
 mod journal;
 mod leases;
+mod lent;
 mod listing;
 mod look;
 mod object;

@@ -15,8 +15,8 @@ use super::io;
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) start: u64,
-    /// Becomes readable when it ends.
-    handle: OwnedFd,
+    /// Becomes readable when it ends; `None`: it has ended.
+    handle: Option<OwnedFd>,
 }
 
 /// Field 22 of `/proc/PID/stat`: when it started, in clock ticks since boot. The name in field 2 may hold anything but
@@ -42,14 +42,20 @@ impl Process {
         };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(None) };
         let start = start_of(&stat).ok_or_else(|| Error::internal("the facts of a process cannot be read"))?;
-        let process = Process { pid, start, handle };
+        let process = Process { pid, start, handle: Some(handle) };
         // The handle is older than the facts: if it still lives, both are of one process.
         Ok((!process.has_ended()).then_some(process))
     }
 
+    /// One that has ended.
+    pub(super) fn ended(pid: u32, start: u64) -> Process {
+        Process { pid, start, handle: None }
+    }
+
     /// Whether it has ended: then nothing of it is under way in the kernel.
     pub(super) fn has_ended(&self) -> bool {
-        let mut polled = [PollFd::new(&self.handle, PollFlags::IN)];
+        let Some(handle) = &self.handle else { return true };
+        let mut polled = [PollFd::new(handle, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(io::retry(|| rustix::event::poll(&mut polled, Some(&now))), Ok(n) if n > 0)
     }

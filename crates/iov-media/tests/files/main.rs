@@ -6,6 +6,7 @@ mod crash;
 mod grants;
 mod kit;
 mod late;
+mod lent;
 mod look;
 mod model;
 mod space;

@@ -22,6 +22,7 @@ impl GrantBook for Files {
         let access = match access {
             Access::Read => LeaseAccess::Read,
             Access::Write => LeaseAccess::Write,
+            Access::Lent => LeaseAccess::Lent,
         };
         let granted = Files::grant(self, cx, cx.caller.session, object, access, range, epoch)?;
         let number = iov_net::grant_number(granted.slot, granted.generation)
@@ -59,6 +60,10 @@ impl GrantBook for Files {
 
     fn give_back(&self, session: Uuid, number: u64) {
         Files::give_back(self, session, &[iov_net::slot_of(number)]);
+    }
+
+    fn take_back(&self, cx: &OpCx, session: Uuid, object: ObjectId) -> Result<()> {
+        Files::take_back(self, cx, session, object)
     }
 
     fn end_session(&self, session: Uuid) {

@@ -47,6 +47,10 @@ impl<M: Medium> GrantBook for Objects<M> {
 
     fn give_back(&self, _: Uuid, _: u64) {}
 
+    fn take_back(&self, _: &OpCx, _: Uuid, _: ObjectId) -> Result<()> {
+        Ok(())
+    }
+
     fn end_session(&self, _: Uuid) {}
 
     fn sweep(&self) {}

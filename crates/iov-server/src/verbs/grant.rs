@@ -32,7 +32,7 @@ fn grant(server: &Server, client: &Client, cx: &OpCx, request: &GrantRequest) ->
         let why = "this store's bytes go through its daemon: use the socket";
         return Err(Error::unsupported(why).with_clause(Clause::G6));
     }
-    let write = request.access == Access::Write;
+    let write = request.access != Access::Read;
     let leave = server.leave(client, &request.tickets)?;
     let (domain, epoch) = leave.to_grant(served, cx, request.object, write)?;
     if let Some(domain) = domain {

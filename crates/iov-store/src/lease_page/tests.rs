@@ -37,7 +37,7 @@ fn object(slot: u64) -> ObjectId {
 fn g1_a_grant_holds_until_it_is_taken_back() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");
-    page.offer(3, 1, object(5), LeaseAccess::Write);
+    page.offer(3, 1, object(5), 6, LeaseAccess::Write);
     let slot = ClientPage::map(&file).expect("the client's side").slot(3, 1).expect("a slot");
     assert!(slot.holds() && slot.read_is_valid());
     let guard = slot.begin_write().expect("a granted write");
@@ -54,12 +54,12 @@ fn g1_a_slot_given_out_again_does_not_fit_an_old_handle() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");
     let client = ClientPage::map(&file).expect("the client's side");
-    page.offer(0, 1, object(1), LeaseAccess::Write);
+    page.offer(0, 1, object(1), 6, LeaseAccess::Write);
     let old = client.slot(0, 1).expect("a slot");
     page.revoke(0, 1);
     page.free(0);
     assert!(old.begin_write().is_none());
-    page.offer(0, 2, object(2), LeaseAccess::Write);
+    page.offer(0, 2, object(2), 6, LeaseAccess::Write);
     assert!(old.begin_write().is_none() && !old.holds(), "the generation is another");
     assert!(client.slot(0, 2).expect("a slot").begin_write().is_some());
     assert!(page.drained(0));
@@ -69,7 +69,7 @@ fn g1_a_slot_given_out_again_does_not_fit_an_old_handle() {
 fn g2_a_write_that_was_left_behind_is_void() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");
-    page.offer(9, 4, object(5), LeaseAccess::Write);
+    page.offer(9, 4, object(5), 6, LeaseAccess::Write);
     let slot = ClientPage::map(&file).expect("the client's side").slot(9, 4).expect("a slot");
     let guard = slot.begin_write().expect("a granted write");
     page.revoke(9, 4);
@@ -82,7 +82,7 @@ fn g2_a_write_that_was_left_behind_is_void() {
 fn g5_a_session_that_may_only_read_needs_no_write_access_to_the_page() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");
-    page.offer(1, 1, object(1), LeaseAccess::Read);
+    page.offer(1, 1, object(1), 6, LeaseAccess::Read);
     let slot = ClientPage::map(read_only(&file)).expect("the client's side").slot(1, 1).expect("a slot");
     assert!(slot.read_is_valid());
     assert!(slot.begin_write().is_none(), "it cannot announce a write");
@@ -95,12 +95,13 @@ fn g2_a_page_outlives_its_server() {
     let file = memory_file();
     {
         let page = LeasePage::create(&file, &OWNER).expect("a page");
-        page.offer(2, 7, object(1), LeaseAccess::Read);
-        page.offer(1023, 8, object(2), LeaseAccess::Write);
-        page.offer(4, 9, object(3), LeaseAccess::Write);
+        page.offer(2, 7, object(1), 6, LeaseAccess::Read);
+        page.offer(1023, 8, object(2), 6, LeaseAccess::Write);
+        page.offer(4, 9, object(3), 6, LeaseAccess::Write);
         page.free(4);
-        page.offer(5, 3, object(4), LeaseAccess::Write);
+        page.offer(5, 3, object(4), 6, LeaseAccess::Write);
         page.relocate(5, 3);
+        page.offer(6, 2, object(5), 6, LeaseAccess::Lent);
     }
     let (page, owner) = LeasePage::open(&file).expect("the page of an earlier server");
     assert_eq!(owner, OWNER);
@@ -109,11 +110,13 @@ fn g2_a_page_outlives_its_server() {
         generation,
         object: object(n),
         access,
+        epoch: 6,
         relocated,
     };
     let expected = [
         found(2, 7, 1, LeaseAccess::Read, false),
         found(5, 3, 4, LeaseAccess::Write, true),
+        found(6, 2, 5, LeaseAccess::Lent, false),
         found(1023, 8, 2, LeaseAccess::Write, false),
     ];
     assert_eq!(page.found(), expected);
@@ -140,7 +143,7 @@ fn g6_what_is_no_page_is_refused() {
 fn g2_what_a_client_spoils_is_not_believed() {
     let file = memory_file();
     let page = LeasePage::create(&file, &OWNER).expect("a page");
-    page.offer(0, 1, object(1), LeaseAccess::Write);
+    page.offer(0, 1, object(1), 6, LeaseAccess::Write);
     page.0.slot(0).access.store(77, Ordering::Relaxed);
     page.0.slot(1).state.store(u64::MAX, Ordering::Relaxed);
     assert_eq!(page.found(), []);
@@ -155,7 +158,7 @@ fn m2_no_write_begins_behind_a_drained_revocation() {
     let client = ClientPage::map(&file).expect("the client's side");
     let content = AtomicU64::new(0);
     for generation in 1..=300 {
-        page.offer(0, generation, object(1), LeaseAccess::Write);
+        page.offer(0, generation, object(1), 6, LeaseAccess::Write);
         std::thread::scope(|threads| {
             for _ in 0..2 {
                 let slot = client.slot(0, generation).expect("a slot");

@@ -168,6 +168,16 @@ impl Inner {
         AtOnce::Done(Ok(done))
     }
 
+    /// The one target that all bytes of an object lie on, and what they are called there.
+    fn only(&self, object: ObjectId) -> Result<(Arc<dyn Backend>, ObjectId)> {
+        let Some(place) = Place::of(object) else { return Ok((self.first.clone(), object)) };
+        let (lined, stripes) = self.lined(place)?;
+        match &lined.backends[..] {
+            [backend] if stripes.width() == 1 => Ok((backend.clone(), Place::part(object.collection, 0))),
+            _ => Err(Error::unsupported("these bytes lie on several targets")),
+        }
+    }
+
     fn show(&self, object: ObjectId, place: Place, epoch: u64, range: Range) -> Shown {
         let Ok((lined, stripes)) = self.lined(place) else { return Shown::Never };
         let Some(piece) = stripes.pieces(range).next() else { return Shown::Never };
@@ -216,12 +226,13 @@ impl Backend for Spread {
     }
 
     fn lend(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
-        let Some(place) = Place::of(object) else { return self.0.first.lend(cx, object, epoch) };
-        let (lined, stripes) = self.0.lined(place)?;
-        if stripes.width() > 1 || lined.backends.len() > 1 {
-            return Err(Error::unsupported("these bytes lie on several targets"));
-        }
-        lined.backends[0].lend(cx, Place::part(object.collection, 0), epoch)
+        let (backend, object) = self.0.only(object)?;
+        backend.lend(cx, object, epoch)
+    }
+
+    fn lend_to_write(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
+        let (backend, object) = self.0.only(object)?;
+        backend.lend_to_write(cx, object, epoch)
     }
 
     fn closed(&self, object: ObjectId) {

@@ -12,9 +12,11 @@ pub enum Access {
     Read,
     /// Reading and writing.
     Write,
+    /// Writing by others on behalf of the client, such as the kernel, until [`TakeBack`].
+    Lent,
 }
 
-numbers! { Access { Read = 1, Write = 2 } }
+numbers! { Access { Read = 1, Write = 2, Lent = 3 } }
 
 /// Asks for direct access to a range of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,6 +146,26 @@ impl From<GrantAnswer> for Result<Granted> {
         }
     }
 }
+
+/// Ends what was lent of an object ([`Access::Lent`]), by whichever daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TakeBack {
+    /// For whom.
+    pub context: Context,
+    /// Which object.
+    pub object: ObjectId,
+}
+
+message! { strict TakeBack { 1 => context: message, 2 => object: required message } }
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TakeBackAnswer {
+    /// Why it is lent on: `Busy` where somebody has it open or mapped for writing.
+    pub failed: Option<Error>,
+}
+
+message! { TakeBackAnswer { 1 => failed: optional message } }
 
 /// Asks for what is known of the blocks of an object that is kept by checksums (I1), to compare what is read with it.
 #[derive(Clone, PartialEq, Eq, Debug)]

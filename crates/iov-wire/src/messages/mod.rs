@@ -16,7 +16,8 @@ mod session;
 mod store_map;
 
 pub use grant::{
-    Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, Window,
+    Access, GiveBack, GrantAnswer, GrantRequest, Granted, Recall, Stretch, SumsAnswer, SumsRequest, TakeBack,
+    TakeBackAnswer, Window,
 };
 pub use join::{Join, JoinAnswer};
 pub use object::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest, TargetCapability};

@@ -81,6 +81,8 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::resume_answer());
     reads_as(examples::sums_request());
     reads_as(examples::sums_answer());
+    reads_as(examples::take_back());
+    reads_as(examples::take_back_answer());
     reads_as(examples::challenge());
     reads_as(examples::proof());
     reads_as(examples::join());

@@ -35,6 +35,8 @@ fn harmless_as_any(bytes: &[u8]) -> bool {
         && harmless::<ResumeAnswer>(bytes)
         && harmless::<SumsRequest>(bytes)
         && harmless::<SumsAnswer>(bytes)
+        && harmless::<TakeBack>(bytes)
+        && harmless::<TakeBackAnswer>(bytes)
         && harmless::<Challenge>(bytes)
         && harmless::<Proof>(bytes)
         && harmless::<Join>(bytes)

@@ -57,6 +57,8 @@ round_trips!(
     resume_answer,
     sums_request,
     sums_answer,
+    take_back,
+    take_back_answer,
     challenge,
     proof,
 );

@@ -8,6 +8,7 @@ mod dying;
 mod mounts;
 mod network;
 mod offline;
+mod passed_writes;
 mod passthrough;
 mod programs;
 mod runs;

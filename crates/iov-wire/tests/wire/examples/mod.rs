@@ -286,6 +286,14 @@ pub(crate) fn sums_answer() -> SumsAnswer {
     SumsAnswer { failed: Some(Error::not_found("the collection was deleted")) }
 }
 
+pub(crate) fn take_back() -> TakeBack {
+    TakeBack { context: CONTEXT, object: OBJECT }
+}
+
+pub(crate) fn take_back_answer() -> TakeBackAnswer {
+    TakeBackAnswer { failed: Some(Error::busy("a program has it open")) }
+}
+
 pub(crate) fn recall() -> Recall {
     Recall { grant: 9, within_ns: 5_000_000_000 }
 }
@@ -361,5 +369,7 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&proof(), 0, 0),
         frame(&join(), 13, 0),
         frame(&join_answer(), 13, 0),
+        frame(&take_back(), 14, 0),
+        frame(&take_back_answer(), 14, 0),
     ]
 }

@@ -169,6 +169,14 @@ pub(crate) fn sums_answer() -> BoxedStrategy<SumsAnswer> {
     prop::option::of(error()).prop_map(|failed| SumsAnswer { failed }).boxed()
 }
 
+pub(crate) fn take_back() -> BoxedStrategy<TakeBack> {
+    (context(), object_id()).prop_map(|(context, object)| TakeBack { context, object }).boxed()
+}
+
+pub(crate) fn take_back_answer() -> BoxedStrategy<TakeBackAnswer> {
+    prop::option::of(error()).prop_map(|failed| TakeBackAnswer { failed }).boxed()
+}
+
 pub(crate) fn give_back() -> BoxedStrategy<GiveBack> {
     number().prop_map(|grant| GiveBack { grant }).boxed()
 }

@@ -1,0 +1,84 @@
+//! Files that are lent to others to be written: the kernel, for programs of a mount. Nobody tells this process when those have
+//! ended, but the file system knows whether anybody has a file open or mapped for writing (G2).
+
+use iov_types::{ObjectId, Uuid};
+
+use super::{HeldState, Leases, Place, Session};
+use crate::{
+    file_lease,
+    files::{disk::Disk, tree::FileName},
+};
+
+/// What is to be done with a file that was lent, and is wanted back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::files) enum Lending {
+    /// Nothing: it is not lent, or to nobody who is concerned.
+    None,
+    /// Its holder lives, and his hold has not passed on: it stays where it is.
+    Stays,
+    /// Whoever had it has ended, but for those to whom the kernel goes on to give it.
+    Left,
+    /// Its holder lives, and may hand it on at any time, although it is not his any more.
+    Lost,
+}
+
+/// Whether nobody has the file of an object open or mapped for writing. Those of this process are closed first; where somebody uses
+/// one just now, or that cannot be told, the answer is no.
+pub(in crate::files) fn is_let_go(disk: &Disk, object: ObjectId) -> bool {
+    let name = FileName::Data(object);
+    disk.forget(name);
+    match disk.sparing(|| disk.tree.open_file(name, false)) {
+        Ok(Some(file)) => file_lease::is_written_by_nobody(&file).unwrap_or(false),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+impl Leases {
+    /// How an object is lent, for who takes back grants of an epoch below `below`, if it is given.
+    pub(in crate::files) fn lending(&self, object: ObjectId, below: Option<u64>) -> Lending {
+        let book = self.lock();
+        let mut lending = Lending::None;
+        for (page, slot) in book.by_object.get(&object).into_iter().flatten() {
+            let Some(session) = book.sessions.get(page).filter(|s| s.is_lent(*slot)) else { continue };
+            let Some(held) = session.held.get(slot) else { continue };
+            let ended = session.process.has_ended();
+            match below {
+                Some(below) if held.epoch >= below && !ended => {}
+                None if held.state == HeldState::Granted && !ended => return Lending::Stays,
+                _ if !ended => lending = Lending::Lost,
+                _ if lending == Lending::None => lending = Lending::Left,
+                _ => {}
+            }
+        }
+        lending
+    }
+
+    /// Whether an object is lent to this session, whichever daemon has lent it.
+    pub(in crate::files) fn lends_to(&self, session: Uuid, object: ObjectId) -> bool {
+        !self.lent(object, |of| of.id == session).is_empty()
+    }
+
+    /// Ends what is lent of an object to a session.
+    pub(in crate::files) fn end_lent_to(&self, session: Uuid, object: ObjectId) {
+        self.end_lent(object, |of| of.id == session);
+    }
+
+    /// Ends what is lent of an object to processes that have ended.
+    pub(in crate::files) fn end_left(&self, object: ObjectId) {
+        self.end_lent(object, |of| of.process.has_ended());
+    }
+
+    fn end_lent(&self, object: ObjectId, of: impl Fn(&Session) -> bool) {
+        let places = self.lent(object, of);
+        let mut book = self.lock();
+        places.into_iter().for_each(|place| book.free(place));
+    }
+
+    fn lent(&self, object: ObjectId, of: impl Fn(&Session) -> bool) -> Vec<Place> {
+        let book = self.lock();
+        let mut places = book.by_object.get(&object).cloned().unwrap_or_default();
+        places.retain(|(page, slot)| book.sessions.get(page).is_some_and(|s| s.is_lent(*slot) && of(s)));
+        places
+    }
+}

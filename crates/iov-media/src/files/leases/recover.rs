@@ -1,0 +1,122 @@
+//! What an earlier daemon has granted.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::PoisonError,
+};
+
+use iov_store::{FoundLease, LeaseAccess, LeasePage, seam};
+use iov_types::{ObjectId, Range, Result};
+
+use super::{Held, HeldState, LOOK_NS, Leases, Place, Session, lent::is_let_go};
+use crate::files::{
+    disk::Disk,
+    process::Process,
+    tree::{self, FileName},
+};
+
+/// Whether somebody has a file that was lent by who has ended.
+fn is_left(disk: &Disk, lease: &FoundLease) -> bool {
+    lease.access == LeaseAccess::Lent && !lease.relocated && !is_let_go(disk, lease.object)
+}
+
+impl Leases {
+    /// Takes over the pages of an earlier daemon: everything is revoked. The objects of writes that are stuck.
+    pub(in crate::files) fn recover(&self, disk: &Disk) -> Result<Vec<ObjectId>> {
+        let mut pages = Vec::new();
+        disk.tree.list("leases", |name| {
+            pages.extend(tree::page_of(name));
+            Ok(())
+        })?;
+        let mut book = self.lock();
+        for id in pages {
+            let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
+            let found = LeasePage::open(&file).ok();
+            let process = match &found {
+                Some((_, owner)) => Process::find(owner.pid)?.filter(|p| p.start == owner.start),
+                None => None, // spoiled by its client, or never handed out
+            };
+            // Whoever the kernel has given what was lent may live longer than who had it lent.
+            let left = |page: &LeasePage| page.found().iter().any(|lease| is_left(disk, lease));
+            let (page, owner, process) = match (found, process) {
+                (Some((page, owner)), Some(process)) => (page, owner, process),
+                (Some((page, owner)), None) if left(&page) => {
+                    let process = Process::ended(owner.pid, owner.start);
+                    (page, owner, process)
+                }
+                _ => {
+                    disk.remove(FileName::Lease(id))?;
+                    continue;
+                }
+            };
+            if page.has_owner()
+                && let Some(watched) = Process::find(owner.pid)?
+            {
+                self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
+            }
+            let mut session = Session {
+                id: owner.session,
+                process,
+                trusted: false,
+                closing: true,
+                taken_over: true,
+                held: HashMap::new(),
+                free: BTreeSet::new(),
+                generation: 0,
+                page,
+            };
+            for lease in session.page.found() {
+                // What is lent to others stays so: they do not ask this daemon either.
+                let stays = lease.access == LeaseAccess::Lent;
+                if !lease.relocated && !stays {
+                    session.page.revoke(lease.index, lease.generation);
+                }
+                let (epoch, state) = match (stays, lease.relocated) {
+                    (true, false) => (lease.epoch, HeldState::Granted),
+                    (true, true) => (0, HeldState::Quarantined),
+                    (false, _) => (0, HeldState::Revoked),
+                };
+                let (object, access, generation) = (lease.object, lease.access, lease.generation);
+                let range = Range { offset: 0, len: i64::MAX as u64 };
+                let held = Held { object, access, range, epoch, generation, state };
+                if access != LeaseAccess::Read || !session.page.drained(lease.index) {
+                    session.held.insert(lease.index, held);
+                    book.by_object.entry(object).or_default().push((id, lease.index));
+                }
+            }
+            book.sessions.insert(id, session);
+        }
+        let objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
+        drop(book);
+        // One wait for all: each object's own recall ends at once when its time is up already.
+        let stuck = self.recall_all(&objects);
+        self.reap(disk)?;
+        Ok(stuck)
+    }
+
+    fn recall_all(&self, objects: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
+        let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns);
+        let mut waiting: Vec<ObjectId> = objects.iter().copied().collect();
+        while !waiting.is_empty() && seam::monotonic_ns() < end {
+            let book = self.lock();
+            waiting.retain(|object| {
+                let places = book.by_object.get(object);
+                // Nobody waits for those who only look: their space rests.
+                let busy = |(session, index): &Place| {
+                    book.sessions.get(session).is_some_and(|s| s.is_writers(*index) && !s.is_drained(*index))
+                };
+                places.is_some_and(|places| places.iter().any(busy))
+            });
+            drop(book);
+            seam::sleep(LOOK_NS);
+        }
+        for object in &waiting {
+            let book = self.lock();
+            let mut places = book.by_object.get(object).cloned().unwrap_or_default();
+            places.retain(|(session, index)| book.sessions.get(session).is_some_and(|s| !s.is_lent(*index)));
+            drop(book);
+            self.quarantine(&places);
+        }
+        waiting
+    }
+}
