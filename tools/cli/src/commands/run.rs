@@ -53,8 +53,18 @@ pub(crate) struct Args {
     #[arg(long = "rule", value_name = "PATTERN=PROFILE")]
     rules: Vec<String>,
 
+    /// Print what a shell has to set for the programs that it starts from then on, in place of running one: for job scripts and
+    /// launchers, as in eval "$(iov run --env)"
+    #[arg(long, conflicts_with = "program")]
+    env: bool,
+
     /// The program and what it is told
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required_unless_present = "env",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     program: Vec<OsString>,
 }
 
@@ -75,7 +85,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     (settings.controls, settings.rules) = (args.controls.controls.clone(), args.rules.clone());
     settings.deadline_ns = ctx.timeout_ns()?;
     settings.places = places(&args.at)?;
-    let program = find(&args.program[0])?;
+    let program = args.program.first().map(|program| find(program)).transpose()?;
     let library = library()?;
 
     // Who mistypes the store or a workspace hears of it here, and no program starts the daemon.
@@ -89,19 +99,39 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     }
     let text = settings.to_text().map_err(Error::invalid)?;
 
+    let preload = preload(&library);
+    let settings = OsString::from_vec(text);
+    let Some(program) = program else {
+        for (name, value) in [(PRELOAD, &preload), (VARIABLE, &settings)] {
+            ctx.out.line(export(name, value)?)?;
+        }
+        return Ok(());
+    };
     let mut command = Command::new(program);
-    command.arg0(&args.program[0]).args(&args.program[1..]).env(VARIABLE, OsString::from_vec(text));
-    let before = std::env::var_os(PRELOAD).filter(|before| !before.is_empty());
-    let mut preload = library.into_os_string();
-    if let Some(before) = before {
-        preload.push(":");
-        preload.push(before);
-    }
-    command.env(PRELOAD, preload);
+    command.arg0(&args.program[0]).args(&args.program[1..]).env(VARIABLE, settings).env(PRELOAD, preload);
     ctx.out.flush()?;
     // This process becomes the program.
     let e = command.exec();
     Err(Error::from(e).context(format!("running {}", printable(args.program[0].as_bytes()))).into())
+}
+
+/// What the dynamic linker is told to load: the library before what is loaded anyway. Once, also where this is itself run so.
+fn preload(library: &Path) -> OsString {
+    let before = std::env::var_os(PRELOAD).unwrap_or_default();
+    let others = before.as_bytes().split(|b| matches!(b, b':' | b' ')).filter(|other| !other.is_empty());
+    let mut preload = library.as_os_str().to_owned();
+    for other in others.filter(|other| *other != library.as_os_str().as_bytes()) {
+        preload.push(":");
+        preload.push(OsStr::from_bytes(other));
+    }
+    preload
+}
+
+/// A line for a shell, in which the value means nothing else.
+fn export(name: &str, value: &OsStr) -> Done<String> {
+    let value =
+        value.to_str().ok_or_else(|| Error::invalid("--env: a path is no UTF-8, which not every shell takes"))?;
+    Ok(format!("export {name}='{}'", value.replace('\'', "'\\''")))
 }
 
 /// Where workspaces appear.

@@ -56,6 +56,35 @@ fn programs_work_in_iov_run() {
 }
 
 #[test]
+fn a_shell_is_told_once_for_all_that_it_starts() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let iov = env!("CARGO_BIN_EXE_iov");
+    // A quote in a path means nothing to the shell, and what was loaded before stays so.
+    let script = format!(
+        "export LD_PRELOAD=libm.so.6\n\
+         eval \"$('{iov}' run --env --at \"w=/it's here\" -c consistency=commit)\"\n\
+         before=$LD_PRELOAD\n\
+         eval \"$('{iov}' run --env --at \"w=/it's here\" -c consistency=commit)\"\n\
+         test \"$before\" = \"$LD_PRELOAD\" && case $before in */libiov_preload.so:libm.so.6) ;; *) exit 9 ;; esac\n\
+         sh -c 'echo told > \"/it'\"'\"'s here/file\"'\n\
+         cat \"/it's here/file\"\n\
+         unset LD_PRELOAD IOVERBS_RUN\n\
+         test ! -e \"/it's here\""
+    );
+    let like = store.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-euc", &script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert_eq!(finished(command.spawn().unwrap(), 60).ok().text(), "told\n");
+    assert!(store.iov(&["stat", "w/file"]).ok().text().contains("consistency=commit"));
+    store.iov(&["run", "--env", "ls"]).fails(64, &["--env"]);
+    store.iov(&["run"]).fails(64, &[]);
+}
+
+#[test]
 #[ignore = "takes minutes; make test-long installs the programs"]
 fn heavy_programs_work_in_iov_run() {
     if !has_library() {
