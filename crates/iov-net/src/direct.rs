@@ -95,6 +95,8 @@ pub(crate) struct Direct {
     room: usize,
     /// Grants held, as of the last one that was taken.
     held: AtomicUsize,
+    /// Files that are lent.
+    pub(crate) loans: AtomicUsize,
     direct: bool,
 }
 
@@ -419,6 +421,7 @@ impl DirectBackend {
             shows: AtomicBool::new(false),
             room: room(),
             held: AtomicUsize::new(0),
+            loans: AtomicUsize::new(0),
             direct,
         }))
     }

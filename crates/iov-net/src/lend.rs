@@ -3,7 +3,7 @@
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use rustix::fs::Mode;
 
 use crate::{
     direct::{Direct, DirectBackend},
-    grant::{Grant, Lent},
+    grant::{Grant, Lent, room},
     link::{Link, ask},
     tickets,
 };
@@ -34,8 +34,27 @@ impl LentFile for LentOut {
 struct LentToWrite {
     file: OwnedFd,
     slot: ClientSlot,
-    direct: Arc<Direct>,
+    loan: Loan,
     object: ObjectId,
+}
+
+/// One of the loans that a process may have: each takes a descriptor and a slot of the lease page.
+struct Loan(Arc<Direct>);
+
+impl Loan {
+    fn take(direct: &Arc<Direct>) -> Result<Loan> {
+        let loan = Loan(direct.clone());
+        if direct.loans.fetch_add(1, Ordering::AcqRel) >= room() {
+            return Err(Error::unsupported("no more files are lent to this process"));
+        }
+        Ok(loan)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.0.loans.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl LentFile for LentToWrite {
@@ -48,7 +67,7 @@ impl LentFile for LentToWrite {
     }
 
     fn take_back(&self, cx: &OpCx) -> Result<()> {
-        self.direct.take_back(cx, self.object)
+        self.loan.0.take_back(cx, self.object)
     }
 }
 
@@ -76,10 +95,15 @@ impl Direct {
                 return Err(Error::timeout("the catalog did not answer in time").with_clause(Clause::O8));
             }
             // Answers are received by those who wait for them.
-            if !self.link.drive(cx.left_ns())
-                && let Ok(shown) = told.recv_timeout(LOOK)
-            {
-                return shown;
+            if self.link.drive(cx.left_ns()) {
+                continue;
+            }
+            match told.recv_timeout(LOOK) {
+                Ok(shown) => return shown,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(Error::unavailable("the connection to the catalog has ended"));
+                }
             }
         }
     }
@@ -128,6 +152,9 @@ impl DirectBackend {
     /// See [`iov_store::Backend::lend_to_write`].
     pub(crate) fn lend_writable(&self, cx: &OpCx, object: ObjectId, epoch: u64) -> Result<Box<dyn LentFile>> {
         let direct = &self.0;
+        let loan = Loan::take(direct)?;
+        // What is open for writing here would hold up its end.
+        direct.give_all_back(object);
         let tickets = direct.leave_to_write(cx, object)?.iter().map(|(_, bytes)| bytes.to_vec()).collect();
         let (range, context) = (Range { offset: 0, len: i64::MAX as u64 }, Link::context(cx));
         let (memory, anew, access) = (false, false, Access::Lent);
@@ -139,12 +166,12 @@ impl DirectBackend {
         let granted = direct.grant(ask(&up, cx, &request), &Arc::downgrade(&up), &page, epoch);
         let granted = granted.inspect_err(|e| {
             // Where nobody knows whether it came to that, it is ended.
-            if !matches!(e.kind(), Kind::Unsupported | Kind::Exhausted | Kind::Fenced | Kind::NotFound) {
+            if !matches!(e.kind(), Kind::Unsupported | Kind::Fenced | Kind::NotFound) {
                 let _ = direct.take_back(cx, object);
             }
         })?;
         match granted.lent {
-            Lent::File(file) => Ok(Box::new(LentToWrite { file, slot: granted.slot, direct: direct.clone(), object })),
+            Lent::File(file) => Ok(Box::new(LentToWrite { file, slot: granted.slot, loan, object })),
             Lent::Memory(_) => Err(Error::corrupt("the daemon lends memory in place of a file")),
         }
     }

@@ -186,6 +186,8 @@ pub struct FoundLease {
     pub access: LeaseAccess,
     /// The object's epoch as it was made.
     pub epoch: u64,
+    /// Whether it was taken back.
+    pub revoked: bool,
     /// Whether what is under way was declared void.
     pub relocated: bool,
 }
@@ -241,8 +243,9 @@ impl LeasePage {
             };
             let object =
                 ObjectId { collection: load_uuid(&slot.collection), slot: slot.object_slot.load(Ordering::Relaxed) };
-            let (epoch, relocated) = (slot.epoch.load(Ordering::Relaxed), state & 3 == RELOCATED);
-            (state != 0).then_some(FoundLease { index, generation: state >> 2, object, access, epoch, relocated })
+            let (epoch, generation) = (slot.epoch.load(Ordering::Relaxed), state >> 2);
+            let (revoked, relocated) = (state & 3 != GRANTED, state & 3 == RELOCATED);
+            (state != 0).then_some(FoundLease { index, generation, object, access, epoch, revoked, relocated })
         };
         (0..LEASE_SLOTS).filter_map(found).collect()
     }

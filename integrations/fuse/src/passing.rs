@@ -88,7 +88,20 @@ enum Decided {
     #[default]
     Not,
     Cached,
+    /// The same, but it is still lent: the store has not answered since the kernel has refused it.
+    Refused(LentToWrite),
     Passed(Arc<Backing>),
+}
+
+impl Decided {
+    /// Whether nothing is lent any more.
+    fn end(&self) -> Outcome<bool> {
+        match self {
+            Decided::Not | Decided::Cached => Ok(true),
+            Decided::Refused(lent) => lent.end(),
+            Decided::Passed(backing) => backing.end(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -100,7 +113,6 @@ struct Opens {
 
 /// A file that was closed, but is still in use.
 struct InUse {
-    ino: u64,
     /// How long was waited for the last look at it.
     wait: Duration,
     /// When to look next.
@@ -114,7 +126,7 @@ pub(crate) struct Passing {
     /// The kernel has said that it passes no files of this store, and is not asked again.
     refused: AtomicBool,
     files: Mutex<HashMap<u64, Opens>>,
-    in_use: Mutex<Vec<InUse>>,
+    in_use: Mutex<HashMap<u64, InUse>>,
     wake: Condvar,
     /// Somebody looks at those.
     looks: AtomicBool,
@@ -139,27 +151,37 @@ impl Passing {
         if !self.allowed {
             return Way::Cached;
         }
-        let decided = {
+        let (decided, alone) = {
             let mut files = lock(&self.files);
             let opens = files.entry(ino).or_default();
             opens.count += 1;
-            opens.decided.clone()
+            (opens.decided.clone(), opens.count == 1)
         };
         let mut decided = lock(&decided);
+        // What was in use by somebody who had closed it may not be any more, or not be this file's.
+        if alone
+            && matches!(&*decided, Decided::Passed(backing) if !backing.is_of(file))
+            && decided.end().unwrap_or(false)
+        {
+            *decided = Decided::Not;
+        }
         if matches!(*decided, Decided::Not) {
-            let backing = self.lend(file, attributes, anew).and_then(|lent| self.pass(lent, tell));
-            *decided = backing.map_or(Decided::Cached, Decided::Passed);
+            *decided = match self.lend(file, attributes, anew) {
+                Some(lent) => self.pass(lent, tell),
+                None => Decided::Cached,
+            };
         }
         match &*decided {
             Decided::Passed(backing) if backing.is_of(file) => Way::Passed(backing.clone()),
             Decided::Passed(_) => Way::Lost,
-            Decided::Not | Decided::Cached => Way::Cached,
+            Decided::Not | Decided::Cached | Decided::Refused(_) => Way::Cached,
         }
     }
 
     /// Whether programs have a file open by one that is not the store's any more, so that nobody else can open it here.
     pub(crate) fn is_lost(&self, ino: u64) -> bool {
-        let Some(decided) = lock(&self.files).get(&ino).map(|opens| opens.decided.clone()) else { return false };
+        let opens = |opens: &Opens| (opens.count > 0).then(|| opens.decided.clone());
+        let Some(decided) = lock(&self.files).get(&ino).and_then(opens) else { return false };
         let decided = lock(&decided);
         matches!(&*decided, Decided::Passed(backing) if !backing.holds())
     }
@@ -177,27 +199,23 @@ impl Passing {
     }
 
     /// Tells the kernel of what is lent.
-    fn pass(
-        &self,
-        lent: Lent,
-        tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
-    ) -> Option<Arc<Backing>> {
+    fn pass(&self, lent: Lent, tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>) -> Decided {
         let told = match &lent {
             Lent::Sealed(lent) => tell(lent.file()),
             Lent::ToWrite(lent) => tell(lent.file()),
         };
         match told {
-            Ok(id) => Some(Arc::new(Backing { id, lent })),
+            Ok(id) => Decided::Passed(Arc::new(Backing { id, lent })),
             Err(e) => {
                 // Without the right to, over a file system that stands on others, or on one that cannot.
                 if matches!(Errno::from_io_error(&e), Some(Errno::PERM | Errno::LOOP | Errno::OPNOTSUPP)) {
                     self.refused.store(true, Ordering::Relaxed);
                 }
-                if let Lent::ToWrite(lent) = lent {
+                match lent {
                     // Nobody has got it.
-                    let _ = lent.end();
+                    Lent::ToWrite(lent) if !lent.end().unwrap_or(false) => Decided::Refused(lent),
+                    _ => Decided::Cached,
                 }
-                None
             }
         }
     }
@@ -225,9 +243,7 @@ impl Passing {
             return true;
         }
         // Who opens it from here on waits.
-        if let Decided::Passed(backing) = &*now
-            && !backing.end().unwrap_or(false)
-        {
+        if !now.end().unwrap_or(false) {
             return false;
         }
         let gone = std::mem::take(&mut *now);
@@ -245,7 +261,7 @@ impl Passing {
 
     fn look_later(self: &Arc<Passing>, ino: u64) {
         let at_ns = seam::monotonic_ns() + FIRST_LOOK.as_nanos() as i64;
-        lock(&self.in_use).push(InUse { ino, wait: FIRST_LOOK, at_ns });
+        lock(&self.in_use).entry(ino).or_insert(InUse { wait: FIRST_LOOK, at_ns });
         self.wake.notify_all();
         if self.looks.swap(true, Ordering::AcqRel) {
             return;
@@ -261,21 +277,23 @@ impl Passing {
     fn look(&self) -> bool {
         let mut in_use = lock(&self.in_use);
         let now_ns = seam::monotonic_ns();
-        let next_ns = in_use.iter().map(|file| file.at_ns).min().unwrap_or(now_ns);
+        let next_ns = in_use.values().map(|file| file.at_ns).min().unwrap_or(now_ns);
         if next_ns > now_ns {
             let wait = Duration::from_nanos((next_ns - now_ns) as u64);
             in_use = self.wake.wait_timeout(in_use, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
         let now_ns = seam::monotonic_ns();
-        let due: Vec<InUse> = in_use.extract_if(.., |file| file.at_ns <= now_ns).collect();
+        let due: Vec<(u64, InUse)> = in_use.extract_if(|_, file| file.at_ns <= now_ns).collect();
         drop(in_use);
-        let stays = due.into_iter().filter(|file| !self.is_over(file.ino)).map(|file| {
-            let wait = (file.wait * 2).min(LOOK);
-            InUse { wait, at_ns: seam::monotonic_ns() + wait.as_nanos() as i64, ..file }
-        });
-        let stays: Vec<InUse> = stays.collect();
-        let mut in_use = lock(&self.in_use);
-        in_use.extend(stays);
+        for (ino, InUse { wait, .. }) in due {
+            if self.is_over(ino) {
+                continue;
+            }
+            let wait = (wait * 2).min(LOOK);
+            let at_ns = seam::monotonic_ns() + wait.as_nanos() as i64;
+            lock(&self.in_use).entry(ino).or_insert(InUse { wait, at_ns });
+        }
+        let in_use = lock(&self.in_use);
         if in_use.is_empty() {
             // Under the lock: who adds one from here on finds nobody looking.
             self.looks.store(false, Ordering::Release);
@@ -286,10 +304,11 @@ impl Passing {
     /// The mount ends: what is in use by then is left to its programs.
     pub(crate) fn end(&self) {
         let files = std::mem::take(&mut *lock(&self.files));
-        for opens in files.into_values() {
-            let Decided::Passed(backing) = std::mem::take(&mut *lock(&opens.decided)) else { continue };
+        // Who has one open may be about to get at it.
+        for opens in files.into_values().filter(|opens| opens.count == 0) {
+            let decided = std::mem::take(&mut *lock(&opens.decided));
             for _ in 0..LAST_LOOKS {
-                match backing.end() {
+                match decided.end() {
                     Ok(false) => seam::sleep(FIRST_LOOK.as_nanos() as u64),
                     // Who does not answer now will hear that this session has ended.
                     _ => break,

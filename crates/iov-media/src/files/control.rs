@@ -13,6 +13,7 @@ use super::{
     Files, Which,
     change::is_durable,
     io,
+    object::Object,
     tree::{FileName, SEALED_MODE},
 };
 use crate::fail;
@@ -70,7 +71,7 @@ impl Files {
             let body = state.data(&self.disk, object.id)?;
             // The mode is the seal: it is changed in one step, lies with the bytes, and nobody opens them for writing.
             object.mode_unsynced.store(true, Ordering::SeqCst);
-            body.set_mode(SEALED_MODE)?;
+            body.set_mode(self.sealed_mode(&object))?;
             self.disk.forget(FileName::Data(object.id));
             state.sealed = true;
             fail::point("seal.2.sealed")?;
@@ -80,6 +81,13 @@ impl Files {
             self.sync_object(&object, &state)?;
         }
         state.evidence(self, op.object, None)
+    }
+
+    /// The mode of a file that is sealed. That somebody may have it mapped is true of it as before.
+    fn sealed_mode(&self, object: &Object) -> Mode {
+        let file = self.disk.segments().is_none().then(|| self.disk.get(FileName::Data(object.id), false));
+        let lent = matches!(file, Some(Ok(Some(file))) if is_lent(&file));
+        if lent { SEALED_MODE | Mode::from_raw_mode(LENT_MODE) } else { SEALED_MODE }
     }
 
     /// `Fence`: writers of older epochs are out before it completes (X1).

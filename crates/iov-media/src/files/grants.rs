@@ -132,7 +132,12 @@ impl Files {
             }
             state.check_direct(write)?;
             if access == LeaseAccess::Lent {
-                return self.lend(session, &object, &state, epoch);
+                drop(state);
+                return self.lend(cx, session, &object, &demand);
+            }
+            if write && self.leases.is_lent(object.id) {
+                // A descriptor that is kept would hold up its end.
+                return Err(Error::unsupported("these bytes are lent to programs of a mount; use the socket"));
             }
             if !state.kept.is_kept() && state.kept.is_guarded() {
                 // Its first checksums are being made: behind that, it is kept.
@@ -350,7 +355,9 @@ impl Files {
             state.unmoved.extend(self.leases.recall(object.id, Which::All, None, patience));
         }
         let ranges = std::mem::take(&mut state.unmoved);
-        self.relocate(object, state, &ranges).inspect_err(|_| state.unmoved = ranges)
+        self.relocate(object, state, &ranges).inspect_err(|_| state.unmoved = ranges)?;
+        self.leases.end_moved(object.id);
+        Ok(())
     }
 
     /// Moves an object's bytes to a fresh file of the same name, or `ranges` of it to fresh space of its segments. What is

@@ -281,8 +281,11 @@ impl Leases {
             drop(book);
             seam::sleep(LOOK_NS);
         }
-        waiting.append(&mut lent);
-        self.quarantine(&waiting)
+        let mut stuck = self.quarantine(&waiting);
+        // Those stay in the book until the bytes have been moved: else nobody would know of it after a crash.
+        let book = &mut *self.lock();
+        stuck.extend(lent.into_iter().filter_map(|place| book.take(place).map(|(_, held)| held.range)));
+        stuck
     }
 
     /// Declares what is still under way void; where that may be.
@@ -321,7 +324,10 @@ impl Leases {
             let Some((_, held)) = ours else { continue }; // it was taken back before
             objects.push(held.object);
             book.revoke(place);
-            if book.take(place).is_some_and(|(session, _)| session.is_drained(*index)) {
+            // What was lent has not come to who asked for it.
+            if held.access == LeaseAccess::Lent
+                || book.take(place).is_some_and(|(session, _)| session.is_drained(*index))
+            {
                 book.free(place);
             }
         }
@@ -372,8 +378,8 @@ impl Leases {
             for index in slots {
                 let Some((session, held)) = book.take((id, index)) else { continue };
                 if held.access == LeaseAccess::Lent {
-                    // Nobody reads what is quarantined. Who has ended cannot hand it to anybody any more.
-                    if held.state == HeldState::Quarantined || (ended && lent::is_let_go(disk, held.object)) {
+                    // Who has ended cannot hand it to anybody any more.
+                    if ended && lent::is_let_go(disk, held.object) {
                         book.free((id, index));
                     }
                 } else if ended || (held.state != HeldState::Granted && session.is_drained(index)) {

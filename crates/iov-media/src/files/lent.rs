@@ -2,17 +2,29 @@
 
 use std::os::fd::OwnedFd;
 
-use iov_store::{LeaseAccess, OpCx};
-use iov_types::{Clause, Error, ObjectId, Result, Uuid};
+use iov_store::{LENT_MODE, LeaseAccess, OpCx, seam};
+use iov_types::{Clause, Demand, Error, ObjectId, Result, Uuid};
+use rustix::fs::Mode;
 
 use super::{
-    Files, Granted, Lent,
+    Files, Granted, Lent, Which,
     grants::WHOLE,
+    io,
     leases::{Lending, is_let_go},
-    object::{Object, State},
+    object::Object,
     tree::FileName,
 };
-use crate::file_lease;
+
+/// Up to this size a file is moved away from under who has it open for writing, so that it can be lent.
+const MOVED: u64 = 1 << 20;
+/// How long after the end of a process the kernel may still be about to open for a program what that process has said last.
+const AFTER_END_NS: u64 = 20_000_000;
+
+/// Says of a file that somebody may have mapped it of whom nothing is known: when it is deleted, its blocks stay until they let go.
+fn mark(file: &OwnedFd) -> rustix::io::Result<()> {
+    let mode = rustix::fs::fstat(file)?.st_mode & 0o7777;
+    if mode & LENT_MODE != 0 { Ok(()) } else { rustix::fs::fchmod(file, Mode::from_raw_mode(mode | LENT_MODE)) }
+}
 
 fn in_use(why: &str) -> Error {
     Error::busy(format!("a program of a mount has it open or mapped, and writes to the file itself: {why}"))
@@ -22,22 +34,39 @@ fn in_use(why: &str) -> Error {
 impl Files {
     /// Lends the file of an object, to be written by others on behalf of this session: for reading, since who may give it to the
     /// kernel opens it by that. Only to who holds the object exclusively, as the epoch says.
-    pub(super) fn lend(&self, session: Uuid, object: &Object, state: &State, epoch: u64) -> Result<Granted> {
+    pub(super) fn lend(&self, cx: &OpCx, session: Uuid, object: &Object, demand: &Demand) -> Result<Granted> {
         let no = |why: &str| Err(Error::unsupported(format!("{why}: they are written through the store")));
-        if epoch == 0 {
-            return no("others may use these bytes, as they are not held exclusively");
-        }
+        let mut state = object.write(self, cx, None)?;
+        state.check_change(object, demand)?;
+        self.ensure(object, &mut state)?;
+        state.check_direct(true)?;
         if self.disk.segments().is_some() {
             return no("these bytes lie in shared memory, not in a file");
+        }
+        // A creator has the first epoch, of which no target is told.
+        if demand.epoch == 0 || demand.epoch > state.facts.epoch.max(1) {
+            return no("others may use these bytes, as they are not held exclusively");
         }
         if state.kept.is_guarded() {
             return no("these bytes are kept with checksums (I1)");
         }
-        let file = self.lent_file(object)?;
-        // It has to be known here when nobody has it any more.
-        if file_lease::is_written_by_nobody(&file).is_err() {
-            return no("the file system of these bytes knows no leases");
+        if !self.leases.lends_to(session, object.id) {
+            // It has to be known when nobody writes it any more, so that nobody may when it begins: not by a descriptor either of
+            // which nothing is used any more.
+            self.recall(object, &mut state, Which::Writers, None)?;
+            if !is_let_go(&self.disk, object.id) {
+                if state.size(self, object.id)? > MOVED {
+                    return no("somebody has the file of these bytes open for writing");
+                }
+                self.relocate(object, &mut state, &[WHOLE])?;
+                if !is_let_go(&self.disk, object.id) {
+                    return no("the file system of these bytes knows no leases");
+                }
+            }
         }
+        let file = self.lent_file(object)?;
+        mark(&file).map_err(io::os("marking a file that is lent"))?;
+        let epoch = demand.epoch;
         let (slot, generation) = self.leases.grant(session, object.id, LeaseAccess::Lent, WHOLE, epoch)?;
         let (version, kept) = (state.facts.version, false);
         Ok(Granted { lent: Lent::File(file), slot, generation, range: WHOLE, epoch, kept, version })
@@ -68,8 +97,13 @@ impl Files {
     pub(super) fn look_for_lent(&self, object: &Object, below: Option<u64>) -> Result<()> {
         match self.leases.lending(object.id, below) {
             Lending::Stays => return Err(in_use("close it there first")),
-            Lending::Left if is_let_go(&self.disk, object.id) => self.leases.end_left(object.id),
-            Lending::None | Lending::Left | Lending::Lost => {}
+            Lending::Left => {
+                seam::sleep(AFTER_END_NS);
+                if is_let_go(&self.disk, object.id) {
+                    self.leases.end_left(object.id);
+                }
+            }
+            Lending::None | Lending::Lost => {}
         }
         Ok(())
     }

@@ -339,6 +339,7 @@ fn a_child_process_in_its_role() {
         "client" => crate::grants::client(parent),
         "daemon" => crate::crash::daemon(&root),
         "relocating" => crate::crash::relocating_daemon(&root, parent),
+        "failing moves" => crate::lent::failing_moves(&root),
         "failing syncs" => crate::late::failing_syncs(&root),
         "a failing unit" => crate::late::failing_unit(&root),
         "a failing publication" => crate::late::failing_publication(&root),

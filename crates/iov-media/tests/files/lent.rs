@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use iov_media::{Files, Granted, Peer as Client};
+use iov_media::{Files, Granted, Peer as Client, fail};
 use iov_store::{ClientPage, ClientSlot, LeaseAccess};
 use iov_types::{Clause, Demand, Kind, ObjectVerb, Persistence, Result, Uuid};
 
@@ -203,5 +203,120 @@ fn g2_what_an_ended_process_has_lent_is_looked_at_before_the_next_holder_gets_it
         files.sweep_sessions().expect("a sweep");
         let pages = std::fs::read_dir(directory.path().join("leases")).expect("a directory").count();
         assert_eq!(pages, 0, "its page has gone");
+    }
+}
+
+#[test]
+fn g6_what_is_deleted_is_not_cut_under_who_has_it_mapped() {
+    let directory = directory();
+    let files = open(directory.path());
+    let peer = Peer::start("client", directory.path(), &[]);
+    let (id, _page) = session(&files, 1, peer.pid());
+    write(&*files, object(1), 0, &bytes(5, 200_000)).expect("a write");
+    fence(&files, 5);
+    let file = writer(&lend(&files, id, 5).expect("a loan"));
+    // It can be deleted only once its holder has gone, who has left it to the kernel.
+    peer.signal(rustix::process::Signal::KILL);
+    assert_eq!(peer.end(), Some(9));
+    call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+    assert!(!data_path(directory.path(), object(1)).exists());
+    assert_eq!(file.metadata().expect("the file").len(), 200_000);
+}
+
+#[test]
+fn g2_a_move_that_was_cut_off_is_not_forgotten() {
+    let directory = directory();
+    assert_eq!(Peer::start("failing moves", directory.path(), &[]).end(), None);
+}
+
+pub(crate) fn failing_moves(root: &Path) {
+    for point in ["relocate.0.begin", "relocate.1.half_copied", "relocate.2.copied", "relocate.3.renamed"] {
+        for restarted in [false, true] {
+            let root = root.join(format!("{point}-{restarted}"));
+            std::fs::create_dir(&root).expect("a directory");
+            let mut files = open(&root);
+            let (id, page) = session(&files, 1, std::process::id());
+            write(&*files, object(1), 0, &bytes(6, 9000)).expect("a write");
+            fence(&files, 5);
+            let lent = lend(&files, id, 5).expect("a loan");
+            let late = writer(&lent);
+            fail::arm(&format!("{point}:1")).expect("a fail point");
+            call(&*files, object(1), ObjectVerb::Fence { epoch: 6 }).expect_err("it cannot be moved");
+            assert!(!slot(&page, &lent).holds(), "it is not the old holder's any more");
+            files.sweep_sessions().expect("a sweep");
+            if restarted {
+                drop(files);
+                files = open(&root);
+            }
+            fence(&files, 6);
+            late.write_all_at(b"late", 0).expect("a write");
+            assert_eq!(all(&*files, object(1)), bytes(6, 9000), "{point} {restarted}");
+            let (id, _page) = session(&files, 2, std::process::id());
+            let next = lend(&files, id, 6).expect("a loan for the next holder");
+            writer(&next).write_all_at(b"next", 0).expect("a write");
+            // Nothing that is left of the old one moves the bytes once more.
+            let before = root.join("data");
+            let before = crate::kit::tree(&before).len();
+            files.sweep_sessions().expect("a sweep");
+            write(&*files, object(1), 4, b" one").expect("a write");
+            assert_eq!(&all(&*files, object(1))[..8], b"next one");
+            assert_eq!(crate::kit::tree(&root.join("data")).len(), before);
+            files.take_back(&cx(), id, object(1)).expect("nobody has it");
+        }
+    }
+}
+
+#[test]
+fn a_descriptor_that_nobody_uses_holds_up_no_loan() {
+    let directory = directory();
+    let files = open(directory.path());
+    let (one, _page) = session(&files, 1, std::process::id());
+    let (two, _page) = session(&files, 2, std::process::id());
+    write(&*files, object(1), 0, &bytes(7, 9000)).expect("a write");
+    let idle = files.grant(&cx(), one, object(1), LeaseAccess::Write, ALL, 0).expect("a grant");
+    fence(&files, 5);
+    // It is moved away from under that one, who has to ask anew, since it is small.
+    let lent = lend(&files, two, 5).expect("a loan");
+    let old = File::from(file(&idle).try_clone().expect("a descriptor"));
+    old.write_all_at(b"old", 0).expect("a write");
+    let e = files.grant(&cx(), two, object(1), LeaseAccess::Write, ALL, 5).expect_err("it would hold it up");
+    assert_eq!(e.kind(), Kind::Unsupported);
+    assert_eq!(all(&*files, object(1)), bytes(7, 9000));
+    drop(writer(&lent));
+    files.take_back(&cx(), two, object(1)).expect("nobody has it");
+    // What is large is not moved, and not lent.
+    write(&*files, object(1), 2 << 20, b"large").expect("a write");
+    let idle = files.grant(&cx(), one, object(1), LeaseAccess::Write, ALL, 5).expect("a grant");
+    fence(&files, 6);
+    assert_eq!(lend(&files, two, 6).expect_err("somebody has it open").kind(), Kind::Unsupported);
+    drop(idle);
+    let lent = lend(&files, two, 6).expect("a loan");
+    // Somebody else who holds it with this one gets none, nor one who only says that he holds it.
+    busy(lend(&files, one, 6));
+    files.take_back(&cx(), two, object(1)).expect("nobody has it");
+    assert_eq!(lend(&files, one, 7).expect_err("no such hold").kind(), Kind::Unsupported);
+    drop(lent);
+}
+
+#[test]
+fn o10_what_was_lent_once_is_not_cut_when_it_is_deleted() {
+    let directory = directory();
+    let files = open(directory.path());
+    let (id, _page) = session(&files, 1, std::process::id());
+    for sealed in [false, true] {
+        write(&*files, object(1), 0, &bytes(8, 200_000)).expect("a write");
+        fence(&files, 5);
+        let lent = lend(&files, id, 5).expect("a loan");
+        // Who has mapped it for reading only is no writer.
+        let reader = File::open(data_path(directory.path(), object(1))).expect("the file");
+        drop(lent);
+        files.take_back(&cx(), id, object(1)).expect("nobody writes it");
+        if sealed {
+            call(&*files, object(1), ObjectVerb::Seal).expect("a seal");
+            let e = write(&*files, object(1), 0, b"more").expect_err("it is sealed");
+            assert_eq!(e.kind(), Kind::Immutable);
+        }
+        call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+        assert_eq!(reader.metadata().expect("the file").len(), 200_000, "{sealed}");
     }
 }

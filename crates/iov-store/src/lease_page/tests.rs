@@ -111,6 +111,7 @@ fn g2_a_page_outlives_its_server() {
         object: object(n),
         access,
         epoch: 6,
+        revoked: relocated,
         relocated,
     };
     let expected = [

@@ -69,6 +69,22 @@ impl Leases {
         self.end_lent(object, |of| of.process.has_ended());
     }
 
+    /// The bytes of an object were moved away from those to whom it is lent no more.
+    pub(in crate::files) fn end_moved(&self, object: ObjectId) {
+        let places = self.lent(object, |_| true);
+        let mut book = self.lock();
+        for place in places {
+            if book.take(place).is_some_and(|(_, held)| held.state == HeldState::Revoked) {
+                book.free(place);
+            }
+        }
+    }
+
+    /// Whether an object is lent to anybody.
+    pub(in crate::files) fn is_lent(&self, object: ObjectId) -> bool {
+        !self.lent(object, |_| true).is_empty()
+    }
+
     fn end_lent(&self, object: ObjectId, of: impl Fn(&Session) -> bool) {
         let places = self.lent(object, of);
         let mut book = self.lock();

@@ -17,7 +17,7 @@ use crate::files::{
 
 /// Whether somebody has a file that was lent by who has ended.
 fn is_left(disk: &Disk, lease: &FoundLease) -> bool {
-    lease.access == LeaseAccess::Lent && !lease.relocated && !is_let_go(disk, lease.object)
+    lease.access == LeaseAccess::Lent && !is_let_go(disk, lease.object)
 }
 
 impl Leases {
@@ -71,9 +71,9 @@ impl Leases {
                 if !lease.relocated && !stays {
                     session.page.revoke(lease.index, lease.generation);
                 }
-                let (epoch, state) = match (stays, lease.relocated) {
+                let (epoch, state) = match (stays, lease.revoked) {
                     (true, false) => (lease.epoch, HeldState::Granted),
-                    (true, true) => (0, HeldState::Quarantined),
+                    (true, true) => (lease.epoch, HeldState::Revoked),
                     (false, _) => (0, HeldState::Revoked),
                 };
                 let (object, access, generation) = (lease.object, lease.access, lease.generation);
