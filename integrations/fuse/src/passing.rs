@@ -44,6 +44,8 @@ enum Lent {
 pub(crate) struct Backing {
     pub(crate) id: BackingId,
     lent: Lent,
+    /// The store was asked to end it, and has not answered: it may be over.
+    unsure: AtomicBool,
 }
 
 impl Backing {
@@ -51,15 +53,7 @@ impl Backing {
     fn is_of(&self, file: &File) -> bool {
         match &self.lent {
             Lent::Sealed(_) => true,
-            Lent::ToWrite(lent) => lent.is_of(file),
-        }
-    }
-
-    /// Whether it still is the store's.
-    fn holds(&self) -> bool {
-        match &self.lent {
-            Lent::Sealed(_) => true,
-            Lent::ToWrite(lent) => lent.holds(),
+            Lent::ToWrite(lent) => lent.is_of(file) && !self.unsure.load(Ordering::Acquire),
         }
     }
 
@@ -67,7 +61,11 @@ impl Backing {
     fn end(&self) -> Outcome<bool> {
         match &self.lent {
             Lent::Sealed(_) => Ok(true),
-            Lent::ToWrite(lent) => lent.end(),
+            Lent::ToWrite(lent) => {
+                let ended = lent.end();
+                self.unsure.store(ended.is_err(), Ordering::Release);
+                ended
+            }
         }
     }
 }
@@ -151,19 +149,22 @@ impl Passing {
         if !self.allowed {
             return Way::Cached;
         }
-        let (decided, alone) = {
+        let decided = {
             let mut files = lock(&self.files);
             let opens = files.entry(ino).or_default();
             opens.count += 1;
-            (opens.decided.clone(), opens.count == 1)
+            opens.decided.clone()
         };
+        // It may close a handle, for which nobody has to wait.
+        let mut _gone = Decided::Not;
         let mut decided = lock(&decided);
-        // What was in use by somebody who had closed it may not be any more, or not be this file's.
-        if alone
-            && matches!(&*decided, Decided::Passed(backing) if !backing.is_of(file))
+        let is_another = matches!(&*decided, Decided::Passed(backing) if !backing.is_of(file));
+        // What was in use by somebody who had closed it may not be any more. Nobody else has it open, or is about to.
+        if is_another
+            && lock(&self.files).get(&ino).is_some_and(|opens| opens.count == 1)
             && decided.end().unwrap_or(false)
         {
-            *decided = Decided::Not;
+            _gone = std::mem::take(&mut *decided);
         }
         if matches!(*decided, Decided::Not) {
             *decided = match self.lend(file, attributes, anew) {
@@ -178,12 +179,13 @@ impl Passing {
         }
     }
 
-    /// Whether programs have a file open by one that is not the store's any more, so that nobody else can open it here.
-    pub(crate) fn is_lost(&self, ino: u64) -> bool {
+    /// Whether programs have a file open by one that is not that of this open file, so that it cannot be had here.
+    pub(crate) fn is_lost(&self, ino: u64, file: &File) -> bool {
         let opens = |opens: &Opens| (opens.count > 0).then(|| opens.decided.clone());
         let Some(decided) = lock(&self.files).get(&ino).and_then(opens) else { return false };
-        let decided = lock(&decided);
-        matches!(&*decided, Decided::Passed(backing) if !backing.holds())
+        // Who is deciding knows better.
+        let Ok(decided) = decided.try_lock() else { return false };
+        matches!(&*decided, Decided::Passed(backing) if !backing.is_of(file))
     }
 
     fn lend(&self, file: &File, attributes: &Attributes, anew: bool) -> Option<Lent> {
@@ -205,7 +207,7 @@ impl Passing {
             Lent::ToWrite(lent) => tell(lent.file()),
         };
         match told {
-            Ok(id) => Decided::Passed(Arc::new(Backing { id, lent })),
+            Ok(id) => Decided::Passed(Arc::new(Backing { id, lent, unsure: AtomicBool::new(false) })),
             Err(e) => {
                 // Without the right to, over a file system that stands on others, or on one that cannot.
                 if matches!(Errno::from_io_error(&e), Some(Errno::PERM | Errno::LOOP | Errno::OPNOTSUPP)) {
@@ -310,8 +312,9 @@ impl Passing {
             for _ in 0..LAST_LOOKS {
                 match decided.end() {
                     Ok(false) => seam::sleep(FIRST_LOOK.as_nanos() as u64),
-                    // Who does not answer now will hear that this session has ended.
-                    _ => break,
+                    Ok(true) => break,
+                    // Who does not answer now will hear that this process has ended.
+                    Err(_) => return,
                 }
             }
         }

@@ -8,7 +8,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use iov_posix::{Change, Directory, File, LockKind, LockRange, Rename, SetXattr, Tag};
+use iov_posix::{Change, Directory, File, Flags, LockKind, LockRange, Rename, SetXattr, Tag};
 
 use crate::{
     convert::{self, errno},
@@ -22,7 +22,6 @@ use crate::{
 const REQUEST: u32 = 1 << 20;
 
 const O_EXCL: i32 = 0o200;
-const O_TRUNC: i32 = 0o1000;
 
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
@@ -198,19 +197,21 @@ impl Filesystem for Door {
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags_: OpenFlags, reply: ReplyOpen) {
-        if self.passing.is_lost(ino.0) {
+        let flags = flags(flags_.0);
+        let opened = self.node(ino).and_then(|node| File::open(&node, Flags { truncate: false, ..flags }));
+        let (file, mut attributes) = or_error!(reply, by_identity(opened));
+        if self.passing.is_lost(ino.0, &file) {
             return reply.error(Errno::EBUSY);
         }
-        let opened = self.node(ino).and_then(|node| File::open(&node, flags(flags_.0)));
-        let (file, attributes) = or_error!(reply, by_identity(opened));
-        if flags_.0 & O_TRUNC != 0 {
+        if flags.truncate {
             self.known.inodes.changed(ino.0);
+            or_error!(reply, by_identity(file.truncate(0)));
+            attributes.size = 0;
             if attributes.mode & 0o6000 != 0 {
                 or_error!(reply, lower_rights(req, file.node()));
             }
         }
-        let anew = flags_.0 & O_TRUNC != 0;
-        let way = self.passing.opened(ino.0, &file, &attributes, anew, |below| reply.open_backing(below));
+        let way = self.passing.opened(ino.0, &file, &attributes, flags.truncate, |below| reply.open_backing(below));
         let caching = self.caching(ino.0, &attributes, &way);
         match way {
             Way::Passed(backing) => reply.opened_passthrough(self.files.put(file), caching, &backing.id),

@@ -47,14 +47,10 @@ impl LentToWrite {
         self.lent.file()
     }
 
-    /// Whether it is that of this open file, which may have been opened again since, and still counts.
+    /// Whether it is that of this open file, which may have been opened again since, and still counts: once the hold has passed on,
+    /// nobody reads what is written to it.
     pub fn is_of(&self, file: &File) -> bool {
-        Arc::ptr_eq(&self.handle, file.handle()) && self.holds()
-    }
-
-    /// Whether it still counts: once the hold has passed on, nobody reads what is written to it.
-    pub fn holds(&self) -> bool {
-        self.lent.holds()
+        Arc::ptr_eq(&self.handle, file.handle()) && self.lent.holds()
     }
 
     /// Takes it back. `false`: some process still has it open or mapped for writing. Nobody may be given it from the call on, unless

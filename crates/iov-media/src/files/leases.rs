@@ -15,7 +15,7 @@ mod lent;
 mod over;
 mod recover;
 
-pub(super) use lent::{Lending, is_let_go};
+pub(super) use lent::{AFTER_END_NS, Lending, is_let_go};
 pub use over::void_grants;
 
 /// Whom a recall concerns.
@@ -344,7 +344,13 @@ impl Leases {
             known.closing = true;
             objects = known.held.values().map(|held| held.object).collect();
             let slots: Vec<u32> = known.held.keys().copied().collect();
-            slots.into_iter().for_each(|index| book.revoke((page, index)));
+            for index in slots {
+                // What is lent stays: where only the connection has ended, the session comes back with its holds. Else the
+                // process ends, or the next holder gets what he needs.
+                if book.sessions.get(&page).is_some_and(|s| !s.is_lent(index)) {
+                    book.revoke((page, index));
+                }
+            }
         }
         objects.extend(self.reap(disk)?);
         Ok(objects)
@@ -379,7 +385,8 @@ impl Leases {
                 let Some((session, held)) = book.take((id, index)) else { continue };
                 if held.access == LeaseAccess::Lent {
                     // Who has ended cannot hand it to anybody any more.
-                    if ended && lent::is_let_go(disk, held.object) {
+                    let for_long = session.process.ended_for_ns().is_some_and(|ns| ns >= lent::AFTER_END_NS);
+                    if for_long && lent::is_let_go(disk, held.object) {
                         book.free((id, index));
                     }
                 } else if ended || (held.state != HeldState::Granted && session.is_drained(index)) {

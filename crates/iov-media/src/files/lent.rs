@@ -10,15 +10,13 @@ use super::{
     Files, Granted, Lent, Which,
     grants::WHOLE,
     io,
-    leases::{Lending, is_let_go},
+    leases::{AFTER_END_NS, Lending, is_let_go},
     object::Object,
     tree::FileName,
 };
 
 /// Up to this size a file is moved away from under who has it open for writing, so that it can be lent.
 const MOVED: u64 = 1 << 20;
-/// How long after the end of a process the kernel may still be about to open for a program what that process has said last.
-const AFTER_END_NS: u64 = 20_000_000;
 
 /// Says of a file that somebody may have mapped it of whom nothing is known: when it is deleted, its blocks stay until they let go.
 fn mark(file: &OwnedFd) -> rustix::io::Result<()> {
@@ -31,12 +29,21 @@ fn in_use(why: &str) -> Error {
         .with_clause(Clause::G1)
 }
 
+/// Who has not waited any longer has done something else meanwhile.
+fn check_time(cx: &OpCx) -> Result<()> {
+    match cx.left_ns() {
+        0 => Err(Error::timeout("the object was in use for too long").with_clause(Clause::O8)),
+        _ => Ok(()),
+    }
+}
+
 impl Files {
     /// Lends the file of an object, to be written by others on behalf of this session: for reading, since who may give it to the
     /// kernel opens it by that. Only to who holds the object exclusively, as the epoch says.
     pub(super) fn lend(&self, cx: &OpCx, session: Uuid, object: &Object, demand: &Demand) -> Result<Granted> {
         let no = |why: &str| Err(Error::unsupported(format!("{why}: they are written through the store")));
         let mut state = object.write(self, cx, None)?;
+        check_time(cx)?;
         state.check_change(object, demand)?;
         self.ensure(object, &mut state)?;
         state.check_direct(true)?;
@@ -50,7 +57,7 @@ impl Files {
         if state.kept.is_guarded() {
             return no("these bytes are kept with checksums (I1)");
         }
-        if !self.leases.lends_to(session, object.id) {
+        if !state.unmoved.is_empty() || !self.leases.lends_to(session, object.id) {
             // It has to be known when nobody writes it any more, so that nobody may when it begins: not by a descriptor either of
             // which nothing is used any more.
             self.recall(object, &mut state, Which::Writers, None)?;
@@ -83,7 +90,8 @@ impl Files {
         let object = self.object(object);
         // So that nobody opens it here meanwhile.
         let _state = object.write(self, cx, None)?;
-        if self.leases.lends_to(session, object.id) {
+        check_time(cx)?;
+        if self.leases.has_lent_to(session, object.id) {
             if !is_let_go(&self.disk, object.id) {
                 return Err(in_use("wait until it has closed it"));
             }
@@ -97,8 +105,8 @@ impl Files {
     pub(super) fn look_for_lent(&self, object: &Object, below: Option<u64>) -> Result<()> {
         match self.leases.lending(object.id, below) {
             Lending::Stays => return Err(in_use("close it there first")),
-            Lending::Left => {
-                seam::sleep(AFTER_END_NS);
+            Lending::Left(ns) => {
+                seam::sleep(AFTER_END_NS.saturating_sub(ns));
                 if is_let_go(&self.disk, object.id) {
                     self.leases.end_left(object.id);
                 }

@@ -1,7 +1,8 @@
 //! Another process of this machine: which one it is, and whether it has ended.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::OnceLock};
 
+use iov_store::seam;
 use iov_types::{Clause, Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -17,6 +18,8 @@ pub(super) struct Process {
     pub(super) start: u64,
     /// Becomes readable when it ends; `None`: it has ended.
     handle: Option<OwnedFd>,
+    /// When that was first seen (monotonic clock).
+    ended_ns: OnceLock<i64>,
 }
 
 /// Field 22 of `/proc/PID/stat`: when it started, in clock ticks since boot. The name in field 2 may hold anything but
@@ -42,14 +45,20 @@ impl Process {
         };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(None) };
         let start = start_of(&stat).ok_or_else(|| Error::internal("the facts of a process cannot be read"))?;
-        let process = Process { pid, start, handle: Some(handle) };
+        let process = Process { pid, start, handle: Some(handle), ended_ns: OnceLock::new() };
         // The handle is older than the facts: if it still lives, both are of one process.
         Ok((!process.has_ended()).then_some(process))
     }
 
     /// One that has ended.
     pub(super) fn ended(pid: u32, start: u64) -> Process {
-        Process { pid, start, handle: None }
+        Process { pid, start, handle: None, ended_ns: OnceLock::new() }
+    }
+
+    /// For how long it is known to have ended, in nanoseconds; `None`: it lives.
+    pub(super) fn ended_for_ns(&self) -> Option<u64> {
+        let since = self.has_ended().then(|| *self.ended_ns.get_or_init(seam::monotonic_ns))?;
+        Some(u64::try_from(seam::monotonic_ns() - since).unwrap_or(0))
     }
 
     /// Whether it has ended: then nothing of it is under way in the kernel.

@@ -90,13 +90,13 @@ fn put(file: &OwnedFd, slot: &ClientSlot, offset: u64, data: &[u8], stop: bool) 
 }
 
 /// A client process with a session.
-struct Connected {
-    peer: Peer,
+pub(crate) struct Connected {
+    pub(crate) peer: Peer,
     session: Uuid,
 }
 
 impl Connected {
-    fn new(files: &Files, root: &Path, n: u8) -> Connected {
+    pub(crate) fn new(files: &Files, root: &Path, n: u8) -> Connected {
         let mut peer = Peer::start("client", root, &[]);
         let session = uuid(n);
         let page = files.open_session(session, of(&peer)).expect("a session");
@@ -105,7 +105,7 @@ impl Connected {
         Connected { peer, session }
     }
 
-    fn grant(&mut self, files: &Files, slot: u64, access: LeaseAccess, epoch: u64, name: &str) -> Granted {
+    pub(crate) fn grant(&mut self, files: &Files, slot: u64, access: LeaseAccess, epoch: u64, name: &str) -> Granted {
         let granted = files.grant(&cx(), self.session, object(slot), access, ALL, epoch).expect("a grant");
         self.peer.pass(&format!("grant {name} {} {}", granted.slot, granted.generation), file(&granted));
         assert_eq!(self.peer.hear(), "taken");

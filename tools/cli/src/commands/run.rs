@@ -99,7 +99,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     }
     let text = settings.to_text().map_err(Error::invalid)?;
 
-    let preload = preload(&library);
+    let preload = preload(&library)?;
     let settings = OsString::from_vec(text);
     let Some(program) = program else {
         for (name, value) in [(PRELOAD, &preload), (VARIABLE, &settings)] {
@@ -115,16 +115,23 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     Err(Error::from(e).context(format!("running {}", printable(args.program[0].as_bytes()))).into())
 }
 
-/// What the dynamic linker is told to load: the library before what is loaded anyway. Once, also where this is itself run so.
-fn preload(library: &Path) -> OsString {
-    let before = std::env::var_os(PRELOAD).unwrap_or_default();
-    let others = before.as_bytes().split(|b| matches!(b, b':' | b' ')).filter(|other| !other.is_empty());
+/// What the dynamic linker is told to load: the library before what is loaded anyway. Once, also where this is itself run so, from
+/// whatever place.
+fn preload(library: &Path) -> Done<OsString> {
     let mut preload = library.as_os_str().to_owned();
-    for other in others.filter(|other| *other != library.as_os_str().as_bytes()) {
-        preload.push(":");
-        preload.push(OsStr::from_bytes(other));
+    if preload.as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
+        let shown = printable(preload.as_bytes());
+        return Err(Error::invalid(format!("{shown}: the dynamic linker takes no path with a colon or a blank")))
+            .next(|| format!("install it elsewhere; {LIBRARY_VARIABLE} names another place"));
     }
-    preload
+    let before = std::env::var_os(PRELOAD).unwrap_or_default();
+    for other in before.as_bytes().split(|b| *b == b':' || b.is_ascii_whitespace()).filter(|other| !other.is_empty()) {
+        if Path::new(OsStr::from_bytes(other)).file_name() != Some(OsStr::new(LIBRARY)) {
+            preload.push(":");
+            preload.push(OsStr::from_bytes(other));
+        }
+    }
+    Ok(preload)
 }
 
 /// A line for a shell, in which the value means nothing else.
@@ -210,7 +217,11 @@ fn find(program: &OsStr) -> Done<PathBuf> {
 /// The library, which lies beside this program or where libraries are.
 fn library() -> Done<PathBuf> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
-        return Ok(path.into());
+        // Programs may start in other directories.
+        let found = Path::new(&path).canonicalize();
+        return Ok(
+            found.map_err(|e| Error::from(e).context(format!("{LIBRARY_VARIABLE}={}", printable(path.as_bytes()))))?
+        );
     }
     let exe = std::env::current_exe().map_err(Error::from)?;
     let dir = exe.parent().unwrap_or(Path::new("/"));

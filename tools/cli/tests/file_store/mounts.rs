@@ -58,7 +58,7 @@ impl Mounted<'_> {
     }
 
     /// A script in the mounted directory, which ends with its first failure.
-    fn shell(&self, script: &str) -> Ran {
+    pub(crate) fn shell(&self, script: &str) -> Ran {
         let mut command = Command::new("bash");
         command.args(["-euo", "pipefail", "-c", script]).current_dir(&self.at).env("AT", &self.at);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -14,6 +14,7 @@ use std::{
 use crate::{
     mounts::{Mounted, kill, wait_until},
     passthrough::can_pass,
+    programs::{self, Door},
     store::{Store, pattern},
 };
 
@@ -272,6 +273,18 @@ fn programs_write_on_while_the_daemon_is_killed_and_started_anew() {
     assert_eq!(&bytes[100..107], b"between");
     assert_eq!((bytes[200], &bytes[300..305], bytes[400], &bytes[500..503]), (1, &b"after"[..], 2, &b"end"[..]));
     assert_eq!(inode(&store), before, "it has stayed where it was");
+}
+
+#[test]
+#[ignore = "what the programs do is tried in other mounts as well"]
+fn programs_work_where_the_kernel_writes_by_itself() {
+    if !can_pass() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::with(&store, "mnt", EXCLUSIVE);
+    programs::run_all(Door::Mount, &|script| m.shell(script));
+    assert_eq!(contents(&store, "w/src/deep/er/hard"), std::fs::read(m.path("src/main.c")).unwrap());
 }
 
 /// T12, where the kernel copies: nobody can stop it.

@@ -16,11 +16,15 @@ pub(in crate::files) enum Lending {
     None,
     /// Its holder lives, and his hold has not passed on: it stays where it is.
     Stays,
-    /// Whoever had it has ended, but for those to whom the kernel goes on to give it.
-    Left,
+    /// Whoever had it has ended, for so many nanoseconds at least, but for those to whom the kernel goes on to give it.
+    Left(u64),
     /// Its holder lives, and may hand it on at any time, although it is not his any more.
     Lost,
 }
+
+/// How long after the end of a process the kernel may still be about to open for a program what that process has said last: it
+/// is scheduled by then.
+pub(in crate::files) const AFTER_END_NS: u64 = 250_000_000;
 
 /// Whether nobody has the file of an object open or mapped for writing. Those of this process are closed first; where somebody uses
 /// one just now, or that cannot be told, the answer is no.
@@ -42,21 +46,27 @@ impl Leases {
         for (page, slot) in book.by_object.get(&object).into_iter().flatten() {
             let Some(session) = book.sessions.get(page).filter(|s| s.is_lent(*slot)) else { continue };
             let Some(held) = session.held.get(slot) else { continue };
-            let ended = session.process.has_ended();
-            match below {
-                Some(below) if held.epoch >= below && !ended => {}
-                None if held.state == HeldState::Granted && !ended => return Lending::Stays,
-                _ if !ended => lending = Lending::Lost,
-                _ if lending == Lending::None => lending = Lending::Left,
-                _ => {}
-            }
+            lending = match (session.process.ended_for_ns(), below, lending) {
+                (None, Some(below), _) if held.epoch >= below => continue,
+                (None, None, _) if held.state == HeldState::Granted => return Lending::Stays,
+                (None, ..) | (_, _, Lending::Lost) => Lending::Lost,
+                (Some(ns), _, Lending::Left(before)) => Lending::Left(ns.min(before)),
+                (Some(ns), ..) => Lending::Left(ns),
+            };
         }
         lending
     }
 
-    /// Whether an object is lent to this session, whichever daemon has lent it.
-    pub(in crate::files) fn lends_to(&self, session: Uuid, object: ObjectId) -> bool {
+    /// Whether an object is lent to this session, whichever daemon has lent it; perhaps no more.
+    pub(in crate::files) fn has_lent_to(&self, session: Uuid, object: ObjectId) -> bool {
         !self.lent(object, |of| of.id == session).is_empty()
+    }
+
+    /// The same, but still.
+    pub(in crate::files) fn lends_to(&self, session: Uuid, object: ObjectId) -> bool {
+        let places = self.lent(object, |of| of.id == session);
+        let mut book = self.lock();
+        places.into_iter().any(|place| book.take(place).is_some_and(|(_, held)| held.state == HeldState::Granted))
     }
 
     /// Ends what is lent of an object to a session.

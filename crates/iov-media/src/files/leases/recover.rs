@@ -8,16 +8,16 @@ use std::{
 use iov_store::{FoundLease, LeaseAccess, LeasePage, seam};
 use iov_types::{ObjectId, Range, Result};
 
-use super::{Held, HeldState, LOOK_NS, Leases, Place, Session, lent::is_let_go};
+use super::{Held, HeldState, LOOK_NS, Leases, Lending, Place, Session};
 use crate::files::{
     disk::Disk,
     process::Process,
     tree::{self, FileName},
 };
 
-/// Whether somebody has a file that was lent by who has ended.
-fn is_left(disk: &Disk, lease: &FoundLease) -> bool {
-    lease.access == LeaseAccess::Lent && !is_let_go(disk, lease.object)
+/// Whether somebody may have a file that was lent by who has ended.
+fn is_left(lease: &FoundLease) -> bool {
+    lease.access == LeaseAccess::Lent
 }
 
 impl Leases {
@@ -37,7 +37,7 @@ impl Leases {
                 None => None, // spoiled by its client, or never handed out
             };
             // Whoever the kernel has given what was lent may live longer than who had it lent.
-            let left = |page: &LeasePage| page.found().iter().any(|lease| is_left(disk, lease));
+            let left = |page: &LeasePage| page.found().iter().any(is_left);
             let (page, owner, process) = match (found, process) {
                 (Some((page, owner)), Some(process)) => (page, owner, process),
                 (Some((page, owner)), None) if left(&page) => {
@@ -86,8 +86,10 @@ impl Leases {
             }
             book.sessions.insert(id, session);
         }
-        let objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
+        let mut objects: BTreeSet<ObjectId> = book.by_object.keys().copied().collect();
         drop(book);
+        // A loan begins behind all moves: who is stuck since before has nothing of that file, and whoever it is lent to, has.
+        objects.retain(|object| self.lending(*object, None) != Lending::Stays);
         // One wait for all: each object's own recall ends at once when its time is up already.
         let stuck = self.recall_all(&objects);
         self.reap(disk)?;
