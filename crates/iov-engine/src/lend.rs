@@ -78,7 +78,9 @@ impl Collection {
     /// Ends [`Collection::lend_file_to_write`]. Nobody may be given the file from the call on, unless this fails. `Busy`: some process has it
     /// open or mapped for writing, and goes on.
     pub fn take_back_file(&self, lent: &dyn LentFile) -> Result<()> {
-        lent.take_back(&self.session().cx(0))?;
+        let session = self.session();
+        session.0.check_fork()?;
+        lent.take_back(&session.cx(0))?;
         self.mark_changed();
         self.mark_lent(false);
         Ok(())

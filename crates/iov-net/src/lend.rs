@@ -38,7 +38,7 @@ struct LentToWrite {
     object: ObjectId,
 }
 
-/// One of the loans that a process may have: each takes a descriptor and a slot of the lease page.
+/// One of the loans that a process may have of a target: each takes a descriptor and a slot of the lease page.
 struct Loan(Arc<Direct>);
 
 impl Loan {

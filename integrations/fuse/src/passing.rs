@@ -5,8 +5,8 @@
 //! outlives the close of which the kernel tells, and is not told of itself.
 //!
 //! The kernel wants all who have a file open at a time to have it so, through the same file below, or all through its cache of
-//! pages; what is open past the cache (`FOPEN_DIRECT_IO`) goes with either. So the first who opens a file decides for all until
-//! the last has closed it.
+//! pages (what is open past the cache, `FOPEN_DIRECT_IO`, goes with the latter only). So the first who opens a file decides for all
+//! until the last has closed it.
 
 use std::{
     collections::HashMap,

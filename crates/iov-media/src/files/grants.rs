@@ -350,10 +350,8 @@ impl Files {
         if state.unmoved.is_empty() {
             return Ok(());
         }
-        if self.disk.segments().is_some() {
-            // All others know where the bytes lie now.
-            state.unmoved.extend(self.leases.recall(object.id, Which::All, None, patience));
-        }
+        // All others, who only read as well, know where the bytes lie now.
+        state.unmoved.extend(self.leases.recall(object.id, Which::All, None, patience));
         let ranges = std::mem::take(&mut state.unmoved);
         self.relocate(object, state, &ranges).inspect_err(|_| state.unmoved = ranges)?;
         self.leases.end_moved(object.id);

@@ -59,8 +59,8 @@ impl Files {
         }
         if !state.unmoved.is_empty() || !self.leases.lends_to(session, object.id) {
             // It has to be known when nobody writes it any more, so that nobody may when it begins: not by a descriptor either of
-            // which nothing is used any more.
-            self.recall(object, &mut state, Which::Writers, None)?;
+            // which nothing is used any more. Who reads would stay with what is moved away.
+            self.recall(object, &mut state, Which::All, None)?;
             if !is_let_go(&self.disk, object.id) {
                 if state.size(self, object.id)? > MOVED {
                     return no("somebody has the file of these bytes open for writing");
