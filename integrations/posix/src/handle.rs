@@ -50,9 +50,11 @@ impl Handle {
 
     /// Closes it: what was written is published, and persists as its controls say.
     pub(crate) fn end(&self) -> Outcome<()> {
-        if self.ended.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
+        if self.ended.swap(true, Ordering::Relaxed) { Ok(()) } else { self.end_now() }
+    }
+
+    /// The same, where it is marked as ended already.
+    pub(crate) fn end_now(&self) -> Outcome<()> {
         let close = |c: &Collection| Op::Close { c: c.clone() };
         let temporary = self.temporary.load(Ordering::Relaxed);
         // In one request, if there is something to tell.
@@ -73,9 +75,28 @@ impl Handle {
 }
 
 impl Node {
-    /// The handle of those who have it open, if there are any. While it is kept it stays open.
+    /// The handle of those who have it open, if there are any. While it is kept it stays open. One that is being ended is none, and the store
+    /// knows by then what was written by it.
     pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
-        lock(&self.shared).upgrade()
+        let handle = lock(&self.shared).upgrade()?;
+        if handle.has_ended() {
+            handle.settle_for_others();
+            return None;
+        }
+        Some(handle)
+    }
+
+    /// Whether somebody has it open, or is closing it just now.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.shared).strong_count() > 0
+    }
+
+    /// Marks a handle of it as ended if the caller is the only one who has it: nobody gets it from now on. `false`: others go on with it, for a
+    /// moment at least.
+    pub(crate) fn ends(&self, handle: &Arc<Handle>) -> bool {
+        // Under the lock under which others get it.
+        let _shared = lock(&self.shared);
+        Arc::strong_count(handle) == 1 && !handle.ended.swap(true, Ordering::Relaxed)
     }
 
     /// A handle for who opens it: the one that there is if it is still good, else a new one.
@@ -120,7 +141,7 @@ impl Node {
         self.touch();
         let handle = Arc::new(handle);
         let mut shared = lock(&self.shared);
-        let before = shared.upgrade();
+        let before = shared.upgrade().filter(|before| !before.has_ended());
         if before.is_none() {
             *shared = Arc::downgrade(&handle);
         }

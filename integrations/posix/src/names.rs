@@ -97,7 +97,7 @@ impl FileSystem {
             let attributes = self.attributes(&entry.stat)?;
             let node = self.node(attributes.uuid, attributes.kind);
             // What is known of it here may be of later.
-            if node.handle().is_none() {
+            if !node.is_open() {
                 node.tell_since(&attributes, since.clone());
                 if node.parent().is_none() {
                     self.placed(&node, parent, entry.name.as_bytes());
@@ -121,7 +121,7 @@ impl FileSystem {
     fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
         let (node, attributes) = self.noted(stat, parent, bytes, since)?;
         // Whoever has it open here may have written what nobody else has been told of yet.
-        if node.handle().is_some() {
+        if node.is_open() {
             return node.attributes().map(|attributes| (node, attributes));
         }
         Ok((node, attributes))
@@ -153,7 +153,7 @@ impl FileSystem {
         }
         let attributes = self.attributes(&told.stat)?;
         let node = self.node(attributes.uuid, attributes.kind);
-        if node.handle().is_some() {
+        if node.is_open() {
             return Ok(None);
         }
         node.tell_since(&attributes, since.clone());

@@ -226,7 +226,7 @@ impl Node {
 
     /// What was told of it, if that still holds.
     pub fn told_still(&self) -> Option<Attributes> {
-        if self.handle().is_some() {
+        if self.is_open() {
             return None;
         }
         let told = lock(&self.told).as_ref().map(|told| (told.attributes, told.since.clone()));

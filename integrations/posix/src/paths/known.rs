@@ -41,7 +41,7 @@ struct Entry {
 impl Entry {
     /// Nothing was done to it here since it was found, and it is not open here.
     fn is_untouched(&self) -> bool {
-        let of = |(node, _): &Found| node.touched() == self.touched && node.handle().is_none();
+        let of = |(node, _): &Found| node.touched() == self.touched && !node.is_open();
         self.found.as_ref().is_none_or(of)
     }
 
@@ -134,7 +134,7 @@ impl Known {
     /// A name was found.
     pub(super) fn put(&self, last: &Last, found: &Found, touched: u64, asked: &Asked) {
         let node = &found.0;
-        let open = node.kind() != Kind::Directory && node.handle().is_some();
+        let open = node.kind() != Kind::Directory && node.is_open();
         if !open && (asked.since.is_some() || !node.file_system().0.options.unseen.is_zero()) {
             self.remember(last, Some(found.clone()), touched, asked, false);
         }
@@ -147,7 +147,7 @@ impl Known {
             let last = Last { parent: parent.clone(), name, slash: false };
             let touched = node.touched();
             // What is open here, is known of better.
-            if node.kind() == Kind::Directory || node.handle().is_none() {
+            if node.kind() == Kind::Directory || !node.is_open() {
                 self.remember(&last, Some((node, attributes)), touched, asked, true);
             }
         }

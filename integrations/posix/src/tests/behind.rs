@@ -165,6 +165,25 @@ fn what_comes_while_the_store_is_told_comes_behind_that() {
         assert!(bytes[..100] == [2; 100] && bytes[100..3000] == [1; 2900] && bytes[3000..] == [3; 10], "round {round}");
         assert_eq!(node.attributes().unwrap().mode, 0o600);
     }
+    // The close tells it, and the last one has nothing in his hands any more by then.
+    for name in [&b"looked at"[..], b"opened", b"changed"] {
+        let (file, node, _) = fs.create(&fs.root(), name, born(0o644), WRITE).unwrap();
+        file.write(0, b"data").unwrap();
+        let closer = seam::spawn("closer", move || file.close().unwrap()).unwrap();
+        seam::sleep(10_000_000);
+        match name {
+            b"looked at" => assert_eq!(fs.lookup(&fs.root(), name).unwrap().1.size, 4),
+            b"opened" => assert_eq!(File::open(&node, WRITE).unwrap().0.append(b"+").unwrap(), 1),
+            _ => assert_eq!(node.change(&Change { size: Some(3), ..Change::default() }).unwrap().size, 3),
+        }
+        closer.join().unwrap();
+        let expected: &[u8] = match name {
+            b"looked at" => b"data",
+            b"opened" => b"data+",
+            _ => b"dat",
+        };
+        assert_eq!(get(&node), expected);
+    }
     crate::behind::TELLING_NS.store(0, std::sync::atomic::Ordering::Relaxed);
 }
 
