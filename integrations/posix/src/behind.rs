@@ -164,8 +164,8 @@ impl Handle {
             let write = (!untold.data.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: &untold.data });
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
-            let end = end.map(|end| Lent::from(end(&c)));
-            let ops: Vec<_> = open.take().into_iter().chain(write).chain(set).chain(end).collect();
+            let last = end.map(|end| Lent::from(end(&c)));
+            let ops: Vec<_> = open.take().into_iter().chain(write).chain(set).chain(last).collect();
             let told = match ops.is_empty() {
                 true => Ok(Vec::new()),
                 false => fs.all_of(ops),
@@ -176,6 +176,7 @@ impl Handle {
             }
             if told.is_err()
                 && self.has_ended()
+                && end.is_some()
                 && let Ok(uuid) = self.c.uuid()
             {
                 anew = true;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -86,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) changes: AtomicU64,
     /// Grows when a name is taken away, moved or added.
     pub(crate) names: AtomicU64,
+    /// Grows when a file that was written here has been closed, before it counts as closed.
+    closes: AtomicU64,
 }
 
 /// A workspace as a file system. May be used by many threads.
@@ -119,12 +124,25 @@ impl FileSystem {
             tellers: Tellers::default(),
             changes: AtomicU64::new(0),
             names: AtomicU64::new(0),
+            closes: AtomicU64::new(0),
         }))
     }
 
     /// The workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.0.ws
+    }
+
+    /// To be taken before it is asked what a file is like, and compared once it is seen that it is not open here: where another was closed
+    /// meanwhile, the answer may be older than what it was closed with.
+    pub(crate) fn closes(&self) -> u64 {
+        self.0.closes.load(Ordering::Acquire)
+    }
+
+    /// The store knows what was written to a file that is being closed: what was asked before is not remembered.
+    pub(crate) fn closes_written(&self) {
+        self.0.changes.fetch_add(1, Ordering::AcqRel);
+        self.0.closes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What holds between this one and others.

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, Ordering, fence},
 };
 
 use ioverbs::{Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
@@ -70,6 +70,9 @@ impl Handle {
             Ok(false) if self.c.close_unheard() => Ok(()),
             _ => self.fs.run(close(&self.c)).map(drop),
         };
+        if self.written.load(Ordering::Acquire) {
+            self.fs.closes_written();
+        }
         told.map(drop).and(closed).and(self.take_failure())
     }
 }
@@ -96,7 +99,12 @@ impl Node {
     pub(crate) fn ends(&self, handle: &Arc<Handle>) -> bool {
         // Under the lock under which others get it.
         let _shared = lock(&self.shared);
-        Arc::strong_count(handle) == 1 && !handle.ended.swap(true, Ordering::Relaxed)
+        if Arc::strong_count(handle) > 1 {
+            return false;
+        }
+        // What others did who had it comes before this.
+        fence(Ordering::Acquire);
+        !handle.ended.swap(true, Ordering::Relaxed)
     }
 
     /// A handle for who opens it: the one that there is if it is still good, else a new one.

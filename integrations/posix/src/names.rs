@@ -19,6 +19,12 @@ use crate::{
     remembered::Since,
 };
 
+#[cfg(test)]
+thread_local! {
+    /// How long this thread takes from the answer to a lookup on to make something of it.
+    pub(crate) static ANSWERED_NS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// What a rename does where the new name is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rename {
@@ -79,14 +85,14 @@ impl FileSystem {
             let (w, parent) = (self.workspace().clone(), Some(group.clone()));
             Op::Look { w, parent, which: which.clone(), ahead }
         };
-        let since = self.since();
+        let (since, closes) = (self.since(), self.closes());
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
         let Output::Looked(entries) = status.output else {
-            return Ok((self.found(stat_of(Some(&status))?, parent, bytes, since)?, Vec::new()));
+            return Ok((self.found(stat_of(Some(&status))?, parent, bytes, (since, closes))?, Vec::new()));
         };
         let mut entries = entries.into_iter();
         let first = entries.next().ok_or(Errno::EIO)?;
-        let found = self.found(&first.stat, parent, bytes, since.clone())?;
+        let found = self.found(&first.stat, parent, bytes, (since.clone(), closes))?;
         // The number of a device would have to be asked for, and some names are none to programs.
         let seen = |entry: &Named| {
             let kind = Kind::of(entry.stat.kind, entry.stat.mode);
@@ -97,7 +103,7 @@ impl FileSystem {
             let attributes = self.attributes(&entry.stat)?;
             let node = self.node(attributes.uuid, attributes.kind);
             // What is known of it here may be of later.
-            if !node.is_open() {
+            if !node.is_open() && self.closes() == closes {
                 node.tell_since(&attributes, since.clone());
                 if node.parent().is_none() {
                     self.placed(&node, parent, entry.name.as_bytes());
@@ -117,11 +123,13 @@ impl FileSystem {
         Ok((node, attributes))
     }
 
-    /// What was found under a name.
-    fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
-        let (node, attributes) = self.noted(stat, parent, bytes, since)?;
+    /// What was found under a name, as things were when it was asked for.
+    fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], then: (Option<Since>, u64)) -> Outcome<Found> {
+        #[cfg(test)]
+        seam::sleep(ANSWERED_NS.get());
+        let (node, attributes) = self.noted(stat, parent, bytes, then.0)?;
         // Whoever has it open here may have written what nobody else has been told of yet.
-        if node.is_open() {
+        if node.is_open() || self.closes() != then.1 {
             return node.attributes().map(|attributes| (node, attributes));
         }
         Ok((node, attributes))
@@ -130,7 +138,7 @@ impl FileSystem {
     /// Opens a file by its name, in one request. `None`: it is no file, or it is open here already, or cannot be opened so.
     pub fn open_by_name(&self, parent: &Node, bytes: &[u8], flags: Flags) -> Outcome<Option<(File, Attributes)>> {
         let (group, name) = (parent.group()?, known(bytes)?);
-        let since = self.since();
+        let (since, closes) = (self.since(), self.closes());
         let (c, opened) = self.again("open", || {
             let c = self.workspace().pending_told(early::wanted(flags));
             let (parent, which) = (Some(group.clone()), Which::Name(name.clone()));
@@ -153,7 +161,7 @@ impl FileSystem {
         }
         let attributes = self.attributes(&told.stat)?;
         let node = self.node(attributes.uuid, attributes.kind);
-        if node.is_open() {
+        if node.is_open() || self.closes() != closes {
             return Ok(None);
         }
         node.tell_since(&attributes, since.clone());
@@ -259,13 +267,15 @@ impl FileSystem {
 
     /// The same; if the name is taken, what it stands for, which is not opened.
     pub fn create_or_find(&self, parent: &Node, bytes: &[u8], born: Create, flags: Flags) -> Outcome<OpenedOrFound> {
-        let new = self.new_file(parent, Some(bytes), born);
+        let (new, closes) = (self.new_file(parent, Some(bytes), born), self.closes());
         match self.make_or_find(new, true, &|c| vec![Op::Stat { c: c.clone() }.into()])? {
             Made::New(c, statuses) => {
                 let (file, _, attributes) = self.new_open(c, &statuses, flags)?;
                 Ok(OpenedOrFound::Made(file, attributes))
             }
-            Made::Taken(found) => self.found(stat_of(Some(&found))?, parent, bytes, None).map(OpenedOrFound::Found),
+            Made::Taken(found) => {
+                self.found(stat_of(Some(&found))?, parent, bytes, (None, closes)).map(OpenedOrFound::Found)
+            }
         }
     }
 

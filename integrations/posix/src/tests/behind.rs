@@ -188,6 +188,33 @@ fn what_comes_while_the_store_is_told_comes_behind_that() {
 }
 
 #[test]
+fn what_was_asked_before_a_file_was_closed_is_not_what_is_told_of_it() {
+    let unseen = std::time::Duration::from_secs(3600);
+    let paths = crate::Paths::new(FileSystem::new(workspace(), Options { unseen, ..Options::default() }));
+    let fs = paths.file_system();
+    for (name, is_new) in [(b"a", true), (b"b", false), (b"c", true)] {
+        let file = match is_new {
+            true => fs.create(&fs.root(), name, born(0o644), WRITE).unwrap().0,
+            false => File::open(&put(fs, &fs.root(), name, b""), WRITE).unwrap().0,
+        };
+        file.write(0, &[7; 1000]).unwrap();
+        std::thread::scope(|s| {
+            let asks = s.spawn(|| {
+                crate::names::ANSWERED_NS.set(40_000_000);
+                paths.lookup(&fs.root(), name).unwrap().1.size
+            });
+            seam::sleep(15_000_000);
+            file.close().unwrap();
+            assert_eq!(asks.join().unwrap(), 1000, "it was written before that was asked");
+        });
+        assert_eq!(paths.lookup(&fs.root(), name).unwrap().1.size, 1000);
+        let caller = crate::Caller { uid: 0, gid: 0, groups: Vec::new() };
+        let (_, attributes) = paths.walker(&caller).find(&fs.root(), name, true).unwrap();
+        assert_eq!(attributes.size, 1000, "as it is remembered");
+    }
+}
+
+#[test]
 fn a_new_file_that_stays_open_is_told_of_as_well() {
     let ws = workspace();
     let fs = FileSystem::new(ws.clone(), Options::default());
