@@ -357,16 +357,28 @@ impl Connection {
         }
     }
 
+    /// Says that nobody looks into the ring any more. `true`: there may be something of which nobody will be told.
+    fn stops_looking(&self) -> bool {
+        let looked = self.stream.looks();
+        self.stream.look(false);
+        // Who looks leaves out the socket at times; a set of epoll has told of it already.
+        looked && (self.stream.holds() || self.watched.get().is_some())
+    }
+
     fn receive_with(&self, reading: &mut Reading, timeout_ns: i64) {
         let mut waited = timeout_ns == 0;
+        let hurries = self.hurries.load(Ordering::Relaxed);
+        // From the beginning: so the daemon need not wake anybody, whenever it answers.
+        self.stream.look(!waited && hurries && reading.polling.pays());
         loop {
             match self.take_frame(reading) {
                 Ok(Some(())) => {
                     reading.polling.came();
                     waited = true;
                 }
+                Ok(None) if !waited && hurries && reading.polling.goes_on(&self.stream) => {}
+                Ok(None) if self.stops_looking() => {}
                 Ok(None) if waited => return,
-                Ok(None) if self.hurries.load(Ordering::Relaxed) && reading.polling.goes_on() => {}
                 Ok(None) => {
                     if self.has_more_to_send() {
                         // What the socket takes meanwhile is sent with the next look.
@@ -393,7 +405,13 @@ impl Connection {
                 None => Ok(None),
             };
         }
-        let Some((header, body)) = frames.head(&self.stream, false)? else { return Ok(None) };
+        let (header, body) = loop {
+            match frames.head(&self.stream, false)? {
+                Some((header, _)) if header.verb == Verb::Wake.number() && header.payload_len == 0 => {}
+                Some(head) => break head,
+                None => return Ok(None),
+            }
+        };
         let answer = (header.verb == Verb::ObjectAnswer.number()).then(|| header.body::<ObjectAnswer>(&body));
         let Some(Ok(answer)) = answer else {
             // One that cannot be read is told to whoever asked, behind its payload.

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use iov_store::seam;
+use iov_store::{End, Rings, seam};
 use iov_types::{Clause, Error, Result};
 use iov_wire::{
     Body, Header, Verb, frame,
@@ -118,5 +118,12 @@ fn exchange(
         true => Some(frames.take_fd()?.ok_or_else(|| socket::no_descriptor("the session's lease page"))?),
         false => None,
     };
+    if local
+        && welcome.rings
+        && let Some(memory) = frames.take_fd()?
+    {
+        // Without them all goes over the socket: the daemon sees that nobody looks.
+        stream.begin(Rings::map(memory, End::Client)?);
+    }
     Ok((frames, welcome, page))
 }

@@ -16,6 +16,7 @@ mod kept;
 mod lanes;
 mod lend;
 mod link;
+mod local;
 mod mapped;
 mod memory;
 mod mend;

@@ -12,12 +12,16 @@ use std::sync::{
 
 use iov_store::seam;
 
+use crate::stream::Stream;
+
 /// How long is looked, in nanoseconds, where nothing else is said.
 const SPAN_NS: i64 = 50_000;
 /// The longest that can be said.
 const MOST_NS: i64 = 1_000_000;
 /// Between two looks, in instructions of some 50 cycles each.
 const PAUSES: u32 = 32;
+/// The same where a look at memory comes behind each of them.
+const GLANCES: u32 = 128;
 /// With so many points it is looked.
 const ENOUGH: u8 = 2;
 /// Most points.
@@ -77,14 +81,26 @@ fn span_ns() -> i64 {
 }
 
 impl Polling {
+    /// Whether it is to be looked from now on, as far as is known.
+    pub fn pays(&self) -> bool {
+        self.points >= ENOUGH && span_ns() > 0 && most() > 0
+    }
+
     /// Nothing has come yet. `true`: it is looked once more, after others have had their turn; `false`: sleep.
-    pub fn goes_on(&mut self) -> bool {
+    pub fn goes_on(&mut self, stream: &Stream) -> bool {
         let span_ns = span_ns();
         let looks = self.looks_at(seam::monotonic_ns(), span_ns, most());
         if looks {
+            stream.look(true);
             std::thread::yield_now();
             // The other thread of this core, which may be the one that is waited for, has it for itself meanwhile.
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            let glances = stream.looks();
+            for _ in 0..if glances { GLANCES } else { PAUSES } {
+                std::hint::spin_loop();
+                if glances && stream.holds() {
+                    break;
+                }
+            }
         }
         looks
     }

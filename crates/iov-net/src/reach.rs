@@ -233,6 +233,7 @@ impl Address {
             challenge,
             target: self.target,
             of: self.of,
+            rings: channel == 0 && is_local(self),
         }
     }
 }

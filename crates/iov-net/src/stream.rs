@@ -1,4 +1,4 @@
-//! The stream of bytes of a connection: a socket as it is, or TLS over one.
+//! The stream of bytes of a connection: a socket as it is, with rings in shared memory beside it on one host, or TLS over one.
 //!
 //! What TLS has taken need not have gone yet ([`Stream::owes`]), and what has come need not have been handed out
 //! ([`Stream::holds`]). No socket tells of either: who is about to wait for the socket asks first.
@@ -8,10 +8,11 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use iov_store::seam;
+use iov_store::{Rings, seam};
 use iov_types::{Error, Result};
 
 use crate::{
+    local::Local,
     socket,
     tls::{Channel, Exported},
 };
@@ -20,14 +21,14 @@ use crate::{
 #[derive(Debug)]
 pub enum Stream {
     /// The socket's own bytes.
-    Plain(OwnedFd),
+    Plain(Box<Local>),
     /// TLS over a TCP socket.
     Tls(Box<Channel>),
 }
 
 impl From<OwnedFd> for Stream {
     fn from(fd: OwnedFd) -> Stream {
-        Stream::Plain(fd)
+        Stream::Plain(Box::new(Local::new(fd)))
     }
 }
 
@@ -35,7 +36,7 @@ impl From<OwnedFd> for Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Plain(fd) => fd.as_fd(),
+            Stream::Plain(local) => local.as_fd(),
             Stream::Tls(channel) => channel.as_fd(),
         }
     }
@@ -46,7 +47,7 @@ impl Stream {
     /// `None`: nothing, and 0: only of what was taken before.
     pub fn send_some(&self, pieces: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<Option<usize>> {
         match self {
-            Stream::Plain(fd) => socket::send_some(fd, pieces, fds),
+            Stream::Plain(local) => local.send_some(pieces, fds),
             Stream::Tls(channel) => channel.send_some(pieces),
         }
     }
@@ -67,10 +68,10 @@ impl Stream {
         }
     }
 
-    /// Whether something has come of which the socket does not tell any more.
+    /// Whether something has come of which the socket does not tell any more, or never did.
     pub fn holds(&self) -> bool {
         match self {
-            Stream::Plain(_) => false,
+            Stream::Plain(local) => local.holds(),
             Stream::Tls(channel) => channel.holds(),
         }
     }
@@ -79,7 +80,7 @@ impl Stream {
     /// nothing held.
     pub fn receive(&self, buf: &mut [u8], fds: &mut impl Extend<Option<OwnedFd>>, wait: bool) -> Result<Option<usize>> {
         match self {
-            Stream::Plain(fd) => socket::receive(fd, buf, fds, wait),
+            Stream::Plain(local) => local.receive(buf, fds, wait),
             Stream::Tls(channel) => channel.receive(buf, wait),
         }
     }
@@ -87,9 +88,29 @@ impl Stream {
     /// Receives up to `buf.len()` bytes beside which nothing comes: what is in the middle of a frame.
     pub(crate) fn receive_bytes(&self, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {
         match self {
-            Stream::Plain(fd) => socket::receive_bytes(fd.as_fd(), buf, wait),
+            Stream::Plain(local) => local.receive_bytes(buf, wait),
             Stream::Tls(channel) => channel.receive(buf, wait),
         }
+    }
+
+    /// From now on what may goes by these rings.
+    pub fn begin(&self, rings: Rings) {
+        if let Stream::Plain(local) = self {
+            local.begin(rings);
+        }
+    }
+
+    /// Says whether somebody looks for what comes, again and again: whoever sends then need not wake anybody. Behind `false` it is
+    /// asked what this [holds](Stream::holds) before anybody waits for the socket.
+    pub fn look(&self, looks: bool) {
+        if let Stream::Plain(local) = self {
+            local.look(looks);
+        }
+    }
+
+    /// Whether somebody has said so.
+    pub fn looks(&self) -> bool {
+        matches!(self, Stream::Plain(local) if local.looks())
     }
 
     /// Agrees with the other side on what is to be agreed before the first byte, until a time of the monotonic clock.

@@ -16,7 +16,7 @@ use iov_net::{
     stream::Stream,
     tls::Exported,
 };
-use iov_store::{Catalog, seam};
+use iov_store::{Catalog, End as Side, Rings, rings_memory, seam};
 use iov_types::{
     Error, Kind, Priority, Result,
     catalog::{CatalogOp, Submission},
@@ -245,6 +245,13 @@ impl Connection {
         out.outgoing.is_empty() && !self.stream.owes()
     }
 
+    /// From now on what may goes by rings; their memory, for its peer.
+    pub(crate) fn begin_rings(&self) -> Result<OwnedFd> {
+        let memory = rings_memory()?;
+        self.stream.begin(Rings::map(&memory, Side::Server)?);
+        Ok(memory)
+    }
+
     /// What only the two ends of this connection know.
     pub(crate) fn exported(&self) -> Result<Option<Exported>> {
         self.stream.exported()
@@ -321,6 +328,8 @@ impl Connection {
         // Payloads go into memory of the worker: so many workers, so many buffers.
         incoming.frames.exchange(spare);
         let served = self.run(server, &mut incoming);
+        // Before it is asked what is there that nobody will be told of.
+        self.stream.look(false);
         incoming.frames.take_back(spare);
         incoming.polling.rest();
         if spare.len() > SPARE_BYTES {
@@ -374,7 +383,9 @@ impl Connection {
                     incoming.polling.came();
                     frame
                 }
-                Ok(None) if incoming.priority == Priority::Foreground && incoming.polling.goes_on() => continue,
+                Ok(None) if incoming.priority == Priority::Foreground && incoming.polling.goes_on(&self.stream) => {
+                    continue;
+                }
                 Ok(None) => return Ok(()),
                 Err(e) if e.kind() != Kind::Unavailable => {
                     self.refuse(&e);
@@ -397,6 +408,10 @@ impl Connection {
                 incoming.frames.limit(usize::MAX);
                 continue;
             };
+            if frame.header.verb == Verb::Wake.number() {
+                frames += 1;
+                continue;
+            }
             if priority(&frame.header) != incoming.priority {
                 let channel = client.channel;
                 return self.set_aside(server, incoming, frame, channel);

@@ -1,7 +1,7 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`], [`Segment`] and [`FileMap`] (memory shared with others) and
+//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`], [`Rings`], [`Segment`] and [`FileMap`] (memory shared with others) and
 //! [`seam`] (fork detection) only.
 
 mod backend;
@@ -22,6 +22,7 @@ mod metadata_memory;
 mod null;
 pub mod objects;
 mod owned;
+mod rings;
 pub mod seam;
 mod segment;
 mod spread;
@@ -45,6 +46,7 @@ pub use metadata::{Commit, Guard, KeyRange, MetadataStore, Record, Room, Snapsho
 pub use metadata_memory::MemoryStore;
 pub use null::Null;
 pub use owned::{Bytes, run_all, run_all_in};
+pub use rings::{End, RINGS_BYTES, Rings, rings_memory};
 pub use segment::{HEAD_BYTES, Head, SEGMENT_BLOCK, Segment};
 pub use spread::{OnPublished, Publisher, Spread};
 pub use trace_file::{TraceEntry, TraceReader, TraceWriter};

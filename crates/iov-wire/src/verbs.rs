@@ -4,7 +4,7 @@ use crate::Wire;
 use crate::messages::{
     CatalogAnswer, CatalogRequest, Challenge, Fault, GiveBack, Goodbye, GrantAnswer, GrantRequest, Hello, Join,
     JoinAnswer, ObjectAnswer, ObjectRequest, Proof, Recall, Renew, Resume, ResumeAnswer, Shutdown, StatusAnswer,
-    StatusRequest, SumsAnswer, SumsRequest, TakeBack, TakeBackAnswer, Welcome,
+    StatusRequest, SumsAnswer, SumsRequest, TakeBack, TakeBackAnswer, Wake, Welcome,
 };
 
 /// Who sends a frame.
@@ -92,6 +92,7 @@ verbs! {
     JoinAnswer = 24, Server, JoinAnswer, "What it needs to know to serve them.";
     TakeBack = 25, Client, TakeBack, "Ends what was lent of an object, to be written by others.";
     TakeBackAnswer = 26, Server, TakeBackAnswer, "Whether it is over.";
+    Wake = 27, Both, Wake, "Something lies in the ring.";
 }
 
 impl Verb {

@@ -16,6 +16,7 @@ fn hello() -> Hello {
         challenge: vec![1; 32],
         target: 0,
         of: iov_types::Uuid::NIL,
+        rings: false,
     }
 }
 

@@ -332,6 +332,7 @@ fn a2_who_stands_in_the_middle_cannot_hand_proofs_on() {
         challenge: vec![1; 32],
         target: 0,
         of: Uuid::NIL,
+        rings: false,
     };
     let challenge = [2; 32];
     let proof = secret.within(client.exported().unwrap().as_ref()).proof(Side::Client, &hello, &challenge);

@@ -123,6 +123,10 @@ fn let_in(
         (Some(page), _) => Ok(vec![page]),
     });
     let page = page.inspect_err(|_| server.session_never_began(hello.session, hello.channel, connection.id()))?;
+    let mut beside = page;
+    // Who cannot have them goes on without.
+    let rings = (hello.rings && hello.channel == 0 && !connection.is_network()).then(|| connection.begin_rings().ok());
+    let rings = rings.flatten().map(|memory| beside.push(memory)).is_some();
     let welcome = Welcome {
         version,
         store: server.options.store,
@@ -135,8 +139,9 @@ fn let_in(
         addresses: server.options.addresses.clone(),
         target: hello.target,
         priorities: true,
+        rings,
     };
-    connection.answer(version, frame.header.request, &welcome, Vec::new(), page);
+    connection.answer(version, frame.header.request, &welcome, Vec::new(), beside);
     Ok(Client {
         peer,
         session: hello.session,

@@ -25,5 +25,5 @@ pub use request::{CatalogAnswer, CatalogRequest, Context};
 pub use resume::{Resume, ResumeAnswer};
 pub use session::{
     Challenge, Counter, Fault, Goodbye, Hello, Proof, Renew, Shutdown, StatusAnswer, StatusRequest, StoreCapability,
-    Welcome,
+    Wake, Welcome,
 };

@@ -29,6 +29,8 @@ pub struct Hello {
     pub target: u32,
     /// Then: the client's session for the store, which comes first and ends last.
     pub of: Uuid,
+    /// It can also be talked to by rings in shared memory.
+    pub rings: bool,
 }
 
 message! {
@@ -43,6 +45,7 @@ message! {
         8 => challenge: bytes,
         9 => target: uint,
         10 => of: uuid,
+        11 => rings: boolean,
     }
 }
 
@@ -87,6 +90,8 @@ pub struct Welcome {
     pub target: u32,
     /// It knows [`BACKGROUND`](crate::frame::BACKGROUND).
     pub priorities: bool,
+    /// A second descriptor comes along, of the memory of the connection's rings.
+    pub rings: bool,
 }
 
 /// Before a server lets anybody in over a network: prove that you have the store's secret.
@@ -120,6 +125,7 @@ message! {
         9 => addresses: repeated string,
         10 => target: uint,
         11 => priorities: boolean,
+        12 => rings: boolean,
     }
 }
 
@@ -154,6 +160,12 @@ message! { Renew { 1 => lease_ns: uint } }
 pub struct Goodbye;
 
 message! { Goodbye {} }
+
+/// Wakes whoever stopped to look into its ring just as something was put there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wake;
+
+message! { Wake {} }
 
 /// What is wrong with the connection or with a frame that cannot be answered otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -83,6 +83,7 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::sums_answer());
     reads_as(examples::take_back());
     reads_as(examples::take_back_answer());
+    reads_as(Wake);
     reads_as(examples::challenge());
     reads_as(examples::proof());
     reads_as(examples::join());
@@ -221,14 +222,18 @@ fn answer_at_first() -> CatalogAnswer {
 #[test]
 fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "")).expect("the bytes of the first release");
-    let alike = Welcome { priorities: false, ..examples::welcome() };
+    let ringless = Welcome { rings: false, ..examples::welcome() };
+    let alike = Welcome { priorities: false, ..ringless.clone() };
     let local = Welcome { proof: Vec::new(), addresses: Vec::new(), target: 0, ..alike.clone() };
     reads(&bytes, Welcome { lease_ns: 0, ..local.clone() });
     // Before there were connections over a network.
     let bytes = std::fs::read(named(Verb::Welcome, "-2")).expect("the bytes of a later one");
     reads(&bytes, local);
     let bytes = std::fs::read(named(Verb::Hello, "")).expect("the bytes of the first release");
-    reads(&bytes, Hello { channel: 0, challenge: Vec::new(), target: 0, of: Uuid::NIL, ..examples::hello() });
+    reads(
+        &bytes,
+        Hello { channel: 0, challenge: Vec::new(), target: 0, of: Uuid::NIL, rings: false, ..examples::hello() },
+    );
     // Before there were several targets.
     let bytes = std::fs::read(named(Verb::Welcome, "-3")).expect("the bytes of a later one");
     reads(&bytes, Welcome { target: 0, ..alike.clone() });
@@ -236,7 +241,7 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     let bytes = std::fs::read(named(Verb::Welcome, "-4")).expect("the bytes of a later one");
     reads(&bytes, alike);
     let bytes = std::fs::read(named(Verb::Hello, "-2")).expect("the bytes of a later one");
-    reads(&bytes, Hello { target: 0, of: Uuid::NIL, ..examples::hello() });
+    reads(&bytes, Hello { target: 0, of: Uuid::NIL, rings: false, ..examples::hello() });
     let bytes = std::fs::read(named(Verb::Catalog, "-2")).expect("the bytes of a later one");
     reads(&bytes, request_at_first(36));
     let bytes = std::fs::read(named(Verb::CatalogAnswer, "-3")).expect("the bytes of a later one");
@@ -255,6 +260,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     request.tickets.clear();
     request.calls.truncate(18);
     reads(&bytes, request);
+    // Before there were rings in shared memory.
+    let bytes = std::fs::read(named(Verb::Welcome, "-5")).expect("the bytes of a later one");
+    reads(&bytes, ringless);
+    let bytes = std::fs::read(named(Verb::Hello, "-3")).expect("the bytes of a later one");
+    reads(&bytes, Hello { rings: false, ..examples::hello() });
     // Before opens told of what they open.
     let bytes = std::fs::read(named(Verb::Catalog, "-8")).expect("the bytes of a later one");
     reads(&bytes, request_without_told());

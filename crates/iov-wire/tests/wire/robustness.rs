@@ -43,6 +43,7 @@ fn harmless_as_any(bytes: &[u8]) -> bool {
         && harmless::<JoinAnswer>(bytes)
         && harmless::<iov_types::Ticket>(bytes)
         && harmless::<Goodbye>(bytes)
+        && harmless::<Wake>(bytes)
         && harmless::<Fault>(bytes)
         && harmless::<StatusRequest>(bytes)
         && harmless::<StatusAnswer>(bytes)

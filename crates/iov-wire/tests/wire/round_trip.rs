@@ -1,7 +1,7 @@
 //! What is written reads back, and is written the same again.
 
 use iov_types::{Kind, Uuid};
-use iov_wire::messages::{Goodbye, Hello, Shutdown, StatusRequest, TargetCapability};
+use iov_wire::messages::{Goodbye, Hello, Shutdown, StatusRequest, TargetCapability, Wake};
 use iov_wire::{MAX_VERSION, MIN_VERSION, Wire};
 use proptest::prelude::*;
 
@@ -66,6 +66,7 @@ round_trips!(
 #[test]
 fn messages_without_fields_take_no_bytes() {
     assert!(Goodbye.to_bytes().is_empty() && StatusRequest.to_bytes().is_empty() && Shutdown.to_bytes().is_empty());
+    assert!(Wake.to_bytes().is_empty());
     assert_eq!(Shutdown::decode(&[]), Ok(Shutdown));
 }
 
@@ -101,6 +102,7 @@ fn a_library_that_does_not_fit_is_told_which_side_to_update() {
         challenge: Vec::new(),
         target: 0,
         of: Uuid::NIL,
+        rings: false,
     };
     assert_eq!(hello(MIN_VERSION, MAX_VERSION + 5).choose(), Ok(MAX_VERSION));
     assert!(hello(MAX_VERSION + 1, MAX_VERSION + 5).choose().unwrap_err().detail().ends_with("update the daemon"));

@@ -55,6 +55,7 @@ pub(crate) fn hello(session: Uuid, channel: u32) -> Hello {
         challenge: vec![5; 32],
         target: 0,
         of: Uuid::NIL,
+        rings: false,
     }
 }
 

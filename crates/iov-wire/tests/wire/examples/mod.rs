@@ -26,6 +26,7 @@ pub(crate) fn hello() -> Hello {
         challenge: vec![0x66; 32],
         target: 3,
         of: WS,
+        rings: true,
     }
 }
 
@@ -53,6 +54,7 @@ pub(crate) fn welcome() -> Welcome {
         addresses: vec!["node7-ib:4867".into(), "10.0.0.7:4867".into()],
         target: 3,
         priorities: true,
+        rings: true,
     }
 }
 
@@ -371,5 +373,6 @@ pub(crate) fn frames() -> Vec<(Verb, Vec<u8>)> {
         frame(&join_answer(), 13, 0),
         frame(&take_back(), 14, 0),
         frame(&take_back_answer(), 14, 0),
+        frame(&Wake, 0, 0),
     ]
 }

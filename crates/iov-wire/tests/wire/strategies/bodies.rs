@@ -18,7 +18,19 @@ pub(crate) fn context() -> BoxedStrategy<Context> {
 pub(crate) fn hello() -> BoxedStrategy<Hello> {
     (any::<[u16; 2]>(), text(), uuid(), text(), any::<[u32; 3]>(), any::<Vec<u8>>(), uuid())
         .prop_map(|([min_version, max_version], library, session, program, [pid, channel, target], challenge, of)| {
-            Hello { min_version, max_version, library, session, program, pid, channel, challenge, target, of }
+            Hello {
+                min_version,
+                max_version,
+                library,
+                session,
+                program,
+                pid,
+                channel,
+                challenge,
+                target,
+                of,
+                rings: target % 2 == 1,
+            }
         })
         .boxed()
 }
@@ -36,7 +48,7 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
         (capability(), number(), any::<bool>(), number()).prop_map(|(targets, max_ops, single_user, inline_bytes)| {
             StoreCapability { targets: TargetCapability::from(&targets), max_ops, single_user, inline_bytes }
         });
-    let more = (any::<Vec<u8>>(), list(text()), any::<(u32, bool)>());
+    let more = (any::<Vec<u8>>(), list(text()), any::<(u32, bool, bool)>());
     (any::<u16>(), uuid(), [number(), number()], capability, text(), any::<u32>(), more)
         .prop_map(
             |(
@@ -46,7 +58,7 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
                 capability,
                 daemon,
                 pid,
-                (proof, addresses, (target, priorities)),
+                (proof, addresses, (target, priorities, rings)),
             )| {
                 Welcome {
                     version,
@@ -60,6 +72,7 @@ pub(crate) fn welcome() -> BoxedStrategy<Welcome> {
                     addresses,
                     target,
                     priorities,
+                    rings,
                 }
             },
         )

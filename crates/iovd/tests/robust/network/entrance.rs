@@ -80,6 +80,7 @@ fn a2_a_daemon_without_the_secret_is_not_believed() {
             addresses: Vec::new(),
             target: 0,
             priorities: false,
+            rings: false,
         };
         stream.write_all(&framed(&welcome)).unwrap();
         receive(&mut stream).is_none()
