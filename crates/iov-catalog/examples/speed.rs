@@ -102,6 +102,7 @@ impl Bench {
             controls: Controls::default(),
             layout: None,
             attr: Default::default(),
+            tell: false,
         }
     }
 

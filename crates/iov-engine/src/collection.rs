@@ -9,7 +9,7 @@ use iov_semantics::Contract;
 use iov_store::{Memory, OpCx, Sink, seam};
 use iov_types::{
     Capability, Concurrency, Demand, EntryKind, Error, Evidence, Layout, ObjectId, ObjectOp, ObjectVerb, Persistence,
-    Place, Point, Range, Result, Uuid,
+    Place, Point, Range, Result, Stat, Uuid,
     catalog::{CatalogOp, LockSpec, Opened, Published, Submission, Told},
     limits,
 };
@@ -253,6 +253,12 @@ impl Collection {
         // A handle is the result of one operation; a second answer would be a defect and changes nothing.
         let _ = self.0.ready.set(ready);
         result
+    }
+
+    /// It was not made, as this has its name.
+    pub(crate) fn found(&self, stat: Stat, e: Error) {
+        *lock(&self.0.told) = Some(Box::new(Told { stat, bytes: None, group: None }));
+        let _ = self.fulfil(Err(e));
     }
 
     /// Opens it from a record that the session has kept (M3): there is no open in the catalog to be ended.

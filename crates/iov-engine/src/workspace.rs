@@ -131,6 +131,14 @@ impl Workspace {
         out
     }
 
+    /// The same, to tell the facts of what was made, and of the group it is in as it then is; where the name is taken, which is `Exists`, the
+    /// facts of what that stands for.
+    pub fn pending_as_told(&self, kind: EntryKind, uuid: Uuid) -> Collection {
+        let out = Collection::new(self, kind, Some(0));
+        out.choose_uuid(uuid);
+        out
+    }
+
     /// A handle that names something without opening it. By it facts, metadata, names and attributes are asked for and changed,
     /// and what is in a group is found and made; bytes are `Busy`. It need not be closed.
     pub fn unopened(&self, kind: EntryKind, uuid: Uuid) -> Collection {

@@ -113,7 +113,9 @@ pub enum CatalogOp {
     /// Makes the records survive what the level says (P7).
     WorkspacePersist { ws: Uuid, durable: bool },
     /// Makes and opens a collection or group under a UUID that the client chose. `controls` is what was asked for
-    /// beyond the workspace's defaults, `attr` what it is born with.
+    /// beyond the workspace's defaults, `attr` what it is born with. With `tell` the answer has its facts, and those of the group it is in as it
+    /// then is; and where the name is taken, it is the facts of what that stands for ([`CatalogReply::Stat`]), unless it is one of several
+    /// that are done together or not at all: then that fails, as it does without.
     Create {
         ws: Uuid,
         uuid: Uuid,
@@ -124,6 +126,7 @@ pub enum CatalogOp {
         controls: Controls,
         layout: Option<Layout>,
         attr: Attr,
+        tell: bool,
     },
     /// Opens a collection or group. Nil UUID with kind group = the root. With `tell` the answer has the facts of a collection, and its bytes
     /// if they live in the record and are no more than so many, as far as that can be told at once.
@@ -231,13 +234,15 @@ pub struct Opened {
     pub told: Option<Box<Told>>,
 }
 
-/// What is told of a collection as it is opened.
+/// What is told of something as it is opened or made.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     /// The facts.
     pub stat: Stat,
     /// All of its bytes; none: they are elsewhere, or more than was asked for.
     pub bytes: Option<Vec<u8>>,
+    /// The facts of the group in which it was made.
+    pub group: Option<Stat>,
 }
 
 /// What a session has open of one object, as it tells a server that does not know it any more (X1).

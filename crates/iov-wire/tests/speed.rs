@@ -30,6 +30,7 @@ fn create(i: u64) -> CatalogOp {
         controls: Controls::default(),
         layout: None,
         attr: Attr::default(),
+        tell: false,
     }
 }
 

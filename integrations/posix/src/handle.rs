@@ -170,7 +170,9 @@ impl FileSystem {
     pub(crate) fn told(&self, c: &Collection) -> Result<Told> {
         match c.take_told() {
             Some(told) => Ok(told),
-            None => Ok(Told { stat: stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?, bytes: None }),
+            None => {
+                Ok(Told { stat: stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?, bytes: None, group: None })
+            }
         }
     }
 }

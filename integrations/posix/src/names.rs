@@ -49,12 +49,22 @@ pub(crate) struct New<'a> {
     pub(crate) uuid: Uuid,
 }
 
+/// Something new.
+pub(crate) struct Fresh {
+    /// It is open by this, unless it was closed in the same request.
+    pub(crate) c: Collection,
+    /// How its creation, its attributes and what was done to it besides ended.
+    pub(crate) statuses: Vec<Status>,
+    /// Its facts as it was made, if they were told.
+    stat: Option<Stat>,
+}
+
 /// What came of making something new.
 pub(crate) enum Made {
-    /// It is there and open; how its creation, its attributes and what was done to it besides ended.
-    New(Collection, Vec<Status>),
+    /// It is there.
+    New(Fresh),
     /// Its name is taken: the facts of what that stands for.
-    Taken(Status),
+    Taken(Stat),
 }
 
 /// What stands behind a name that was asked for, and its name.
@@ -171,19 +181,15 @@ impl FileSystem {
     }
 
     /// Makes something new; the handle is open. `more` are further operations on it in the same request.
-    pub(crate) fn make<'a>(
-        &self,
-        new: New<'_>,
-        more: &dyn Fn(&Collection) -> Vec<Lent<'a>>,
-    ) -> Outcome<(Collection, Vec<Status>)> {
-        match self.make_or_find(new, false, more)? {
-            Made::New(c, statuses) => Ok((c, statuses)),
+    pub(crate) fn make<'a>(&self, new: New<'_>, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Fresh> {
+        match self.make_or_find(new, more)? {
+            Made::New(fresh) => Ok(fresh),
             Made::Taken(_) => Err(Errno::EEXIST),
         }
     }
 
-    /// The same; with `asks`, if the name is taken, what that stands for, in the same request.
-    fn make_or_find<'a>(&self, new: New<'_>, asks: bool, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Made> {
+    /// The same; if the name is taken, what that stands for, in the same request.
+    fn make_or_find<'a>(&self, new: New<'_>, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Made> {
         self.check_writable()?;
         let directory = new.kind == Kind::Directory;
         let parent = new.parent.group()?;
@@ -206,32 +212,21 @@ impl FileSystem {
         };
         let controls = if directory { Controls::default() } else { self.controls(new.parent, new.name)? };
         let uuid = new.uuid;
-        // What that makes of the directory comes along.
-        let look = || new.name.map(|_| Lent::from(new.parent.stat_op(None)));
-        let find = |parent: &Collection, name: &Name| {
-            let (w, parent) = (self.workspace().clone(), Some(parent.clone()));
-            Lent::from(Op::Look { w, parent, which: Which::Name(name.clone()), ahead: 0 })
-        };
-        let run = |out: &Collection, first: [Op; 2], found: Option<Lent<'a>>| {
-            let asked = found.is_some();
-            let all = found.into_iter().chain(first.map(Lent::from)).chain(more(out)).chain(look());
-            let mut statuses = self.try_all(all.collect())?;
-            let found = asked.then(|| statuses.remove(0));
+        let run = |out: &Collection, first: [Op; 2]| {
+            let statuses = self.try_all(first.into_iter().map(Lent::from).chain(more(out)).collect())?;
+            let Some(e) = statuses.iter().find_map(|status| status.result().err()) else {
+                return Ok((Made::New(Fresh { c: out.clone(), statuses, stat: None }), out.take_told()));
+            };
             // Unless it is what an attempt has made that was not answered.
-            let is_other = |found: &Status| stat_of(Some(found)).is_ok_and(|stat| stat.uuid != uuid);
-            match (statuses.iter().find_map(|status| status.result().err()), found.filter(is_other)) {
-                (None, _) => Ok(Made::New(out.clone(), statuses)),
-                (Some(_), Some(found)) => Ok(Made::Taken(found)),
-                (Some(e), None) => Err(e),
-            }
+            let other = out.take_told().filter(|told| e.kind() == Failure::Exists && told.stat.uuid != uuid);
+            other.map_or(Err(e), |told| Ok((Made::Taken(told.stat), None)))
         };
         let (made, perhaps) = self.once(|| {
-            let out = self.workspace().pending_as(kind, uuid);
+            let out = self.workspace().pending_as_told(kind, uuid);
             let (parent, name) = (Some(parent.clone()), name.clone());
             let (metadata, controls) = (new.metadata.clone(), controls.clone());
-            let found = parent.as_ref().zip(name.as_ref()).filter(|_| asks).map(|(p, n)| find(p, n));
             let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
-            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }], found)
+            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }])
         });
         let made = match made {
             // By an attempt that was not answered, it seems.
@@ -239,19 +234,35 @@ impl FileSystem {
                 let out = self.workspace().pending(kind);
                 let which = Which::Uuid(uuid);
                 let open = Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() };
-                run(&out, [open, Op::Stat { c: out.clone() }], None).map_err(|_| e)
+                run(&out, [open, Op::Stat { c: out.clone() }]).map_err(|_| e)
             }
             other => other,
         };
-        let mut made = made.map_err(|e| {
+        let (mut made, told) = made.map_err(|e| {
             new.parent.untell();
             self.errno("create", &e)
         })?;
-        if let Made::New(_, statuses) = &mut made {
-            let looked = new.name.and_then(|_| statuses.pop());
-            new.parent.tell_of(looked.as_ref());
+        if let Made::New(fresh) = &mut made {
+            // What that makes of the directory comes along.
+            let (stat, group) = told.map_or((None, None), |told| (Some(told.stat), told.group));
+            fresh.stat = stat;
+            new.parent.tell_of(group.as_ref());
         }
         Ok(made)
+    }
+
+    /// The attributes that something new was made with.
+    pub(crate) fn attributes_of(&self, fresh: &mut Fresh) -> Outcome<Attributes> {
+        let stat = match (fresh.stat.take(), fresh.c.uuid()) {
+            (Some(stat), _) => stat,
+            (None, Err(e)) => return Err(self.errno("stat", &e)),
+            (None, Ok(uuid)) => {
+                let look =
+                    || Op::Look { w: self.workspace().clone(), parent: None, which: Which::Uuid(uuid), ahead: 0 };
+                stat_of(Some(&self.again("stat", || ioverbs::run(self.session(), look()))?))?.clone()
+            }
+        };
+        self.attributes(&stat)
     }
 
     /// Makes a file and opens it. Fails with `EEXIST` if the name is taken.
@@ -268,14 +279,12 @@ impl FileSystem {
     /// The same; if the name is taken, what it stands for, which is not opened.
     pub fn create_or_find(&self, parent: &Node, bytes: &[u8], born: Create, flags: Flags) -> Outcome<OpenedOrFound> {
         let (new, closes) = (self.new_file(parent, Some(bytes), born), self.closes());
-        match self.make_or_find(new, true, &|c| vec![Op::Stat { c: c.clone() }.into()])? {
-            Made::New(c, statuses) => {
-                let (file, _, attributes) = self.new_open(c, &statuses, flags)?;
+        match self.make_or_find(new, &|_| Vec::new())? {
+            Made::New(fresh) => {
+                let (file, _, attributes) = self.new_open(fresh, flags)?;
                 Ok(OpenedOrFound::Made(file, attributes))
             }
-            Made::Taken(found) => {
-                self.found(stat_of(Some(&found))?, parent, bytes, (None, closes)).map(OpenedOrFound::Found)
-            }
+            Made::Taken(found) => self.found(&found, parent, bytes, (None, closes)).map(OpenedOrFound::Found),
         }
     }
 
@@ -292,8 +301,7 @@ impl FileSystem {
         flags: Flags,
     ) -> Outcome<(File, Arc<Node>, Attributes)> {
         let new = self.new_file(parent, name, born);
-        let (c, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
-        let made = self.new_open(c, &statuses, flags)?;
+        let made = self.new_open(self.make(new, &|_| Vec::new())?, flags)?;
         if name.is_none() {
             made.0.set_temporary();
         }
@@ -306,10 +314,10 @@ impl FileSystem {
     }
 
     /// A file that was made and is open, with its facts.
-    fn new_open(&self, c: Collection, statuses: &[Status], flags: Flags) -> Outcome<(File, Arc<Node>, Attributes)> {
-        let attributes = self.attributes(stat_of(statuses.last())?)?;
+    fn new_open(&self, mut fresh: Fresh, flags: Flags) -> Outcome<(File, Arc<Node>, Attributes)> {
+        let attributes = self.attributes_of(&mut fresh)?;
         let node = self.node(attributes.uuid, Kind::File);
-        Ok((File::of_new(&node, c, flags, &attributes), node, attributes))
+        Ok((File::of_new(&node, fresh.c, flags, &attributes), node, attributes))
     }
 
     /// Makes a directory.
@@ -322,8 +330,7 @@ impl FileSystem {
             metadata: Metadata::new(),
             uuid: seam::new_uuid(),
         };
-        let (_, statuses) = self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into()])?;
-        let attributes = self.attributes(stat_of(statuses.last())?)?;
+        let attributes = self.attributes_of(&mut self.make(new, &|_| Vec::new())?)?;
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
         node.says_nothing();

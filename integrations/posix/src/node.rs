@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use ioverbs::{Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Op, Result, Status, Uuid, Which, seam};
+use ioverbs::{
+    Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Op, Result, Stat, Status, Uuid, Which, seam,
+};
 
 use crate::{
     Attributes, Change, Errno, FileSystem, Kind, Outcome, attributes,
@@ -250,15 +252,15 @@ impl Node {
             statuses.first().map_or(Ok(()), Status::result).map(|()| statuses)
         });
         for (i, node) in nodes.iter().enumerate() {
-            node.tell_of(done.as_ref().ok().and_then(|statuses| statuses.get(i + 1)));
+            let looked = done.as_ref().ok().and_then(|statuses| statuses.get(i + 1));
+            node.tell_of(looked.and_then(|status| stat_of(Some(status)).ok()));
         }
         done.map(|mut statuses| statuses.split_off(nodes.len() + 1))
     }
 
     /// Notes what a look at it came to.
-    pub(crate) fn tell_of(&self, looked: Option<&Status>) {
-        let told = looked.filter(|status| status.result().is_ok());
-        match told.map(|status| stat_of(Some(status)).and_then(|stat| self.fs.attributes(stat))) {
+    pub(crate) fn tell_of(&self, looked: Option<&Stat>) {
+        match looked.map(|stat| self.fs.attributes(stat)) {
             Some(Ok(attributes)) => self.tell(&attributes),
             _ => self.untell(),
         }

@@ -48,12 +48,12 @@ impl FileSystem {
             ];
             std::iter::once(write).chain(ops.into_iter().map(Lent::from)).collect()
         });
-        let (_, statuses) = made.inspect_err(|_| {
+        let made = made.inspect_err(|_| {
             let w = self.workspace().clone();
             // What cannot be removed now has no name, and goes with this process if it has not come as far as that.
             let _ = ioverbs::run(self.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
         })?;
-        let attributes = self.attributes(stat_of(statuses.get(6))?)?;
+        let attributes = self.attributes(stat_of(made.statuses.get(6))?)?;
         let node = self.node(attributes.uuid, Kind::Symlink);
         let _ = node.target.set(target.to_vec());
         Ok((node, attributes))
@@ -76,9 +76,8 @@ impl FileSystem {
             return Err(Errno::EINVAL);
         }
         let new = New { parent, name: Some(bytes), kind, born, metadata, uuid: seam::new_uuid() };
-        let (_, statuses) =
-            self.make(new, &|c| vec![Op::Stat { c: c.clone() }.into(), Op::Close { c: c.clone() }.into()])?;
-        let attributes = Attributes { rdev, ..self.attributes(stat_of(statuses.get(2))?)? };
+        let mut made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()])?;
+        let attributes = Attributes { rdev, ..self.attributes_of(&mut made)? };
         Ok((self.node(attributes.uuid, kind), attributes))
     }
 

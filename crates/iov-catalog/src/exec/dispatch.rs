@@ -19,8 +19,9 @@ impl Exec<'_> {
             CatalogOp::WorkspaceSet { ws, attr } => verbs::workspace_set::set(self, ws, attr),
             CatalogOp::WorkspaceRename { ws, name } => verbs::workspace_rename::rename(self, ws, name),
             CatalogOp::WorkspacePersist { ws, durable } => verbs::workspace_persist::persist(self, ws, durable),
-            CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr } => {
-                verbs::create::create(self, New { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
+            CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr, tell } => {
+                let new = New { ws, uuid, kind, parent, name, metadata, controls, layout, attr, tell };
+                verbs::create::create(self, new)
             }
             CatalogOp::Open { ws, parent, which, kind, controls, tell } => {
                 verbs::open::open(self, ws, parent, &which, kind, (&controls, tell))

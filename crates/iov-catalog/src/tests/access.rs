@@ -94,7 +94,7 @@ fn a1_only_the_owner_of_a_collection_or_an_administrator_sets_its_attributes() {
     let born = Attr { uid: Some(UID), ..Attr::default() };
     let (_, op) = user.create_op(ROOT, "b");
     let CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, .. } = op else { panic!() };
-    let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr: born };
+    let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr: born, tell: false };
     assert_eq!(kind(user.ask(op)), Kind::Denied);
 }
 

@@ -67,7 +67,18 @@ impl Made {
             panic!()
         };
         vec![
-            CatalogOp::Create { ws, uuid: self.c, kind, parent, name: n, metadata, controls, layout, attr },
+            CatalogOp::Create {
+                ws,
+                uuid: self.c,
+                kind,
+                parent,
+                name: n,
+                metadata,
+                controls,
+                layout,
+                attr,
+                tell: false,
+            },
             client.put_op(self.a, "k", Value::I64(1)),
             client.delete_op(ROOT, "b"),
             CatalogOp::Seal { ws, uuid: self.c, published: Default::default() },
@@ -202,7 +213,18 @@ fn m2_a_seal_killed_at_any_step_can_be_repeated() {
     let work = |client: &Client, made: &Made| {
         let (_, op) = client.create_with(EntryKind::Collection, ROOT, "c", immutable());
         let CatalogOp::Create { ws, kind, parent, name, metadata, controls, layout, attr, .. } = op else { panic!() };
-        client.ask(CatalogOp::Create { ws, uuid: made.c, kind, parent, name, metadata, controls, layout, attr })?;
+        client.ask(CatalogOp::Create {
+            ws,
+            uuid: made.c,
+            kind,
+            parent,
+            name,
+            metadata,
+            controls,
+            layout,
+            attr,
+            tell: false,
+        })?;
         client.bytes(made.c).write(0, b"final")?;
         client.seal(made.c).map(drop)
     };
@@ -262,7 +284,8 @@ fn o10_a_target_that_is_away_at_a_removal_is_asked_again() {
     client.delete(ROOT, "b").unwrap();
     let (_, op) = client.create_op(ROOT, "c");
     let CatalogOp::Create { ws, kind: k, parent, name, metadata, controls, layout, attr, .. } = op else { panic!() };
-    let again = CatalogOp::Create { ws, uuid: made.b, kind: k, parent, name, metadata, controls, layout, attr };
+    let again =
+        CatalogOp::Create { ws, uuid: made.b, kind: k, parent, name, metadata, controls, layout, attr, tell: false };
     assert_eq!(kind(client.ask(again.clone())), Kind::Exists);
     fragile.fuse.mend();
     client.ask(again).unwrap();

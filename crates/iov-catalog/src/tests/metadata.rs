@@ -95,7 +95,7 @@ fn o4_the_sum_of_metadata_is_bounded() {
     for i in 0..5 {
         metadata.set(format!("k{i}"), Value::Bytes(vec![0; 1 << 20])).unwrap();
     }
-    let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr };
+    let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr, tell: false };
     assert_eq!(kind(client.ask(op)), Kind::TooBig);
 }
 

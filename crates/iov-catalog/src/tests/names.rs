@@ -37,7 +37,18 @@ fn o3_a_name_is_unique_in_its_group_and_bytes_need_not_be_text() {
     let CatalogOp::Create { ws, uuid, kind: k, parent, metadata, controls, layout, attr, .. } = op else { panic!() };
     let odd = iov_types::Name::new([0xff, 0xfe, b'.']).unwrap();
     client
-        .ask(CatalogOp::Create { ws, uuid, kind: k, parent, name: Some(odd.clone()), metadata, controls, layout, attr })
+        .ask(CatalogOp::Create {
+            ws,
+            uuid,
+            kind: k,
+            parent,
+            name: Some(odd.clone()),
+            metadata,
+            controls,
+            layout,
+            attr,
+            tell: false,
+        })
         .unwrap();
     assert_eq!(client.get(uuid, "iov.name").unwrap(), iov_types::Value::Bytes(odd.as_bytes().to_vec()));
 }
@@ -71,7 +82,7 @@ fn o2_a_uuid_is_used_once_in_the_whole_store() {
         let CatalogOp::Create { ws, kind: k, parent, name, metadata, controls, layout, attr, .. } = op else {
             panic!()
         };
-        let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr };
+        let op = CatalogOp::Create { ws, uuid, kind: k, parent, name, metadata, controls, layout, attr, tell: false };
         assert_eq!(kind(client.ask(op)), Kind::Exists);
     }
 }

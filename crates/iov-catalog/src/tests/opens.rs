@@ -112,7 +112,7 @@ fn a1_what_is_born_for_another_needs_an_administrator() {
         let CatalogOp::Create { ws, uuid: _, kind, parent, name, metadata, controls, layout, .. } = op else {
             panic!()
         };
-        (uuid, CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
+        (uuid, CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr, tell: false })
     };
     let (uuid, op) = create(Attr { mode: Some(0o600), uid: Some(7), mtime_ns: Some(5), ..Attr::default() });
     client.ask(op).unwrap();

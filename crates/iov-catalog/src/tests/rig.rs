@@ -150,6 +150,7 @@ impl Client {
             controls,
             layout: None,
             attr: Default::default(),
+            tell: false,
         };
         (uuid, op)
     }

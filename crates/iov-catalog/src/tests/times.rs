@@ -50,11 +50,13 @@ fn o4_what_kind_of_file_it_is_stays() {
     let rig = Rig::new();
     let client = rig.in_workspace();
     let (uuid, create) = client.create_op(ROOT, "l");
-    let CatalogOp::Create { ws, uuid: id, kind, parent, name, metadata, controls, layout, attr } = create else {
+    let CatalogOp::Create { ws, uuid: id, kind, parent, name, metadata, controls, layout, attr, .. } = create else {
         panic!("a create");
     };
     let attr = Attr { mode: Some(0o120_777), ..attr };
-    client.ask(CatalogOp::Create { ws, uuid: id, kind, parent, name, metadata, controls, layout, attr }).unwrap();
+    client
+        .ask(CatalogOp::Create { ws, uuid: id, kind, parent, name, metadata, controls, layout, attr, tell: false })
+        .unwrap();
     assert_eq!(client.stat(uuid).unwrap().mode, 0o120_777);
     set(&client, uuid, Attr { mode: Some(0o100_600), ..Attr::default() });
     assert_eq!(client.stat(uuid).unwrap().mode, 0o120_600);

@@ -203,9 +203,8 @@ fn o2_an_identity_from_before_is_taken_if_nothing_in_the_store_has_it() {
     let (one, two) = (rig.in_workspace(), rig.in_workspace());
     let uuid = one.create("a");
     let again = |client: &Client| match client.create_op(Uuid::NIL, "again").1 {
-        CatalogOp::Create { ws, kind, parent, name, metadata, controls, layout, attr, .. } => {
-            client.ask(CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr })
-        }
+        CatalogOp::Create { ws, kind, parent, name, metadata, controls, layout, attr, .. } => client
+            .ask(CatalogOp::Create { ws, uuid, kind, parent, name, metadata, controls, layout, attr, tell: false }),
         other => panic!("{other:?}"),
     };
     // One that is new is believed to be: nobody else can have it.

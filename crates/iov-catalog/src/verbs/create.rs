@@ -3,10 +3,10 @@
 use iov_types::{
     Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Place,
     Result, Right, State, Uuid,
-    catalog::{CatalogReply, Opened},
+    catalog::{CatalogReply, Opened, Told},
 };
 
-use super::Reply;
+use super::{Reply, stat};
 use crate::{
     exec::{Exec, Mode, Resolved, facts::over_quota, records::FIRST_EPOCH},
     keys,
@@ -35,10 +35,16 @@ pub(crate) struct New {
     pub(crate) controls: Controls,
     pub(crate) layout: Option<Layout>,
     pub(crate) attr: Attr,
+    pub(crate) tell: bool,
 }
 
 pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
-    let New { ws, uuid, kind, parent, name, metadata, controls, layout, attr } = new;
+    // First: who finds what is there need not be allowed to make it.
+    let free = match standing(x, &new) {
+        Some(Standing::Taken(told)) => return Ok(told),
+        standing => standing.is_some(),
+    };
+    let New { ws, uuid, kind, parent, name, metadata, controls, layout, attr, tell } = new;
     let at = x.writable(ws)?;
     if kind == EntryKind::Workspace || uuid.is_nil() {
         return Err(Error::invalid("a create makes a collection or a group, and its UUID is not nil"));
@@ -51,7 +57,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         x.check_depth(ws, parent)?;
     }
     let covered = x.cover_in(ws, parent, true)?;
-    if let Some(name) = &name
+    if let Some(name) = name.as_ref().filter(|_| !free)
         && x.get(&keys::name(ws, parent, name))?.is_some()
     {
         return Err(
@@ -122,6 +128,8 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     }
     x.reindex(at, uuid, None, Some(&metadata));
     x.use_more(at, 1, 0);
+    // Before it is this session that may be ahead of the record.
+    let told = if tell && x.mode == Mode::Each { told(x, at, (uuid, kind), parent)? } else { None };
     let mut entry = Entry::new(ws, kind == EntryKind::Group);
     entry.add(x.cx.caller.session, x.holder, kind == EntryKind::Collection, epoch);
     entry.inline = inline;
@@ -140,8 +148,37 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         writable: true,
         inline,
         size: None,
-        told: None,
+        told,
     })))
+}
+
+/// What a name that is wanted stands for.
+enum Standing {
+    Nothing,
+    /// This, as it is told.
+    Taken(CatalogReply),
+}
+
+/// What stands for the name of something that is to tell of it; `None`: that is not to be told, or cannot be, and the create says why.
+fn standing(x: &mut Exec<'_>, new: &New) -> Option<Standing> {
+    let name = new.name.as_ref().filter(|_| new.tell && x.mode == Mode::Each)?;
+    let at = x.workspace(new.ws, Right::Read).ok()?;
+    x.parent(new.ws, new.parent).ok()?;
+    match x.find_name(new.ws, new.parent, name).ok()? {
+        None => Some(Standing::Nothing),
+        Some(_) => stat::look_for(x, at, new.parent, name).ok().map(Standing::Taken),
+    }
+}
+
+/// The facts of what was just made, and of the group in which it has a name.
+fn told(x: &mut Exec<'_>, at: usize, (uuid, kind): (Uuid, EntryKind), parent: Uuid) -> Result<Option<Box<Told>>> {
+    let stat = match kind {
+        EntryKind::Group => stat::of_group(x, at, uuid)?,
+        _ => stat::at_hand(x, at, uuid)?.map(|(_, stat)| stat),
+    };
+    let Some(stat) = stat else { return Ok(None) };
+    let group = if stat.links > 0 { stat::of_group(x, at, parent)? } else { None };
+    Ok(Some(Box::new(Told { stat, bytes: None, group })))
 }
 
 /// Where a new collection lies. What a batch has staged for it lies there already.

@@ -156,7 +156,7 @@ fn told(
     // What is wrong with them is for who reads them.
     let bytes = if reads { stored(x, ws, uuid, facts.size).ok() } else { None };
     x.goes_along(bytes.as_ref().map_or(0, |bytes| bytes.len()));
-    Ok(Some(Box::new(Told { stat, bytes: bytes.map(|bytes| bytes.to_vec()) })))
+    Ok(Some(Box::new(Told { stat, bytes: bytes.map(|bytes| bytes.to_vec()), group: None })))
 }
 
 /// The root has the workspace's record, and its controls.

@@ -85,6 +85,15 @@ fn behind(
     Ok(())
 }
 
+/// The facts of a group, in a writer's turn.
+pub(super) fn of_group(x: &mut Exec<'_>, at: usize, group: Uuid) -> Result<Option<Stat>> {
+    let told = if group.is_nil() { stat_root(x, at)? } else { facts(x, at, group, false)? };
+    Ok(match told {
+        CatalogReply::Stat(stat) => Some(*stat),
+        _ => None,
+    })
+}
+
 /// The facts of something; none: somebody would have to be asked for them, or much would have to be read.
 pub(super) fn at_hand(x: &mut Exec<'_>, at: usize, uuid: Uuid) -> Result<Option<(Facts, Stat)>> {
     let facts = x.usable_facts(at, uuid)?;
@@ -98,7 +107,7 @@ pub(super) fn at_hand(x: &mut Exec<'_>, at: usize, uuid: Uuid) -> Result<Option<
 }
 
 /// What has a name.
-fn look_for(x: &mut Exec<'_>, at: usize, parent: Uuid, name: &Name) -> Reply {
+pub(super) fn look_for(x: &mut Exec<'_>, at: usize, parent: Uuid, name: &Name) -> Reply {
     let ws = x.workspaces[at].uuid;
     let mut found = x.find_name(ws, parent, name)?;
     loop {

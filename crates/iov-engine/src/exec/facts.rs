@@ -1,7 +1,7 @@
 //! From operations to catalog operations, and from replies to statuses.
 
 use iov_types::{
-    Attr, Concurrency, Controls, Error, Layout, Result,
+    Attr, Clause, Concurrency, Controls, Error, Layout, Result,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -76,6 +76,7 @@ impl Exec {
                     controls: asked,
                     layout: birth.and_then(|b| b.layout.clone()),
                     attr: birth.map(|b| b.attr.clone()).unwrap_or_default(),
+                    tell: out.tell().is_some(),
                 }
             }
             Op::Set { .. } | Op::SetAttr { .. } if self.born_with.contains_key(&i) => return Ok(None),
@@ -205,6 +206,11 @@ impl Exec {
                     Ok(()) => Status::ok(0, Output::None),
                     Err(e) => Status::failed(e),
                 };
+            }
+            (Ok(CatalogReply::Stat(stat)), Op::Create { out, .. }) => {
+                let e = Error::exists("the name is taken by what was told of").with_clause(Clause::O3);
+                out.found(*stat, e.clone());
+                return Status::failed(e);
             }
             (Err(e), Op::Create { out, .. } | Op::Open { out, .. }) => {
                 // The handle tells the same error at each use.

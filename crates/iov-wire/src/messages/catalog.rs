@@ -65,6 +65,7 @@ choice! {
             7 => controls: message,
             8 => layout: optional message,
             9 => attr: message,
+            10 => tell: boolean,
         },
         10 => Open {
             1 => ws: uuid,
@@ -132,7 +133,7 @@ message! {
     }
 }
 
-message! { Told { 1 => stat: required message, 2 => bytes: optional bytes } }
+message! { Told { 1 => stat: required message, 2 => bytes: optional bytes, 3 => group: optional message } }
 
 message! {
     OpenedWorkspace {

@@ -20,11 +20,11 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-9",
-        Catalog => "-9",
-        Welcome => "-5",
-        GrantAnswer => "-4",
-        Grant | Hello => "-3",
+        CatalogAnswer => "-10",
+        Catalog => "-10",
+        Welcome => "-6",
+        GrantAnswer | Hello => "-4",
+        Grant => "-3",
         Join | Object | Resume | ResumeAnswer => "-2",
         _ => "",
     };
@@ -90,9 +90,33 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// As sent before creates told of what they make.
+fn request_without_creates_that_tell() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    for op in request.ops.iter_mut().flatten() {
+        if let CatalogOp::Create { tell, .. } = op {
+            *tell = false;
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_without_groups() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    for reply in answer.replies.iter_mut().flatten() {
+        if let CatalogReply::Opened(opened) = reply
+            && let Some(told) = &mut opened.told
+        {
+            told.group = None;
+        }
+    }
+    answer
+}
+
 /// As sent before opens told of what they open.
 fn request_without_told() -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_creates_that_tell();
     for op in request.ops.iter_mut().flatten() {
         if let CatalogOp::Open { tell, .. } = op {
             *tell = None;
@@ -265,6 +289,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, ringless);
     let bytes = std::fs::read(named(Verb::Hello, "-3")).expect("the bytes of a later one");
     reads(&bytes, Hello { rings: false, ..examples::hello() });
+    // Before creates told of what they make.
+    let bytes = std::fs::read(named(Verb::Catalog, "-9")).expect("the bytes of a later one");
+    reads(&bytes, request_without_creates_that_tell());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-9")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_groups());
     // Before opens told of what they open.
     let bytes = std::fs::read(named(Verb::Catalog, "-8")).expect("the bytes of a later one");
     reads(&bytes, request_without_told());

@@ -90,6 +90,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
             controls: controls(),
             layout: Some(layout()),
             attr: attr(),
+            tell: true,
         },
         Open { ws, parent, which: which.clone(), kind: EntryKind::Group, controls: controls(), tell: Some(4096) },
         Close { ws, uuid, published: Some(published()) },
@@ -202,7 +203,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         writable: true,
         inline: true,
         size: Some(3),
-        told: Some(Box::new(Told { stat: stat(), bytes: Some(vec![8, 9]) })),
+        told: Some(Box::new(Told { stat: stat(), bytes: Some(vec![8, 9]), group: Some(stat()) })),
     };
     let workspace = OpenedWorkspace {
         uuid: WS,

@@ -59,8 +59,8 @@ fn published() -> BoxedStrategy<Published> {
 
 fn create() -> BoxedStrategy<CatalogOp> {
     let who = (uuid(), uuid(), uuid(), maybe(name()), entry_kind());
-    (who, metadata(), controls(), maybe(layout()), attr())
-        .prop_map(|((ws, uuid, parent, name, kind), metadata, controls, layout, attr)| CatalogOp::Create {
+    (who, metadata(), controls(), maybe(layout()), (attr(), any::<bool>()))
+        .prop_map(|((ws, uuid, parent, name, kind), metadata, controls, layout, (attr, tell))| CatalogOp::Create {
             ws,
             uuid,
             kind,
@@ -70,6 +70,7 @@ fn create() -> BoxedStrategy<CatalogOp> {
             controls,
             layout,
             attr,
+            tell,
         })
         .boxed()
 }
@@ -160,7 +161,8 @@ pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
 
 fn opened() -> BoxedStrategy<Opened> {
     let what = (uuid(), uuid(), entry_kind(), state());
-    let told = (stat(), any::<Option<Vec<u8>>>()).prop_map(|(stat, bytes)| Box::new(Told { stat, bytes }));
+    let told = (stat(), any::<Option<Vec<u8>>>(), maybe(stat()));
+    let told = told.prop_map(|(stat, bytes, group)| Box::new(Told { stat, bytes, group }));
     let rest = (any::<(bool, bool)>(), any::<Option<u64>>(), maybe(told));
     (what, effective(), layout(), number(), rest)
         .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, ((writable, inline), size, told))| Opened {
