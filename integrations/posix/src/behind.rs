@@ -155,7 +155,13 @@ impl Handle {
         }
         // Until the store knows: whoever comes meanwhile waits, and finds it there.
         let mut behind = lock(&self.behind.untold);
-        let Some(untold) = &*behind else { return Ok(false) };
+        let has_some = |u: &&Untold| !u.data.is_empty() || u.attr != Attr::default();
+        let Some(untold) = behind.as_ref().filter(has_some) else {
+            // It was made, and nothing more.
+            *behind = None;
+            self.behind.any.store(false, Ordering::Release);
+            return Ok(false);
+        };
         let fs = self.file_system();
         #[cfg(test)]
         seam::sleep(TELLING_NS.load(Ordering::Relaxed));
