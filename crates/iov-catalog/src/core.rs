@@ -101,6 +101,11 @@ pub(crate) fn count(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
 }
 
+/// How often whoever wants a writer's turn looks whether it is free before it sleeps, and how long it pauses between two looks, in
+/// instructions of some 50 cycles: 10 to 20 µs in all. Most turns take less than it takes to sleep and to be woken.
+const LOOKS: u32 = 32;
+const PAUSES: u32 = 32;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -227,6 +232,12 @@ impl Core {
 
     /// The turn as writer.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        for _ in 0..LOOKS {
+            if let Some(writer) = self.writer_if_idle() {
+                return writer;
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
         lock(&self.writer)
     }
 
