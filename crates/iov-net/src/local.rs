@@ -164,7 +164,8 @@ impl Local {
                 received.by_socket += n as u64;
                 return Ok(Some(n));
             }
-            if before.is_none() && rings.looks() && self.looked.fetch_add(1, Ordering::Relaxed) % SELDOM != 0 {
+            if before.is_none() && rings.looks() && !self.looked.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM)
+            {
                 return Ok(None);
             }
             let got = by_socket(&mut buf[..most])?;

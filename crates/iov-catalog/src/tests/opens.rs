@@ -1,11 +1,11 @@
 //! Open handles: what outlives a delete, and what a session leaves behind (O10).
 
 use iov_types::{
-    Attr, Clause, Consistency, Controls, EntryKind, Kind, Uuid, Which,
-    catalog::{CatalogOp, Submission},
+    Attr, Clause, Consistency, Controls, EntryKind, Kind, Uuid, Which, WorkspaceAttr,
+    catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use super::rig::{Rig, immutable, kind, name};
+use super::rig::{Client, Rig, immutable, kind, name};
 
 const ROOT: Uuid = Uuid::NIL;
 
@@ -118,4 +118,44 @@ fn a1_what_is_born_for_another_needs_an_administrator() {
     client.ask(op).unwrap();
     let stat = client.stat(uuid).unwrap();
     assert_eq!((stat.mode, stat.uid, stat.mtime_ns), (0o600, 7, 5));
+}
+
+#[test]
+fn c1_a_create_tells_what_looks_behind_it_would() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(Uuid::NIL, "g");
+    let make = |client: &Client, kind, parent, text: &str| {
+        let (uuid, mut op) = client.create_with(kind, parent, text, Controls::default());
+        let CatalogOp::Create { tell, .. } = &mut op else { unreachable!() };
+        *tell = true;
+        (uuid, op)
+    };
+    let stat = |uuid| client.stat(uuid).unwrap();
+    for parent in [Uuid::NIL, group] {
+        for kind in [EntryKind::Collection, EntryKind::Group] {
+            rig.later(1_000);
+            let (uuid, op) = make(&client, kind, parent, &format!("{kind:?}"));
+            let Ok(CatalogReply::Opened(opened)) = client.ask(op) else { panic!("{kind:?} in {parent}") };
+            let told = opened.told.unwrap();
+            assert_eq!((told.stat, told.bytes), (stat(uuid), None), "{kind:?} in {parent}");
+            assert_eq!(told.group, Some(stat(parent)));
+        }
+    }
+    // What has no name is in no group yet.
+    let (_, op) = make(&client, EntryKind::Collection, group, "");
+    let Ok(CatalogReply::Opened(opened)) = client.ask(op) else { panic!() };
+    assert_eq!(opened.told.unwrap().group, None);
+    // A name that is taken: what it stands for, also for who may not make anything.
+    let there = client.lookup(group, "Collection").unwrap();
+    let (new, op) = make(&client, EntryKind::Collection, group, "Collection");
+    assert_eq!(client.ask(op.clone()), Ok(CatalogReply::Stat(Box::new(stat(there)))));
+    assert_eq!(kind(client.stat(new)), Kind::NotFound, "nothing was made");
+    let together = client.all(vec![op.clone()], iov_store::seam::new_uuid(), &[]);
+    assert_eq!(kind(together.and_then(|mut replies| replies.remove(0))), Kind::Exists, "together or not at all");
+    let full = WorkspaceAttr { quota_collections: Some(1), ..WorkspaceAttr::default() };
+    client.ask(CatalogOp::WorkspaceSet { ws: client.ws, attr: full }).unwrap();
+    assert_eq!(client.ask(op.clone()), Ok(CatalogReply::Stat(Box::new(stat(there)))));
+    assert_eq!(kind(client.ask(make(&client, EntryKind::Collection, group, "new").1)), Kind::Exhausted);
+    assert_eq!(kind(client.as_user(4711).ask(op.clone())), Kind::Denied, "who sees nothing hears nothing");
 }

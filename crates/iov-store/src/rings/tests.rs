@@ -83,7 +83,8 @@ fn only_what_was_made_for_it_is_mapped() {
 #[test]
 fn what_the_other_side_has_spoilt_is_an_error_and_nothing_worse() {
     // What the client's words and the head of its first piece may say.
-    let spoils: [(&str, fn(&Rings)); 6] = [
+    type Spoil = fn(&Rings);
+    let spoils: [(&str, Spoil); 6] = [
         ("a tail too far", |c| c.way(0).tail.0.store(ROOM as u64 + 1, Ordering::SeqCst)),
         ("a tail behind the head", |c| c.way(0).tail.0.store(u64::MAX, Ordering::SeqCst)),
         ("less than a head", |c| c.way(0).tail.0.store(PIECE as u64, Ordering::SeqCst)),

@@ -22,6 +22,7 @@ mod priority;
 mod raw;
 mod remembered;
 mod restart;
+mod rings;
 mod scattered;
 mod shared;
 mod stages;
