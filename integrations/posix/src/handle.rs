@@ -94,6 +94,12 @@ impl Node {
         lock(&self.shared).strong_count() > 0
     }
 
+    /// Whether it has no name, and goes just now with the last who had it open.
+    pub(crate) fn is_going(&self) -> bool {
+        let handle = lock(&self.shared).upgrade();
+        handle.is_some_and(|handle| handle.has_ended() && handle.temporary.load(Ordering::Relaxed))
+    }
+
     /// Marks a handle of it as ended if the caller is the only one who has it: nobody gets it from now on. `false`: others go on with it, for a
     /// moment at least.
     pub(crate) fn ends(&self, handle: &Arc<Handle>) -> bool {

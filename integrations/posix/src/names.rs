@@ -411,11 +411,16 @@ impl FileSystem {
         }
         let (group, name) = (parent.group()?, name(bytes)?);
         parent.may_have(bytes);
+        // Kept until it has a name or not: who closes it meanwhile does not remove it.
+        let held = node.handle();
+        if held.is_none() && node.is_going() {
+            return Err(Errno::ENOENT);
+        }
+        let temporary = held.as_ref().is_some_and(|h| h.temporary.load(Ordering::Relaxed));
         let mut ops = |c: &Collection| {
             let link = Op::Link { c: c.clone(), parent: Some(group.clone()), name: name.clone() };
             // What had no name stays from now on.
             let stays = Attr { lifetime: Some(Lifetime::KEPT), ..Attr::default() };
-            let temporary = node.handle().is_some_and(|h| h.temporary.load(std::sync::atomic::Ordering::Relaxed));
             let stays = temporary.then(|| Op::SetAttr { c: c.clone(), attr: stays });
             stays.into_iter().chain([link, Op::Stat { c: c.clone() }]).collect()
         };
@@ -426,8 +431,8 @@ impl FileSystem {
         node.touch();
         match linked {
             (Ok(statuses), _) => {
-                if let Some(handle) = node.handle() {
-                    handle.temporary.store(false, std::sync::atomic::Ordering::Relaxed);
+                if let Some(handle) = &held {
+                    handle.temporary.store(false, Ordering::Relaxed);
                 }
                 self.attributes(stat_of(statuses.last())?)
             }

@@ -184,6 +184,20 @@ fn what_comes_while_the_store_is_told_comes_behind_that() {
         };
         assert_eq!(get(&node), expected);
     }
+    // What has no name goes with the last who has it open, or gets one and stays.
+    for wait_ns in [0, 5_000_000, 15_000_000, 29_000_000, 32_000_000] {
+        let (file, node, _) = fs.create_unnamed(&fs.root(), born(0o644), WRITE).unwrap();
+        file.write(0, b"data").unwrap();
+        let closer = seam::spawn("closer", move || file.close().unwrap()).unwrap();
+        seam::sleep(wait_ns);
+        let linked = fs.link(&node, &fs.root(), b"linked");
+        closer.join().unwrap();
+        match linked {
+            Ok(_) => assert_eq!(get(&fs.lookup(&fs.root(), b"linked").unwrap().0), b"data", "after {wait_ns} ns"),
+            Err(e) => assert_eq!((e, fs.lookup(&fs.root(), b"linked").unwrap_err()), (Errno::ENOENT, Errno::ENOENT)),
+        }
+        let _ = fs.unlink(&fs.root(), b"linked");
+    }
     crate::behind::TELLING_NS.store(0, std::sync::atomic::Ordering::Relaxed);
 }
 
@@ -198,15 +212,15 @@ fn what_was_asked_before_a_file_was_closed_is_not_what_is_told_of_it() {
             false => File::open(&put(fs, &fs.root(), name, b""), WRITE).unwrap().0,
         };
         file.write(0, &[7; 1000]).unwrap();
-        std::thread::scope(|s| {
-            let asks = s.spawn(|| {
-                crate::names::ANSWERED_NS.set(40_000_000);
-                paths.lookup(&fs.root(), name).unwrap().1.size
-            });
+        let closer = seam::spawn("closer", move || {
             seam::sleep(15_000_000);
             file.close().unwrap();
-            assert_eq!(asks.join().unwrap(), 1000, "it was written before that was asked");
         });
+        crate::names::ANSWERED_NS.set(40_000_000);
+        let told = paths.lookup(&fs.root(), name).unwrap().1.size;
+        crate::names::ANSWERED_NS.set(0);
+        assert_eq!(told, 1000, "it was written before that was asked");
+        closer.unwrap().join().unwrap();
         assert_eq!(paths.lookup(&fs.root(), name).unwrap().1.size, 1000);
         let caller = crate::Caller { uid: 0, gid: 0, groups: Vec::new() };
         let (_, attributes) = paths.walker(&caller).find(&fs.root(), name, true).unwrap();
