@@ -26,7 +26,6 @@ use crate::{
     polling::Polling,
     socket,
     stream::Stream,
-    tcp,
 };
 
 mod asked;
@@ -81,6 +80,15 @@ pub(crate) struct Connection {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nobody looks any more, whatever became of who did.
+struct Stops<'a>(&'a Stream);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.look(false);
+    }
 }
 
 fn broken() -> Error {
@@ -215,7 +223,7 @@ impl Connection {
             let sent = self.stream.send_some(&out.pieces(), &[]);
             match sent {
                 Ok(Some(n)) => {
-                    out.took(n);
+                    out.took(n, self.stream.rings());
                     done += n;
                 }
                 Ok(None) => break,
@@ -370,6 +378,7 @@ impl Connection {
         let hurries = self.hurries.load(Ordering::Relaxed);
         // From the beginning: so the daemon need not wake anybody, whenever it answers.
         self.stream.look(!waited && hurries && reading.polling.pays());
+        let _stops = Stops(&self.stream);
         loop {
             match self.take_frame(reading) {
                 Ok(Some(())) => {
@@ -475,25 +484,6 @@ impl Connection {
             // An answer to a request that was given up is dropped, but not what it brought.
             (None, Ok(Reply::Granted(granted, _))) => self.tell(&GiveBack { grant: granted.grant }),
             (None, _) => {}
-        }
-    }
-
-    /// The connection is of no more use: everybody who waits hears of it.
-    pub(crate) fn fail(&self, error: &Error) {
-        self.broken.store(true, Ordering::SeqCst);
-        // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
-        match self.network {
-            // Else it would take the end of this connection for the end of the session.
-            true => tcp::abort(&self.stream),
-            false => drop(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both)),
-        }
-        let unsent = lock(&self.out).give_up();
-        let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
-        // In the order in which they were sent: some are sent again.
-        waiting.sort_unstable_by_key(|(request, _)| *request);
-        for (request, waiter) in waiting {
-            let outcome = if unsent.binary_search(&request).is_ok() { Outcome::NotApplied } else { Outcome::Unknown };
-            (waiter.done)(Err(error.clone().with_outcome(outcome)));
         }
     }
 }

@@ -233,7 +233,11 @@ impl Frames {
             self.at += here;
             return Ok(Some(here));
         }
-        match from.receive_bytes(into, wait)? {
+        let got = from.receive_bytes(into, &mut self.fds, wait);
+        if self.takes_none {
+            self.fds.clear();
+        }
+        match got? {
             Some(0) => Err(self.closed(false)),
             got => Ok(got),
         }

@@ -121,9 +121,10 @@ fn exchange(
     if local
         && welcome.rings
         && let Some(memory) = frames.take_fd()?
+        && let Ok(rings) = Rings::map(memory, End::Client)
     {
         // Without them all goes over the socket: the daemon sees that nobody looks.
-        stream.begin(Rings::map(memory, End::Client)?);
+        stream.begin(rings);
     }
     Ok((frames, welcome, page))
 }

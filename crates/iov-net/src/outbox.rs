@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, io::IoSlice};
 
-use iov_store::{Memory, seam};
+use iov_store::{Memory, Rings, seam};
 use iov_types::{Error, Result};
 use iov_wire::{
     Body, Header,
@@ -68,7 +68,24 @@ pub(crate) struct Outbox {
     last: u64,
     /// Of a frame that is gone, for the next one.
     spare: Vec<u8>,
+    /// What lies in the ring, or has lain there.
+    in_ring: VecDeque<InRing>,
+    /// How much was put into the ring.
+    put: u64,
 }
+
+/// Frames that were put into the ring together.
+struct InRing {
+    /// The first of them, and the one behind the last.
+    first: u64,
+    end: u64,
+    /// Where they lie.
+    from: u64,
+    to: u64,
+}
+
+/// So many are remembered before it is looked which of them were taken.
+const IN_RING: usize = 32;
 
 impl Outbox {
     /// Whether everything has been taken.
@@ -138,8 +155,29 @@ impl Outbox {
         pieces.take(PIECES).map(IoSlice::new).collect()
     }
 
-    /// So many bytes more were taken.
-    pub(crate) fn took(&mut self, bytes: usize) {
+    /// So many bytes more were taken, perhaps by the ring.
+    pub(crate) fn took(&mut self, bytes: usize, rings: Option<&Rings>) {
+        let first = self.items.front().map_or(0, |item| item.number);
+        self.pop(bytes);
+        let Some(rings) = rings else { return };
+        let (from, to) = (self.put, rings.put());
+        if from == to {
+            return;
+        }
+        self.put = to;
+        if self.in_ring.len() >= IN_RING {
+            let taken = rings.taken();
+            self.in_ring.retain(|piece| piece.to > taken);
+        }
+        self.in_ring.push_back(InRing {
+            first,
+            end: self.items.front().map_or(self.last + 1, |item| item.number),
+            from,
+            to,
+        });
+    }
+
+    fn pop(&mut self, bytes: usize) {
         self.sent += bytes;
         while let Some(first) = self.items.front()
             && first.len <= self.sent
@@ -171,10 +209,13 @@ impl Outbox {
         Withdrawn::Begun
     }
 
-    /// The requests that were not taken as a whole, in order, and so have no effect; they are dropped.
-    pub(crate) fn give_up(&mut self) -> Vec<u64> {
+    /// The requests that were not taken as a whole, in order, and so have no effect; they are dropped. The other side has taken so much from the ring,
+    /// and takes no more.
+    pub(crate) fn give_up(&mut self, taken: u64) -> Vec<u64> {
         self.sent = 0;
-        self.items.drain(..).map(|item| item.number).collect()
+        let in_ring =
+            self.in_ring.drain(..).filter(|piece| piece.from >= taken).flat_map(|piece| piece.first..piece.end);
+        in_ring.chain(self.items.drain(..).map(|item| item.number)).collect()
     }
 }
 

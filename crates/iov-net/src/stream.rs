@@ -85,9 +85,16 @@ impl Stream {
         }
     }
 
-    /// Receives up to `buf.len()` bytes beside which nothing comes: what is in the middle of a frame.
-    pub(crate) fn receive_bytes(&self, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {
+    /// Receives up to `buf.len()` bytes from the middle of a frame on. Something comes beside them only if that frame ends by a ring, and another one has begun
+    /// to come by the socket.
+    pub(crate) fn receive_bytes(
+        &self,
+        buf: &mut [u8],
+        fds: &mut impl Extend<Option<OwnedFd>>,
+        wait: bool,
+    ) -> Result<Option<usize>> {
         match self {
+            Stream::Plain(local) if local.rings().is_some() => local.receive(buf, fds, wait),
             Stream::Plain(local) => local.receive_bytes(buf, wait),
             Stream::Tls(channel) => channel.receive(buf, wait),
         }
@@ -111,6 +118,14 @@ impl Stream {
     /// Whether somebody has said so.
     pub fn looks(&self) -> bool {
         matches!(self, Stream::Plain(local) if local.looks())
+    }
+
+    /// The rings, if it has any.
+    pub(crate) fn rings(&self) -> Option<&Rings> {
+        match self {
+            Stream::Plain(local) => local.rings(),
+            Stream::Tls(_) => None,
+        }
     }
 
     /// Agrees with the other side on what is to be agreed before the first byte, until a time of the monotonic clock.

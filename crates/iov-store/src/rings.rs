@@ -58,6 +58,8 @@ struct Way {
     head: Word,
     /// Not 0: the receiver looks.
     looking: Word,
+    /// Not 0: the sender has given up, and what was not taken by then is not to be taken.
+    gone: Word,
 }
 
 #[repr(C)]
@@ -246,6 +248,22 @@ impl Rings {
         Ok(true)
     }
 
+    /// How much was put there so far.
+    pub fn put(&self) -> u64 {
+        *lock(&self.tail)
+    }
+
+    /// How much of that the other side has taken.
+    pub fn taken(&self) -> u64 {
+        self.way(self.out).head.0.load(Ordering::SeqCst)
+    }
+
+    /// Nothing that the other side has not taken yet is to be taken any more; how much it has taken.
+    pub fn give_up(&self) -> u64 {
+        self.way(self.out).gone.0.store(1, Ordering::SeqCst);
+        self.taken()
+    }
+
     /// Whether the other side is not looking.
     pub fn sleeps(&self) -> bool {
         self.way(self.out).looking.0.load(Ordering::SeqCst) == 0
@@ -291,15 +309,19 @@ impl Rings {
         Ok(Some(taken.after))
     }
 
-    /// Takes what fits of the piece that [`Rings::next`] has told of.
-    pub fn take(&self, into: &mut [u8]) -> usize {
+    /// Takes what fits of the piece that [`Rings::next`] has told of. An error: the other side had given up before.
+    pub fn take(&self, into: &mut [u8]) -> Result<usize> {
         let (way, mut taken) = (1 - self.out, lock(&self.taken));
         let n = into.len().min(taken.left);
         self.map.get(way, taken.head, &mut into[..n]);
         taken.head += n as u64;
         taken.left -= n;
         self.head.store(taken.head, Ordering::Relaxed);
-        self.way(way).head.0.store(taken.head, Ordering::Release);
-        n
+        self.way(way).head.0.store(taken.head, Ordering::SeqCst);
+        // Behind that: either this side sees that it has, or that side sees that this was taken.
+        if self.way(way).gone.0.load(Ordering::SeqCst) != 0 {
+            return Err(Error::unavailable("the other side has given up what it had sent"));
+        }
+        Ok(n)
     }
 }

@@ -141,6 +141,30 @@ fn b2_stop_skips_what_is_behind_a_failure() {
 }
 
 #[test]
+fn b2_a_name_that_is_taken_is_a_failure_also_where_it_is_told_by_what() {
+    let (session, ws) = store("b2told");
+    let taken = ioverbs::create(&ws, None, Some("taken"), Metadata::new(), Controls::default()).unwrap();
+    for on_error in [OnError::Stop, OnError::Continue, OnError::Rollback] {
+        let mut b = batch(&session, on_error);
+        let out = ws.pending_as_told(EntryKind::Collection, ioverbs::seam::new_uuid());
+        let name = Some(Name::new("taken").unwrap());
+        let (metadata, controls) = (Metadata::new(), Controls::default());
+        b.push(Op::Create { out: out.clone(), parent: None, name, metadata, controls }).unwrap();
+        b.push(create_op(&ws, "behind", "").1).unwrap();
+        assert!(b.start().unwrap().wait(-1).is_err());
+        assert_eq!(b.status(0).unwrap().result().unwrap_err().kind(), Kind::Exists, "{on_error:?}");
+        let goes_on = on_error == OnError::Continue;
+        assert_eq!(exists(&ws, "behind"), goes_on, "{on_error:?}");
+        let told = out.take_told().map(|told| told.stat.uuid);
+        assert_eq!(told, goes_on.then(|| taken.uuid().unwrap()), "{on_error:?}: by what, if nothing hangs on it");
+        if goes_on {
+            let which = Which::parse("behind").unwrap();
+            run(&session, Op::Delete { w: ws.clone(), parent: None, which }).unwrap();
+        }
+    }
+}
+
+#[test]
 fn b2_barriers_make_groups_that_run_whole() {
     let (session, ws) = store("b2groups");
     let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), controls("collection_size=..4")).unwrap();

@@ -70,7 +70,7 @@ impl Handle {
             Ok(false) if self.c.close_unheard() => Ok(()),
             _ => self.fs.run(close(&self.c)).map(drop),
         };
-        if self.written.load(Ordering::Acquire) {
+        if self.written.load(Ordering::Acquire) || matches!(told, Ok(true)) {
             self.fs.closes_written();
         }
         told.map(drop).and(closed).and(self.take_failure())

@@ -76,7 +76,8 @@ impl Exec {
                     controls: asked,
                     layout: birth.and_then(|b| b.layout.clone()),
                     attr: birth.map(|b| b.attr.clone()).unwrap_or_default(),
-                    tell: out.tell().is_some(),
+                    // Where something waits for its success, a name that is taken is a failure.
+                    tell: out.tell().is_some() && self.apart,
                 }
             }
             Op::Set { .. } | Op::SetAttr { .. } if self.born_with.contains_key(&i) => return Ok(None),

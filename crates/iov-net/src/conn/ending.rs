@@ -1,10 +1,12 @@
 //! How a connection ends, or turns out to have ended.
 
-use iov_store::seam;
-use iov_types::Error;
+use std::sync::atomic::Ordering;
 
-use super::{Connection, PAUSE_NS};
-use crate::socket;
+use iov_store::{Rings, seam};
+use iov_types::{Error, Outcome};
+
+use super::{Connection, PAUSE_NS, asked::Waiter, lock};
+use crate::{socket, tcp};
 
 impl Connection {
     /// Looks whether a connection on which nobody waits for anything has ended: over a network a request to a daemon that is
@@ -31,6 +33,27 @@ impl Connection {
             }
             self.drive(0);
             socket::wait_for_either(&self.stream, PAUSE_NS);
+        }
+    }
+
+    /// The connection is of no more use: everybody who waits hears of it.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.broken.store(true, Ordering::SeqCst);
+        // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
+        match self.network {
+            // Else it would take the end of this connection for the end of the session.
+            true => tcp::abort(&self.stream),
+            false => drop(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both)),
+        }
+        // What nobody has taken from the ring by now nobody will.
+        let taken = self.stream.rings().map_or(0, Rings::give_up);
+        let unsent = lock(&self.out).give_up(taken);
+        let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
+        // In the order in which they were sent: some are sent again.
+        waiting.sort_unstable_by_key(|(request, _)| *request);
+        for (request, waiter) in waiting {
+            let outcome = if unsent.binary_search(&request).is_ok() { Outcome::NotApplied } else { Outcome::Unknown };
+            (waiter.done)(Err(error.clone().with_outcome(outcome)));
         }
     }
 }

@@ -26,9 +26,9 @@ fn rest(outbox: &Outbox) -> Vec<u8> {
 #[test]
 fn what_is_not_whole_is_not_sent() {
     let (mut outbox, frame) = outbox(4);
-    outbox.took(frame * 2 + 1);
+    outbox.took(frame * 2 + 1, None);
     assert_eq!(rest(&outbox).len(), frame * 2 - 1);
-    assert_eq!(outbox.give_up(), [3, 4]);
+    assert_eq!(outbox.give_up(0), [3, 4]);
     assert!(outbox.is_empty() && outbox.pieces().is_empty());
     assert_eq!(push(&mut outbox, &[]), 5, "no number comes twice");
     assert_eq!(rest(&outbox).len(), frame);
@@ -38,7 +38,7 @@ fn what_is_not_whole_is_not_sent() {
 fn at_most_so_many_pieces_as_the_kernel_takes() {
     let (mut outbox, frame) = outbox(PIECES + 7);
     assert_eq!(outbox.pieces().len(), PIECES);
-    outbox.took(PIECES * frame);
+    outbox.took(PIECES * frame, None);
     assert_eq!(outbox.pieces().len(), 7);
 }
 
@@ -60,7 +60,7 @@ fn a_frame_that_waited_says_what_is_left_of_its_time() {
     seam::sleep(60_000_000);
     outbox.refresh();
     assert_eq!(left(&outbox), (0, NO_DEADLINE));
-    outbox.took(1);
+    outbox.took(1, None);
     assert!(!outbox.is_unsent(1) && outbox.is_unsent(2));
     let begun = rest(&outbox);
     seam::sleep(20_000_000);
@@ -88,7 +88,7 @@ proptest! {
             let next = rest(&outbox);
             let taken = bytes.min(next.len());
             sent.extend_from_slice(&next[..taken]);
-            outbox.took(taken);
+            outbox.took(taken, None);
             let Some(request) = gives_up else { continue };
             let expected: usize = frames.iter().take_while(|(r, _)| *r != request).map(|(_, f)| f.len()).sum();
             match outbox.withdraw(request) {
@@ -105,4 +105,36 @@ proptest! {
         let whole: Vec<u8> = frames.into_iter().flat_map(|(_, frame)| frame).collect();
         prop_assert_eq!(sent, whole);
     }
+}
+
+#[test]
+fn what_was_not_taken_from_the_ring_had_no_effect() {
+    let memory = iov_store::rings_memory().unwrap();
+    let server = Rings::map(&memory, iov_store::End::Server).unwrap();
+    let client = Rings::map(&memory, iov_store::End::Client).unwrap();
+    server.look(true);
+    let mut outbox = Outbox::default();
+    // One by the socket, then three times two by the ring; the last one stays here.
+    push(&mut outbox, &[]);
+    let bytes = outbox.pieces().iter().map(|piece| piece.len()).sum();
+    outbox.took(bytes, Some(&client));
+    for _ in 0..3 {
+        push(&mut outbox, &[b"ten bytes."]);
+        push(&mut outbox, &[b"ten bytes."]);
+        let pieces = outbox.pieces();
+        let bytes = pieces.iter().map(|piece| piece.len()).sum();
+        assert!(client.offer(0, &pieces).unwrap());
+        outbox.took(bytes, Some(&client));
+        assert!(outbox.is_empty());
+    }
+    push(&mut outbox, &[]);
+    // The first two were taken, and of the next two a part: what becomes of those nobody knows.
+    let mut all = [0; 4096];
+    let two = {
+        server.next().unwrap();
+        server.take(&mut all).unwrap()
+    };
+    server.next().unwrap();
+    assert_eq!(server.take(&mut all[..two - 1]).unwrap(), two - 1);
+    assert_eq!(outbox.give_up(client.give_up()), [6, 7, 8]);
 }

@@ -18,7 +18,7 @@ fn take_all(rings: &Rings) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(after) = rings.next().unwrap() {
         let mut piece = vec![0; MOST];
-        let n = rings.take(&mut piece);
+        let n = rings.take(&mut piece).unwrap();
         piece.truncate(n);
         all.push((after, piece));
     }
@@ -48,7 +48,7 @@ fn pieces_come_as_they_were_put_there_and_only_for_who_looks() {
     assert!(put(&server, 5, b"an answer"));
     // A part of it at a time.
     let mut part = [0; 4];
-    assert_eq!((client.next(), client.take(&mut part), &part), (Ok(Some(5)), 4, b"an a"));
+    assert_eq!((client.next(), client.take(&mut part), &part), (Ok(Some(5)), Ok(4), b"an a"));
     assert!(client.has_some());
     assert_eq!(take_all(&client), [(5, b"nswer".to_vec())]);
 }
@@ -113,6 +113,19 @@ fn what_the_other_side_has_spoilt_is_an_error_and_nothing_worse() {
     assert!(put(&client, 0, b"eight...") && server.next() == Ok(Some(0)));
     client.map.put(0, 0, &u32::MAX.to_le_bytes());
     client.way(0).tail.0.store(0, Ordering::SeqCst);
-    assert_eq!(server.take(&mut [0; 100]), 8);
+    assert_eq!(server.take(&mut [0; 100]), Ok(8));
     assert_eq!(server.next().unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn what_was_not_taken_when_its_sender_gave_up_is_not_taken() {
+    let (client, server, _memory) = pair();
+    server.look(true);
+    assert!(put(&client, 0, b"first") && put(&client, 0, b"second"));
+    assert_eq!((server.next(), server.take(&mut [0; 100])), (Ok(Some(0)), Ok(5)));
+    let first = (PIECE + 5) as u64;
+    assert_eq!((client.taken(), client.put()), (first, 2 * first + 1));
+    assert_eq!(client.give_up(), first);
+    assert_eq!(server.next(), Ok(Some(0)));
+    assert_eq!(server.take(&mut [0; 100]).unwrap_err().kind(), Kind::Unavailable);
 }
