@@ -5,7 +5,7 @@
 use std::{
     ffi::c_int,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -51,6 +51,8 @@ pub(crate) struct Open {
     failed: Mutex<Option<Errno>>,
     /// Who moves the offset.
     pub(crate) moving: Mutex<()>,
+    /// Another process may have it too, and move the offset.
+    pub(crate) shared: AtomicBool,
     /// Distinguishes it from others of this process.
     pub(crate) id: u64,
 }
@@ -84,6 +86,7 @@ impl Open {
             flocked: AtomicBool::new(false),
             failed: Mutex::default(),
             moving: Mutex::default(),
+            shared: AtomicBool::new(false),
             id,
         }
     }
@@ -139,6 +142,17 @@ impl Open {
         let file = self.file(world)?;
         self.dirty.store(true, Ordering::Relaxed);
         Ok(file)
+    }
+
+    /// Nobody else moves the offset for as long as this is kept.
+    pub(crate) fn moves(&self, fd: c_int) -> Moving<'_> {
+        let one = lock(&self.moving);
+        let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
+        if let Some(fd) = shared {
+            // What stands for it has a lock for that, which ends with its process.
+            while Moving::change(fd, libc::F_WRLCK) == -(libc::EINTR as isize) {}
+        }
+        Moving { _one: one, shared }
     }
 
     pub(crate) fn reads(&self) -> bool {
@@ -211,6 +225,29 @@ impl Open {
     }
 }
 
+/// See [`Open::moves`].
+pub(crate) struct Moving<'a> {
+    _one: MutexGuard<'a, ()>,
+    shared: Option<c_int>,
+}
+
+impl Moving<'_> {
+    fn change(fd: c_int, kind: c_int) -> isize {
+        // SAFETY: all of it may be zero.
+        let mut first: libc::flock = unsafe { std::mem::zeroed() };
+        (first.l_type, first.l_len) = (kind as i16, 1);
+        kernel!(libc::SYS_fcntl, fd, libc::F_SETLKW, &raw const first)
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        if let Some(fd) = self.shared {
+            Moving::change(fd, libc::F_UNLCK);
+        }
+    }
+}
+
 impl Default for Files {
     fn default() -> Files {
         Files {
@@ -231,6 +268,7 @@ impl Files {
                 let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) as c_int;
                 let same = files.same_description(fd, &record);
                 let open = same.unwrap_or_else(|| files.opened(record, None, flags & libc::O_APPEND != 0));
+                open.shared.store(true, Ordering::Relaxed);
                 files.put(fd, open);
             }
         }
@@ -248,6 +286,7 @@ impl Files {
                 None => {
                     let append = open.append.load(Ordering::Relaxed);
                     let child = files.opened(open.record.clone(), None, append);
+                    child.shared.store(true, Ordering::Relaxed);
                     child.at_end.store(open.at_end.load(Ordering::Relaxed), Ordering::Relaxed);
                     known.push((open.id, child.clone()));
                     child
@@ -345,10 +384,11 @@ impl Files {
         table.iter().enumerate().filter_map(|(fd, open)| Some((fd as c_int, open.clone()?))).collect()
     }
 
-    /// Everybody else is told all that was written, and where it ended.
+    /// Everybody else is told all that was written, and where it ended: there is another process from now on, which has it too.
     pub(crate) fn publish(&self) {
         let _inside = Inside::enter();
         for (fd, open) in self.all() {
+            open.shared.store(true, Ordering::Relaxed);
             open.publish_early();
             if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
                 && let Ok(size) = file.size()

@@ -6,6 +6,7 @@
 
 mod calls;
 mod files;
+mod memory;
 mod patch;
 mod raw;
 mod record;
@@ -37,9 +38,13 @@ extern "C" fn begin() {
     kernel!(libc::SYS_umask, umask);
     ioverbs::kept::keep_above(descriptors_above());
     let world = World::new(settings, library, Files::inherited(), umask);
+    if !world.files.all().is_empty() {
+        world.has_something();
+    }
     let directory = std::env::var(calls::process::DIRECTORY).ok().and_then(|text| Record::from_text(&text));
     if let Some(record) = directory {
         *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = calls::place::passed(record);
+        world.has_something();
     }
     world::set_world(world);
     calls::process::watch_forks();

@@ -7,7 +7,7 @@ use std::{
     ffi::OsString,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicPtr, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub(crate) directory: RwLock<Directory>,
     /// Bits that new files do not get.
     pub(crate) umask: AtomicU32,
+    /// This process has used the store, or has something of one that did.
+    used: AtomicBool,
     /// The process that it is of.
     pub(crate) pid: i32,
 }
@@ -138,6 +140,7 @@ impl World {
             files,
             directory: RwLock::new(Directory::Outside),
             umask: AtomicU32::new(umask),
+            used: AtomicBool::new(false),
             pid: crate::raw::pid(),
         }
     }
@@ -153,7 +156,27 @@ impl World {
         let attr = SessionAttr { deadline_ns: self.settings.deadline_ns, program, ..SessionAttr::default() };
         let opened = as_starter(|| ioverbs::open(Some(&self.settings.store), attr));
         let opened = opened.map_err(|e| failed("the store cannot be reached", &e))?;
+        self.used.store(true, Ordering::Relaxed);
         Ok(session.insert(opened).clone())
+    }
+
+    /// The same of what another process has handed to this one.
+    pub(crate) fn comes_from(&self, parent: &World) {
+        self.used.store(parent.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Something of the store was handed to this process.
+    pub(crate) fn has_something(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    /// The process is about to be another user's, whom the store may know nothing of: what it will need is opened now.
+    pub(crate) fn before_another_user(&self) {
+        if self.used.load(Ordering::Relaxed) && crate::raw::pid() == self.pid {
+            let _inside = Inside::enter();
+            // Who needs it will hear why not.
+            drop(self.session());
+        }
     }
 
     /// The workspace of this name, at this path.

@@ -171,8 +171,7 @@ impl Walker<'_> {
         if let Some(mode) = mode {
             self.caller.check_owner(&attributes)?;
             // Who is not in its group gives nobody the rights of it.
-            let lowers =
-                self.caller.uid != 0 && !self.caller.is_in(attributes.gid) && attributes.kind != Kind::Directory;
+            let lowers = self.caller.uid != 0 && !self.caller.is_in(attributes.gid);
             change.mode = Some(if lowers { mode & !0o2000 } else { mode });
         }
         let root = self.caller.uid == 0;

@@ -117,6 +117,10 @@ impl Paths {
     /// The answer is remembered for as long as it holds; with `lately`, also where that is not known, for as long as what others do
     /// may stay unseen.
     fn ask(&self, last: &Last, lately: bool) -> crate::Outcome<Found> {
+        // Also in a directory that is known to be empty, and so has no such name.
+        if last.name.len() > ioverbs::limits::NAME_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
         if last.parent.has_not(&last.name) {
             // As far as is known here: the catalog has not said so.
             return Err(Errno::ENOENT);

@@ -28,6 +28,8 @@ pub struct How {
     pub path: bool,
     /// `O_TMPFILE`, with these permission bits: a file without a name, in this directory.
     pub unnamed: Option<u32>,
+    /// Only for its owner (`O_NOATIME`): reading it is not to be noticed.
+    pub unseen: bool,
 }
 
 /// What was opened.
@@ -89,6 +91,9 @@ impl Walker<'_> {
 
     /// Opens, or makes, in one request what nothing is known of. `None`: that has to be looked at first.
     fn open_at_once(&self, last: &Last, how: &How) -> Way<Option<Opened>> {
+        if last.name.len() > ioverbs::limits::NAME_BYTES {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
         let known = &self.paths.known;
         let writes = how.write || how.truncate || how.create.is_some();
         let looks = last.slash || (writes && self.fs.check_writable().is_err());
@@ -133,6 +138,9 @@ impl Walker<'_> {
     }
 
     fn may_open(&self, attributes: &Attributes, how: &How) -> Way<()> {
+        if how.unseen {
+            self.caller.check_owner(attributes)?;
+        }
         let writes = how.write || how.truncate;
         let wanted = if how.read { access::READ } else { 0 } | if writes { access::WRITE } else { 0 };
         Ok(self.caller.check(attributes, wanted)?)

@@ -30,6 +30,7 @@ const MAKE: How = How {
     nofollow: false,
     path: false,
     unnamed: None,
+    unseen: false,
 };
 const READ: How = How { write: false, create: None, ..MAKE };
 
@@ -74,6 +75,11 @@ fn a_way_follows_links_and_climbs() {
     assert_eq!(failed(w.find(&root, b"loop", true)), Errno::ELOOP);
     assert_eq!(failed(w.find(&root, &[b'a'; 300], true)), Errno::ENAMETOOLONG);
     assert_eq!(failed(w.find(&root, &b"d/".repeat(3000), true)), Errno::ENAMETOOLONG);
+    // Also where it is known already that there is nothing.
+    let empty = paths.file_system().mkdir(&root, b"empty", born(0o755)).unwrap().0;
+    assert_eq!(failed(w.find(&empty, &[b'a'; 256], true)), Errno::ENAMETOOLONG);
+    assert_eq!(paths.lookup(&empty, &[b'a'; 256]).err(), Some(Errno::ENAMETOOLONG));
+    assert_eq!(paths.lookup(&empty, b"a").err(), Some(Errno::ENOENT));
     assert!(
         matches!(w.walk(&root, b"d/new/", true).unwrap(), Reached::Missing(last) if last.name == b"new" && last.slash)
     );

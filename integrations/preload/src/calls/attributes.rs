@@ -10,6 +10,7 @@ use iov_posix::{Change, Errno, Node, Outcome, SetTime, SetXattr, Stop, Walker, W
 use super::{at, bytes_of, export, facts::means_itself, limits};
 use crate::{
     files::with,
+    memory::{self, Use},
     raw::{failed, kernel},
 };
 
@@ -97,20 +98,24 @@ fn of_times(times: Option<[libc::timespec; 2]>) -> Outcome<Change> {
 }
 
 /// Times of which the parts below a second are millionths.
-fn of_microseconds(times: *const libc::timeval) -> Option<[libc::timespec; 2]> {
-    // SAFETY: programs give two of them, or none.
-    let times: &[libc::timeval; 2] = unsafe { times.cast::<[libc::timeval; 2]>().as_ref() }?;
-    Some(times.map(|t| libc::timespec { tv_sec: t.tv_sec, tv_nsec: t.tv_usec.saturating_mul(1000) }))
+fn of_microseconds(times: *const libc::timeval) -> Outcome<Option<[libc::timespec; 2]>> {
+    let of = |t: libc::timeval| libc::timespec { tv_sec: t.tv_sec, tv_nsec: t.tv_usec.saturating_mul(1000) };
+    Ok(given::<[libc::timeval; 2]>(times.cast())?.map(|times| times.map(of)))
 }
 
-fn given(times: *const libc::timespec) -> Option<[libc::timespec; 2]> {
-    // SAFETY: programs give two of them, or none.
-    unsafe { times.cast::<[libc::timespec; 2]>().as_ref() }.copied()
+/// What a program gives, or does not.
+fn given<T: Copy>(at: *const T) -> Outcome<Option<T>> {
+    if at.is_null() { Ok(None) } else { memory::given(at).map(Some) }
 }
 
 /// `utimensat`, with times that may come from elsewhere than where the program has them.
-fn set_times(what: (c_int, *const c_char, c_int), times: Option<[libc::timespec; 2]>) -> isize {
+fn set_times(what: (c_int, *const c_char, c_int), times: Outcome<Option<[libc::timespec; 2]>>) -> isize {
     let (dirfd, path, flags) = what;
+    let times = match times {
+        Ok(_) if flags & !LOOK_FLAGS != 0 => return failed(Errno::EINVAL),
+        Ok(times) => times,
+        Err(e) => return failed(e),
+    };
     let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
     let mut there = |dirfd: c_int, path: *const c_char| kernel!(libc::SYS_utimensat, dirfd, path, pointer, flags);
     // No path is the descriptor itself.
@@ -128,6 +133,8 @@ fn set_times(what: (c_int, *const c_char, c_int), times: Option<[libc::timespec;
     }
 }
 
+/// What is said of how to look for something that is changed.
+const LOOK_FLAGS: c_int = libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW;
 const NO_FLAGS: c_int = 0;
 const NO_FOLLOW: c_int = libc::AT_SYMLINK_NOFOLLOW;
 const HERE: c_int = libc::AT_FDCWD;
@@ -155,11 +162,13 @@ export! {
     fn fchown(fd: c_int, uid: u32, gid: u32) -> c_int =
         change_open(fd, of_owner(uid, gid)).unwrap_or_else(|| kernel!(libc::SYS_fchown, fd, uid, gid));
     /// `fchownat(2)`
-    fn fchownat(dirfd: c_int, path: *const c_char, uid: u32, gid: u32, flags: c_int) -> c_int = change(
-        (dirfd, path, flags),
-        of_owner(uid, gid),
-        &mut |dirfd, path| kernel!(libc::SYS_fchownat, dirfd, path, uid, gid, flags),
-    );
+    fn fchownat(dirfd: c_int, path: *const c_char, uid: u32, gid: u32, flags: c_int) -> c_int =
+        match flags & !LOOK_FLAGS {
+            0 => change((dirfd, path, flags), of_owner(uid, gid), &mut |dirfd, path| {
+                kernel!(libc::SYS_fchownat, dirfd, path, uid, gid, flags)
+            }),
+            _ => failed(Errno::EINVAL),
+        };
     /// `truncate(2)`
     fn truncate(path: *const c_char, size: i64) -> c_int = match u64::try_from(size) {
         Err(_) => failed(Errno::EINVAL),
@@ -174,11 +183,11 @@ export! {
     };
     /// `utimensat(2)`
     fn utimensat(dirfd: c_int, path: *const c_char, times: *const libc::timespec, flags: c_int) -> c_int =
-        set_times((dirfd, path, flags), given(times));
+        set_times((dirfd, path, flags), given(times.cast()));
     /// `futimens(3)`
     fn futimens(fd: c_int, times: *const libc::timespec) -> c_int = match fd {
         fd if fd < 0 => failed(Errno::EBADF),
-        fd => set_times((fd, std::ptr::null(), 0), given(times)),
+        fd => set_times((fd, std::ptr::null(), 0), given(times.cast())),
     };
     /// `utimes(2)`
     fn utimes(path: *const c_char, times: *const libc::timeval) -> c_int =
@@ -194,10 +203,8 @@ export! {
         set_times((dirfd, path, NO_FLAGS), of_microseconds(times));
     /// `utime(2)`
     fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int = {
-        // SAFETY: programs give one, or none.
-        let times = unsafe { times.as_ref() };
-        let times = times.map(|t| [t.actime, t.modtime].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 }));
-        set_times((HERE, path, NO_FLAGS), times)
+        let of = |t: libc::utimbuf| [t.actime, t.modtime].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 });
+        set_times((HERE, path, NO_FLAGS), given(times).map(|times| times.map(of)))
     };
     /// `setxattr(2)`
     fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int =
@@ -292,6 +299,7 @@ pub(crate) unsafe extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode
     };
     let change = of_mode(mode);
     let mut here = |walker: Walker<'_>, node: &Arc<Node>| match node.kind() {
+        _ if flags & !LOOK_FLAGS != 0 => Err(Errno::EINVAL.into()),
         // A link has no mode.
         iov_posix::Kind::Symlink => Err(Errno::EOPNOTSUPP.into()),
         _ => walker.change(node, &change).map(|_| 0),
@@ -311,14 +319,16 @@ fn put(
         _ => return Err(Errno::EINVAL.into()),
     };
     walker.may_xattr(node, true)?;
+    let name = name_of(name)?;
+    memory::check(value, n, Use::Read)?;
     // SAFETY: the value is the program's, of this length.
     let value = if n == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(value.cast(), n) } };
-    node.set_xattr(bytes_of(name).unwrap_or_default(), value, how)?;
+    node.set_xattr(name, value, how)?;
     Ok(0)
 }
 
 fn get(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char, room: (*mut c_void, usize)) -> Way<isize> {
-    let name = bytes_of(name).unwrap_or_default();
+    let name = name_of(name)?;
     // Access lists and capabilities are asked for often, and are never there.
     if !name.starts_with(b"user.") {
         return Err(Errno::EOPNOTSUPP.into());
@@ -334,8 +344,13 @@ fn list(node: &Arc<Node>, room: (*mut c_void, usize)) -> Way<isize> {
 
 fn remove(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char) -> Way<isize> {
     walker.may_xattr(node, true)?;
-    node.remove_xattr(bytes_of(name).unwrap_or_default())?;
+    node.remove_xattr(name_of(name)?)?;
     Ok(0)
+}
+
+/// The name of an attribute.
+fn name_of<'a>(name: *const c_char) -> Outcome<&'a [u8]> {
+    bytes_of(name).ok_or(Errno(libc::EFAULT))
 }
 
 /// Gives a program a value, or tells how long it is.
@@ -344,8 +359,7 @@ fn give(value: &[u8], (out, room): (*mut c_void, usize)) -> Outcome<isize> {
         return Err(Errno::ERANGE);
     }
     if room > 0 {
-        // SAFETY: the program has room for so many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), out.cast(), value.len()) };
+        memory::give_bytes(out, value)?;
     }
     Ok(value.len() as isize)
 }

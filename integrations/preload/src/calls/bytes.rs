@@ -10,8 +10,9 @@ use iov_posix::{Errno, File, Outcome, Seek};
 use super::{export, flagged, limits};
 use crate::{
     files::{Open, What, with},
+    memory::{self, Use},
     raw::{failed, kernel, unanswered},
-    world::{World, lock},
+    world::World,
 };
 
 /// What `sync_file_range` may be asked for.
@@ -33,42 +34,78 @@ pub(super) fn offset(at: i64) -> Outcome<u64> {
     u64::try_from(at).map_err(|_| Errno::EINVAL)
 }
 
-/// The memory of a program, to be written.
+/// No call moves more, as on Linux.
+const MOST: usize = 0x7fff_f000;
+
+/// The memory of a program, to be used so. `EFAULT`: it has none there.
 ///
 /// # Safety
 /// It must be the program's for the call, and nobody else may use it meanwhile.
-unsafe fn memory<'a>(at: *mut c_void, len: usize) -> &'a mut [u8] {
-    // No object is longer than this, and no call moves more.
-    let len = len.min(0x7fff_f000);
+unsafe fn used<'a>(at: *mut c_void, len: usize, how: Use) -> Outcome<&'a mut [u8]> {
+    let len = len.min(MOST);
     if len == 0 {
-        return &mut [];
+        return Ok(&mut []);
     }
+    memory::check(at, len, how)?;
     // SAFETY: the caller says so.
-    unsafe { std::slice::from_raw_parts_mut(at.cast(), len) }
+    Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
+}
+
+/// The memory of a program, to be written.
+///
+/// # Safety
+/// As of [`used`].
+unsafe fn room<'a>(at: *mut c_void, len: usize) -> Outcome<&'a mut [u8]> {
+    // SAFETY: the caller says so.
+    unsafe { used(at, len, Use::Write) }
 }
 
 /// The memory of a program, to be read.
 ///
 /// # Safety
 /// It must be the program's for the call, and nobody may change it meanwhile.
-unsafe fn bytes<'a>(at: *const c_void, len: usize) -> &'a [u8] {
+unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Outcome<&'a [u8]> {
     // SAFETY: the caller says so.
-    unsafe { memory(at.cast_mut(), len) }
+    unsafe { used(at.cast_mut(), len, Use::Read) }.map(|bytes| &*bytes)
 }
 
-/// The pieces of memory of `readv` and `writev`.
+/// The pieces of memory of `readv` and `writev`, up to the first that the program does not have. `EFAULT`: it has none of them.
 ///
 /// # Safety
-/// As of [`memory`], for each of them.
-pub(super) unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a mut [u8]>> {
+/// As of [`used`], for each of them.
+pub(super) unsafe fn pieces<'a>(iov: *const libc::iovec, count: c_int, how: Use) -> Outcome<Vec<&'a mut [u8]>> {
     let count = usize::try_from(count).ok().filter(|count| *count <= 1024).ok_or(Errno::EINVAL)?;
     if count == 0 {
         return Ok(Vec::new());
     }
-    // SAFETY: the program says that there are so many.
-    let pieces = unsafe { std::slice::from_raw_parts(iov, count) };
-    // SAFETY: the caller says so of each.
-    Ok(pieces.iter().map(|piece| unsafe { memory(piece.iov_base, piece.iov_len) }).collect())
+    memory::check(iov.cast(), count * size_of::<libc::iovec>(), Use::Read)?;
+    // SAFETY: the program says that there are so many, and they can be read.
+    let given = unsafe { std::slice::from_raw_parts(iov, count) };
+    if given.iter().any(|piece| isize::try_from(piece.iov_len).is_err()) {
+        return Err(Errno::EINVAL);
+    }
+    let (mut pieces, mut left) = (Vec::with_capacity(count), MOST);
+    for piece in given {
+        let len = piece.iov_len.min(left);
+        // SAFETY: the caller says so.
+        match unsafe { used(piece.iov_base, len, how) } {
+            Ok(piece) => pieces.push(piece),
+            Err(_) if left < MOST => break,
+            Err(e) => return Err(e),
+        }
+        left -= len;
+    }
+    Ok(pieces)
+}
+
+/// The same, to be written from.
+///
+/// # Safety
+/// As of [`pieces`].
+pub(super) unsafe fn pieces_to_write<'a>(iov: *const libc::iovec, count: c_int) -> Outcome<Vec<&'a [u8]>> {
+    // SAFETY: the caller says so.
+    let pieces = unsafe { pieces(iov, count, Use::Read) }?;
+    Ok(pieces.into_iter().map(|piece| &*piece).collect())
 }
 
 fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize> {
@@ -90,7 +127,7 @@ fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize>
 /// Reads at the offset that all who share the descriptor have.
 fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]]) -> Outcome<isize> {
     let file = open.to_read(world)?;
-    let _one = lock(&open.moving);
+    let _one = open.moves(fd);
     let at = place(world, fd, open)?;
     let n = read_at(file, at, pieces)?;
     if n > 0 {
@@ -157,7 +194,7 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
         open.at_end.store(true, Ordering::Relaxed);
         return Ok(n as isize);
     }
-    let _one = lock(&open.moving);
+    let _one = open.moves(fd);
     let mut at = place(world, fd, open)?;
     // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
     let end = kernel!(libc::SYS_lseek, fd, len, libc::SEEK_CUR);
@@ -184,7 +221,7 @@ fn write_there(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Ou
 
 /// `lseek`
 fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> Outcome<isize> {
-    let _one = lock(&open.moving);
+    let _one = open.moves(fd);
     if open.is_path() {
         return Err(Errno::EBADF);
     }
@@ -270,22 +307,25 @@ export! {
     /// `read(2)`
     fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| read_next(w, fd, open, &mut [unsafe { memory(buf, n) }]))
+        with(fd, |w, open| read_next(w, fd, open, &mut [unsafe { room(buf, n) }?]))
             .unwrap_or_else(|| kernel!(libc::SYS_read, fd, buf, n));
     /// `pread(2)`
     fn pread(fd: c_int, buf: *mut c_void, n: usize, at: i64) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| open.to_read(w)?.read(offset(at)?, unsafe { memory(buf, n) }).map(|n| n as isize))
+        with(fd, |w, open| open.to_read(w)?.read(offset(at)?, unsafe { room(buf, n) }?).map(|n| n as isize))
             .unwrap_or_else(|| kernel!(libc::SYS_pread64, fd, buf, n, at));
     /// `readv(2)`
     fn readv(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| read_next(w, fd, open, &mut unsafe { pieces(iov, count) }?))
+        with(fd, |w, open| read_next(w, fd, open, &mut unsafe { pieces(iov, count, Use::Write) }?))
             .unwrap_or_else(|| kernel!(libc::SYS_readv, fd, iov, count));
     /// `preadv(2)`
     fn preadv(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
-        // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| Ok(read_at(open.to_read(w)?, offset(at)?, &mut unsafe { pieces(iov, count) }?)? as isize))
+        with(fd, |w, open| {
+            // SAFETY: the memory is the program's for this call.
+            let mut pieces = unsafe { pieces(iov, count, Use::Write) }?;
+            Ok(read_at(open.to_read(w)?, offset(at)?, &mut pieces)? as isize)
+        })
             .unwrap_or_else(|| kernel!(libc::SYS_preadv, fd, iov, count, at, 0));
     /// `preadv2(2)`
     fn preadv2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
@@ -298,28 +338,22 @@ export! {
     /// `write(2)`
     fn write(fd: c_int, buf: *const c_void, n: usize) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| write_next(w, fd, open, &[unsafe { bytes(buf, n) }]))
+        with(fd, |w, open| write_next(w, fd, open, &[unsafe { bytes(buf, n) }?]))
             .unwrap_or_else(|| kernel!(libc::SYS_write, fd, buf, n));
     /// `pwrite(2)`
     fn pwrite(fd: c_int, buf: *const c_void, n: usize, at: i64) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| write_there(w, open, at, &[unsafe { bytes(buf, n) }]))
+        with(fd, |w, open| write_there(w, open, at, &[unsafe { bytes(buf, n) }?]))
             .unwrap_or_else(|| kernel!(libc::SYS_pwrite64, fd, buf, n, at));
     /// `writev(2)`
     fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =
-        with(fd, |w, open| {
-            // SAFETY: the memory is the program's for this call.
-            let pieces = unsafe { pieces(iov, count) }?;
-            write_next(w, fd, open, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
-        })
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| write_next(w, fd, open, &unsafe { pieces_to_write(iov, count) }?))
         .unwrap_or_else(|| kernel!(libc::SYS_writev, fd, iov, count));
     /// `pwritev(2)`
     fn pwritev(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
-        with(fd, |w, open| {
-            // SAFETY: the memory is the program's for this call.
-            let pieces = unsafe { pieces(iov, count) }?;
-            write_there(w, open, at, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
-        })
+        // SAFETY: the memory is the program's for this call.
+        with(fd, |w, open| write_there(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
         .unwrap_or_else(|| kernel!(libc::SYS_pwritev, fd, iov, count, at, 0));
     /// `pwritev2(2)`
     fn pwritev2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
@@ -346,6 +380,7 @@ export! {
     /// `sync_file_range(2)`
     fn sync_file_range(fd: c_int, at: i64, len: i64, flags: u32) -> c_int =
         match flags & !SYNC_FLAGS {
+            0 if at < 0 || len < 0 || at.checked_add(len).is_none() => failed(Errno::EINVAL),
             0 => of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_sync_file_range, fd, at, len, flags)),
             _ => failed(Errno::EINVAL),
         };
@@ -353,7 +388,11 @@ export! {
     fn syncfs(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_syncfs, fd));
     /// `readahead(2)`
     fn readahead(fd: c_int, at: i64, n: usize) -> isize =
-        of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_readahead, fd, at, n));
+        match of_file(fd, |_, _| Ok(())) {
+            // As Linux says it of directories.
+            Some(e) if e == failed(Errno::EISDIR) => failed(Errno::EINVAL),
+            done => done.unwrap_or_else(|| kernel!(libc::SYS_readahead, fd, at, n)),
+        };
 }
 
 /// A number of an error, which some functions return instead of setting it.

@@ -5,19 +5,71 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use iov_posix::Errno;
+use iov_posix::{Errno, Outcome};
 
 use super::{
     bytes::{is_ours, lseek, move_to, offset, place, pread, pwrite, read, write},
+    descriptors::fcntl,
     export, limits,
 };
 use crate::{
     files::Open,
-    raw::{failed, kernel, outcome, set_errno},
+    memory::{self, Use},
+    raw::{failed, kernel, outcome, set_errno, unanswered},
 };
 
 /// Bytes that are moved at once where they go through this process.
 const CHUNK: usize = 4 << 20;
+
+/// Reads at most as many bytes as there is room for, once, and writes them. What was read, or why nothing was; and how much of it was written: what was
+/// not is not read yet either, of a file.
+pub(super) fn move_some(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, room: &mut [u8]) -> (isize, usize) {
+    // SAFETY: the offsets are null or the program's own for this call; the buffer is ours.
+    let n = unsafe {
+        if from_at.is_null() {
+            read(from, room.as_mut_ptr().cast(), room.len())
+        } else {
+            pread(from, room.as_mut_ptr().cast(), room.len(), *from_at)
+        }
+    };
+    if n <= 0 {
+        return (unanswered(n), 0);
+    }
+    let n = n as usize;
+    let mut wrote = 0;
+    while wrote < n {
+        let rest = &room[wrote..n];
+        // SAFETY: as above.
+        let m = unsafe {
+            if to_at.is_null() {
+                write(to, rest.as_ptr().cast(), rest.len())
+            } else {
+                pwrite(to, rest.as_ptr().cast(), rest.len(), *to_at)
+            }
+        };
+        if m <= 0 {
+            break;
+        }
+        wrote += m as usize;
+        if !to_at.is_null() {
+            // SAFETY: it is the program's own for this call.
+            unsafe { *to_at += m as i64 };
+        }
+    }
+    let errno = crate::raw::errno();
+    if from_at.is_null() {
+        if wrote < n {
+            // SAFETY: it moves an offset.
+            unsafe { lseek(from, wrote as i64 - n as i64, libc::SEEK_CUR) };
+            // Why not all of it was written.
+            set_errno(errno);
+        }
+    } else {
+        // SAFETY: it is the program's own for this call.
+        unsafe { *from_at += wrote as i64 };
+    }
+    (n as isize, wrote)
+}
 
 /// Copies from one descriptor to another, of which one is ours at least, each at an offset or at that of the descriptor.
 fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> isize {
@@ -25,50 +77,12 @@ fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usi
     let mut done = 0;
     while done < len {
         let want = room.len().min(len - done);
-        // SAFETY: the offsets are null or the program's own for this call; the buffer is ours.
-        let n = unsafe {
-            if from_at.is_null() {
-                read(from, room.as_mut_ptr().cast(), want)
-            } else {
-                pread(from, room.as_mut_ptr().cast(), want, *from_at)
-            }
-        };
+        let (n, wrote) = move_some(from, from_at, to, to_at, &mut room[..want]);
         if n <= 0 {
-            return if done > 0 || n == 0 { done as isize } else { -(crate::raw::errno() as isize) };
-        }
-        let n = n as usize;
-        let mut wrote = 0;
-        while wrote < n {
-            let rest = &room[wrote..n];
-            // SAFETY: as above.
-            let m = unsafe {
-                if to_at.is_null() {
-                    write(to, rest.as_ptr().cast(), rest.len())
-                } else {
-                    pwrite(to, rest.as_ptr().cast(), rest.len(), *to_at)
-                }
-            };
-            if m <= 0 {
-                break;
-            }
-            wrote += m as usize;
-            if !to_at.is_null() {
-                // SAFETY: it is the program's own for this call.
-                unsafe { *to_at += m as i64 };
-            }
-        }
-        if from_at.is_null() {
-            if wrote < n {
-                // What could not be written is not read yet either.
-                // SAFETY: it moves an offset.
-                unsafe { lseek(from, wrote as i64 - n as i64, libc::SEEK_CUR) };
-            }
-        } else {
-            // SAFETY: it is the program's own for this call.
-            unsafe { *from_at += wrote as i64 };
+            return if done > 0 { done as isize } else { n };
         }
         done += wrote;
-        if wrote < n {
+        if wrote < n as usize {
             return if done > 0 { done as isize } else { -(crate::raw::errno() as isize) };
         }
     }
@@ -110,9 +124,30 @@ fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: 
     }
 }
 
+/// Whether a descriptor is open for writing, of whomever it is: also of what turns out to be no bytes.
+pub(super) fn may_write(fd: c_int) -> Outcome<()> {
+    // SAFETY: it asks for a number.
+    match unsafe { fcntl(fd, libc::F_GETFL, 0) } {
+        flags if flags < 0 || flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == libc::O_RDONLY => {
+            Err(Errno::EBADF)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
     if !is_ours(from) && !is_ours(to) {
         return None;
+    }
+    for at in [from_at, to_at] {
+        if !at.is_null()
+            && let Err(e) = memory::check(at.cast(), size_of::<i64>(), Use::Write)
+        {
+            return Some(failed(e));
+        }
+    }
+    if let Err(e) = may_write(to) {
+        return Some(failed(e));
     }
     let errno = crate::raw::errno();
     let done = copy_within(from, from_at, to, to_at, len).unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
@@ -135,11 +170,4 @@ export! {
     fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
         copy(from, from_at, to, std::ptr::null_mut(), len)
             .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
-    /// `splice(2)`
-    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32) -> isize =
-        match is_ours(from) || is_ours(to) {
-            // Programs know what to do where files cannot be spliced.
-            true => failed(Errno::EINVAL),
-            false => kernel!(libc::SYS_splice, from, from_at, to, to_at, len, flags),
-        };
 }

@@ -11,6 +11,7 @@ use ioverbs::kept;
 use super::{export, locks};
 use crate::{
     files::{Open, with},
+    memory,
     raw::{failed, kernel},
     world::{Inside, World, world},
 };
@@ -88,9 +89,12 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
             Ok(done)
         }
         libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-            // SAFETY: programs give such a structure to these commands.
-            let Some(lock) = (unsafe { (arg as *mut libc::flock).as_mut() }) else { return Err(Errno(libc::EFAULT)) };
-            locks::fcntl(world, fd, open, command, lock)
+            let mut lock = memory::given(arg as *const libc::flock)?;
+            let done = locks::fcntl(world, fd, open, command, &mut lock)?;
+            if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
+                memory::give(arg as *mut libc::flock, lock)?;
+            }
+            Ok(done)
         }
         libc::F_GETFD | libc::F_SETFD => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
         // What writes may come is not known of files that others write.
@@ -101,14 +105,15 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
 }
 
 fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg: usize) -> Outcome<isize> {
+    if open.is_path() {
+        return Err(Errno::EBADF);
+    }
     match request {
         libc::FIONREAD => {
             let size = open.to_read(world)?.size()?;
             let at = kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR).max(0) as u64;
-            // SAFETY: programs give a number's place to this request.
-            let place = unsafe { (arg as *mut c_int).as_mut() }.ok_or(Errno(libc::EFAULT))?;
-            *place = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
-            Ok(0)
+            let left = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
+            memory::give(arg as *mut c_int, left).map(|()| 0)
         }
         // Nothing here waits.
         libc::FIONBIO => Ok(0),

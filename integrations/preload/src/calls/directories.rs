@@ -10,8 +10,9 @@ use iov_posix::{Directory, Errno, Kind, Outcome, number};
 use super::export;
 use crate::{
     files::{Open, What, with},
+    memory::{self, Use},
     raw::kernel,
-    world::{World, d_type, lock},
+    world::{World, d_type},
 };
 
 /// Bytes of an entry before its name (`struct linux_dirent64`).
@@ -59,7 +60,7 @@ pub(super) fn rewind(world: &World, open: &Open) -> Outcome<()> {
 
 /// Fills the memory of a program with entries from the offset of the descriptor on.
 fn fill(world: &World, fd: c_int, open: &Arc<Open>, room: &mut [u8]) -> Outcome<isize> {
-    let _one = lock(&open.moving);
+    let _one = open.moves(fd);
     let what = open.what(world)?;
     let mut at = usize::try_from(kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR)).map_err(|_| Errno::EINVAL)?;
     let mut used = 0;
@@ -95,7 +96,10 @@ fn fill(world: &World, fd: c_int, open: &Arc<Open>, room: &mut [u8]) -> Outcome<
 export! {
     /// `getdents64(2)`
     fn getdents64(fd: c_int, room: *mut c_void, len: usize) -> isize =
-        // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| fill(w, fd, open, unsafe { std::slice::from_raw_parts_mut(room.cast(), len) }))
+        with(fd, |w, open| {
+            memory::check(room, len, Use::Write)?;
+            // SAFETY: the memory is the program's for this call.
+            fill(w, fd, open, unsafe { std::slice::from_raw_parts_mut(room.cast(), len) })
+        })
             .unwrap_or_else(|| kernel!(libc::SYS_getdents64, fd, room, len));
 }

@@ -7,6 +7,7 @@ use iov_posix::{Attributes, Errno, FileSystem, Kind, Outcome};
 use super::{Here, at, bytes_of, export, own_link};
 use crate::{
     files::{self, with},
+    memory,
     raw::{failed, kernel, outcome},
     world::{Inside, World},
 };
@@ -24,6 +25,11 @@ const LOOK_FLAGS: c_int = libc::AT_EMPTY_PATH
     | libc::AT_SYMLINK_NOFOLLOW
     | libc::AT_STATX_FORCE_SYNC
     | libc::AT_STATX_DONT_SYNC;
+
+/// How new facts are to be: of the two ways only one can be asked for.
+const WHEN: c_int = libc::AT_STATX_FORCE_SYNC | libc::AT_STATX_DONT_SYNC;
+/// What `statx` may not be asked for yet (`STATX__RESERVED`).
+const RESERVED: c_uint = 1 << 31;
 
 /// What is told of one file.
 struct Facts {
@@ -72,12 +78,7 @@ impl Facts {
         (stat.st_atime, stat.st_atime_nsec) = time(a.atime_ns);
         (stat.st_mtime, stat.st_mtime_nsec) = time(a.mtime_ns);
         (stat.st_ctime, stat.st_ctime_nsec) = time(a.ctime_ns);
-        if out.is_null() {
-            return Err(Errno(libc::EFAULT));
-        }
-        // SAFETY: it is the program's place for one.
-        unsafe { out.write(stat) };
-        Ok(0)
+        memory::give(out, stat).map(|()| 0)
     }
 
     fn to_statx(&self, out: *mut libc::statx) -> Outcome<isize> {
@@ -101,12 +102,7 @@ impl Facts {
         (stat.stx_ctime, stat.stx_mtime) = (stamp(a.ctime_ns), stamp(a.mtime_ns));
         (stat.stx_rdev_major, stat.stx_rdev_minor) = (libc::major(a.rdev), libc::minor(a.rdev));
         (stat.stx_dev_major, stat.stx_dev_minor) = (libc::major(self.dev), libc::minor(self.dev));
-        if out.is_null() {
-            return Err(Errno(libc::EFAULT));
-        }
-        // SAFETY: it is the program's place for one.
-        unsafe { out.write(stat) };
-        Ok(0)
+        memory::give(out, stat).map(|()| 0)
     }
 }
 
@@ -124,7 +120,7 @@ fn of_here(here: &Here, follow: bool) -> iov_posix::Way<Facts> {
 
 /// Whether a call means the descriptor itself, and not a path from it.
 pub(super) fn means_itself(path: *const c_char, flags: c_int) -> bool {
-    flags & libc::AT_EMPTY_PATH != 0 && bytes_of(path).is_none_or(<[u8]>::is_empty)
+    flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || bytes_of(path).is_some_and(<[u8]>::is_empty))
 }
 
 /// Tells facts of what a call means, by `told`; none: that is the kernel's.
@@ -160,6 +156,9 @@ fn stat_at(dirfd: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int
 }
 
 fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> isize {
+    if flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return failed(Errno::EINVAL);
+    }
     if means_itself(path, flags) && dirfd != libc::AT_FDCWD {
         let checked = with(dirfd, |w, open| may(&of_open(w, open)?.attributes, mode, flags));
         if let Some(checked) = checked {
@@ -199,16 +198,14 @@ fn may(attributes: &Attributes, mode: c_int, flags: c_int) -> Outcome<isize> {
 fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) -> isize {
     let give = |target: &[u8]| {
         let n = target.len().min(len);
-        // SAFETY: the program has room for so many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(target.as_ptr(), out.cast(), n) };
-        n as isize
+        memory::give_bytes(out.cast(), &target[..n]).map(|()| n as isize)
     };
     // Where a descriptor of ours is, programs ask the kernel.
     if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
         && path.starts_with(b"/proc/")
         && let Some(open) = own_link(world, path)
     {
-        return give(&open.record.path);
+        return outcome(give(&open.record.path));
     }
     if len == 0 {
         return failed(Errno::EINVAL);
@@ -216,7 +213,7 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     if let (true, Some(target)) = (
         bytes_of(path).is_some_and(<[u8]>::is_empty),
         with(dirfd, |w, open| match open.node(w)? {
-            Some(node) => node.read_link().map(|target| give(&target)),
+            Some(node) => give(&node.read_link()?),
             None => Err(Errno::ENOENT),
         }),
     ) {
@@ -225,7 +222,7 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     at(
         dirfd,
         path,
-        &mut |_, here| Ok(give(&here.find(false)?.0.read_link()?)),
+        &mut |_, here| Ok(give(&here.find(false)?.0.read_link()?)?),
         &mut |_, _| failed(Errno::EINVAL),
         &mut |dirfd, path| kernel!(libc::SYS_readlinkat, dirfd, path, out, len),
     )
@@ -242,12 +239,7 @@ fn give_space(fs: Option<&FileSystem>, out: *mut libc::statfs) -> Outcome<isize>
     (stat.f_bsize, stat.f_frsize, stat.f_namelen) = (4096, 4096, 255);
     (stat.f_blocks, stat.f_bfree, stat.f_bavail) = (space.bytes / 4096, space.free / 4096, space.free / 4096);
     (stat.f_files, stat.f_ffree) = (space.files, space.free_files);
-    if out.is_null() {
-        return Err(Errno(libc::EFAULT));
-    }
-    // SAFETY: it is the program's place for one.
-    unsafe { out.write(stat) };
-    Ok(0)
+    memory::give(out, stat).map(|()| 0)
 }
 
 export! {
@@ -275,9 +267,12 @@ export! {
         stat_at(dirfd, path, out, flags);
     /// `statx(2)`
     fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int =
-        look(dirfd, path, flags, &|facts| facts.to_statx(out), &mut |dirfd, path| {
-            kernel!(libc::SYS_statx, dirfd, path, flags, mask, out)
-        });
+        match mask & RESERVED != 0 || flags & WHEN == WHEN {
+            true => failed(Errno::EINVAL),
+            false => look(dirfd, path, flags, &|facts| facts.to_statx(out), &mut |dirfd, path| {
+                kernel!(libc::SYS_statx, dirfd, path, flags, mask, out)
+            }),
+        };
     /// `access(2)`
     fn access(path: *const c_char, mode: c_int) -> c_int = access_at(libc::AT_FDCWD, path, mode, 0);
     /// `euidaccess(3)`

@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, Outcome};
 
-use super::bytes::{self, lower, offset, pieces, sync_of, write_pieces};
+use super::bytes::{self, lower, offset, pieces_to_write, sync_of, write_pieces};
 use crate::{
     files::{Open, with},
     raw::{failed, unanswered},
@@ -33,12 +33,9 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
         return failed(Errno::EOPNOTSUPP);
     }
     let written = match (flags & libc::RWF_APPEND != 0, at) {
-        (true, _) => with(fd, |w, open| {
-            // SAFETY: the memory is the program's for this call.
-            let pieces = unsafe { pieces(iov, count) }?;
-            append(w, open, at, &pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())
-        })
-        .unwrap_or_else(|| failed(Errno::EBADF)),
+        // SAFETY: the memory is the program's for this call.
+        (true, _) => with(fd, |w, open| append(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
+            .unwrap_or_else(|| failed(Errno::EBADF)),
         // SAFETY: as of this one.
         (false, -1) => unanswered(unsafe { bytes::writev(fd, iov, count) }),
         // SAFETY: as of this one.

@@ -16,6 +16,22 @@ use crate::{
     world::World,
 };
 
+/// What a mapping of a file may be asked for, where it is to be refused what is not known.
+const KNOWN: c_int = libc::MAP_TYPE
+    | libc::MAP_FIXED
+    | libc::MAP_FIXED_NOREPLACE
+    | libc::MAP_DENYWRITE
+    | libc::MAP_EXECUTABLE
+    | libc::MAP_GROWSDOWN
+    | libc::MAP_LOCKED
+    | libc::MAP_NONBLOCK
+    | libc::MAP_NORESERVE
+    | libc::MAP_POPULATE
+    | libc::MAP_STACK
+    | libc::MAP_HUGETLB
+    // `MAP_32BIT`, which only some machines have.
+    | 0x40;
+
 /// A mapping as it is asked for.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -32,17 +48,25 @@ fn checked(answer: isize) -> Outcome<isize> {
 
 fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
     let Wanted { addr, len, access, flags, at } = wanted;
-    let shared = matches!(flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    let shared = match flags & libc::MAP_TYPE {
+        libc::MAP_SHARED_VALIDATE if flags & !KNOWN != 0 => return Err(Errno::EOPNOTSUPP),
+        libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
+        libc::MAP_PRIVATE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    if open.is_path() {
+        return Err(Errno::EBADF);
+    }
+    let offset = u64::try_from(at).map_err(|_| Errno::EINVAL)?;
+    if len == 0 || offset % 4096 != 0 {
+        return Err(Errno::EINVAL);
+    }
     if !open.reads() {
         return Err(Errno::EACCES);
     }
     let file = open.file(world).map_err(|_| Errno(libc::ENODEV))?;
     if shared && access & libc::PROT_WRITE != 0 {
         return Err(if open.writes() { Errno(libc::ENODEV) } else { Errno::EACCES });
-    }
-    let offset = u64::try_from(at).map_err(|_| Errno::EINVAL)?;
-    if len == 0 || offset % 4096 != 0 {
-        return Err(Errno::EINVAL);
     }
     // What nobody changes any more is mapped where it lies.
     if let Some(lent) = file.lend() {

@@ -7,6 +7,7 @@ pub(crate) mod copies;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod facts;
+pub(crate) mod fifos;
 pub(crate) mod flagged;
 pub(crate) mod libraries;
 pub(crate) mod limits;
@@ -15,13 +16,15 @@ pub(crate) mod mapping;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod open;
+pub(crate) mod pipes;
 pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod spawn;
 pub(crate) mod table;
+pub(crate) mod users;
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int},
+    ffi::{CString, c_char, c_int},
     sync::Arc,
 };
 
@@ -93,10 +96,9 @@ pub(crate) enum Where {
     Inside(Here),
 }
 
-/// The bytes of a path of a program; none: it gave none.
+/// The bytes of a path of a program; none: it gave none, of which the kernel has to be told.
 pub(crate) fn bytes_of<'a>(path: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: programs end their paths with NUL, and keep them for the call.
-    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
+    crate::memory::text(path)
 }
 
 /// Where a path leads that begins at a descriptor or in the directory of the process.
@@ -258,6 +260,10 @@ pub(crate) fn at(
     there: &mut dyn FnMut(c_int, *const c_char) -> isize,
 ) -> isize {
     let (Some(world), Some(given)) = (crate::world::world(), bytes_of(path)) else { return there(dirfd, path) };
+    // Whatever is there.
+    if given.len() >= libc::PATH_MAX as usize {
+        return failed(Errno::ENAMETOOLONG);
+    }
     let errno = raw::errno();
     let (mut dirfd, mut next): (c_int, Option<CString>) = (dirfd, None);
     for _ in 0..LEAVES {

@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, Kind, Last, Node, Rename, Way};
 
-use super::{Here, at, bytes_of, export, facts, fixed, nothing};
+use super::{Here, at, bytes_of, export, facts, fifos, fixed, nothing};
 use crate::{
     files::with,
     raw::{failed, kernel},
@@ -61,7 +61,12 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
         dirfd,
         path,
         &mut |_, here| match flags {
-            0 => nothing(here.walker().unlink(&here.from, &here.path)),
+            0 => {
+                let pipe = fifos::of_last_name(here);
+                here.walker().unlink(&here.from, &here.path)?;
+                pipe.as_deref().inspect(|pipe| fifos::remove(pipe));
+                Ok(0)
+            }
             libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),
             _ => Err(Errno::EINVAL.into()),
         },
@@ -71,13 +76,11 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
 }
 
 fn make_link(target: *const c_char, dirfd: c_int, path: *const c_char) -> isize {
-    if target.is_null() {
-        return failed(Errno(libc::EFAULT));
-    }
+    let Some(bytes) = bytes_of(target) else { return failed(Errno(libc::EFAULT)) };
     at(
         dirfd,
         path,
-        &mut |_, here| nothing(here.walker().symlink(&here.from, &here.path, bytes_of(target).unwrap_or_default())),
+        &mut |_, here| nothing(here.walker().symlink(&here.from, &here.path, bytes)),
         &mut fixed,
         &mut |dirfd, path| kernel!(libc::SYS_symlinkat, target, dirfd, path),
     )
@@ -146,36 +149,66 @@ fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_in
         Ok(found) => found,
         Err(e) => return failed(e),
     };
+    let known = libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH;
     let mut here = |_: &World, here: &Here| match &found {
+        _ if flags & !known != 0 => Err(Errno::EINVAL.into()),
         Ok((mounted, node)) if Arc::ptr_eq(mounted, &here.mounted) => {
             nothing(here.walker().link(node, &here.from, &here.path))
         }
+        Err(from) if from.1.is_none() => Err(Errno(libc::EFAULT).into()),
         Err(from) if names_nothing(from) => Err(Errno::ENOENT.into()),
         // It may lead out, to where the other is.
-        _ => here.walker().last(&here.from, &here.path).and(Err(Errno(libc::EXDEV).into())),
+        found => here.walker().last(&here.from, &here.path).and(Err(not_there(found.as_ref().err()).into())),
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &found {
-        Ok(_) => other_side(path),
+        Ok(_) => other_side(dirfd, path),
         Err(from) => kernel!(libc::SYS_linkat, pointer(from).0, pointer(from).1, dirfd, path, flags),
     };
     at(to.0, to.1, &mut here, &mut fixed, &mut there)
 }
 
-/// A name of a workspace and one of the kernel, or none, do not go together.
-fn other_side(path: *const c_char) -> isize {
-    failed(Errno(if path.is_null() { libc::EFAULT } else { libc::EXDEV }))
+/// What the kernel says of a name.
+fn looked(dirfd: c_int, path: *const c_char) -> isize {
+    // SAFETY: all of it may be zero, and the call fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    kernel!(libc::SYS_newfstatat, dirfd, path, &raw mut stat, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+/// Why what the kernel knows cannot get a name in a workspace.
+fn not_there(from: Option<&Other>) -> Errno {
+    let found = from.map_or(0, |from| looked(pointer(from).0, pointer(from).1));
+    if found < 0 { Errno(-found as c_int) } else { Errno(libc::EXDEV) }
+}
+
+/// A name of a workspace and one of the kernel, or none, do not go together; unless the second cannot be one at all.
+fn other_side(dirfd: c_int, path: *const c_char) -> isize {
+    if bytes_of(path).is_some_and(<[u8]>::is_empty) {
+        return failed(Errno::ENOENT);
+    }
+    let wrong = [libc::EFAULT, libc::EBADF, libc::ENOTDIR, libc::ENAMETOOLONG, libc::ELOOP];
+    match looked(dirfd, path) {
+        e if wrong.contains(&(-e as c_int)) => e,
+        _ => failed(Errno(libc::EXDEV)),
+    }
 }
 
 /// A name, what it stands for, and where.
 type Named = (Arc<Mounted>, Last, Option<(Arc<Node>, iov_posix::Attributes)>);
 
 fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
+    let how = match flags {
+        0 => Ok(Rename::Replace),
+        libc::RENAME_NOREPLACE => Ok(Rename::NoReplace),
+        libc::RENAME_EXCHANGE => Ok(Rename::Exchange),
+        _ => Err(Errno::EINVAL),
+    };
     let mut first: Option<Named> = None;
     let mut elsewhere = other(from.0, from.1);
     let done = at(
         from.0,
         from.1,
         &mut |_, here| {
+            how?;
             let (last, there) = here.walker().last(&here.from, &here.path)?;
             if there.is_none() {
                 return Err(Errno::ENOENT.into());
@@ -192,25 +225,22 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
     if done < 0 {
         return done;
     }
-    let how = match flags {
-        0 => Ok(Rename::Replace),
-        libc::RENAME_NOREPLACE => Ok(Rename::NoReplace),
-        libc::RENAME_EXCHANGE => Ok(Rename::Exchange),
-        _ => Err(Errno::EINVAL),
-    };
     let mut here = |_: &World, here: &Here| -> Way<isize> {
         // It may lead out, to where the other is.
         let (to, taken) = here.walker().last(&here.from, &here.path)?;
+        if first.is_none() && elsewhere.1.is_none() {
+            return Err(Errno(libc::EFAULT).into());
+        }
         if first.is_none() && names_nothing(&elsewhere) {
             return Err(Errno::ENOENT.into());
         }
         let Some((_, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
-            return Err(Errno(libc::EXDEV).into());
+            return Err(not_there(first.is_none().then_some(&elsewhere)).into());
         };
         nothing(here.walker().rename((last, there.clone()), (&to, taken), how?))
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &first {
-        Some(_) => other_side(path),
+        Some(_) => other_side(dirfd, path),
         None => kernel!(libc::SYS_renameat2, pointer(&elsewhere).0, pointer(&elsewhere).1, dirfd, path, flags),
     };
     at(to.0, to.1, &mut here, &mut fixed, &mut there)

@@ -2,7 +2,9 @@
 
 use std::ffi::{c_int, c_long};
 
-use super::{attributes, bytes, copies, descriptors, directories, facts, limits, mapping, names, open, place, process};
+use super::{
+    attributes, bytes, copies, descriptors, directories, facts, limits, mapping, names, open, pipes, place, process,
+};
 use crate::raw::{answer, syscall};
 
 /// `syscall(2)`
@@ -43,7 +45,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_sync_file_range => bytes::sync_file_range(fd(a), b as _, c as _, d as _) as c_long,
             libc::SYS_syncfs => bytes::syncfs(fd(a)) as c_long,
             libc::SYS_readahead => bytes::readahead(fd(a), b as _, c) as c_long,
-            libc::SYS_splice => copies::splice(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
+            libc::SYS_splice => pipes::splice(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
             libc::SYS_fdatasync => bytes::fdatasync(fd(a)) as c_long,
             libc::SYS_close => descriptors::close(fd(a)) as c_long,
             libc::SYS_close_range => descriptors::close_range(a as _, b as _, fd(c)) as c_long,
@@ -81,7 +83,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_chdir => place::chdir(a as _) as c_long,
             libc::SYS_fchdir => place::fchdir(fd(a)) as c_long,
             libc::SYS_umask => open::umask(a as _) as c_long,
-            libc::SYS_getcwd if a != 0 => match place::getcwd(a as _, b) {
+            libc::SYS_getcwd if a != 0 && b != 0 => match place::getcwd(a as _, b) {
                 path if path.is_null() => -1,
                 // The kernel tells how long it is, with its end.
                 path => libc::strlen(path) as c_long + 1,

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use iov_posix::{Errno, How, Opened, Stop};
 
-use super::{Here, at, bytes_of, export, own_link};
+use super::{Here, at, bytes_of, export, fifos, own_link};
 use crate::{
     files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
@@ -29,6 +29,7 @@ fn how(flags: c_int, mode: u32, world: &World) -> How {
         nofollow: flags & libc::O_NOFOLLOW != 0,
         path,
         unnamed: unnamed.then_some(born),
+        unseen: !path && flags & libc::O_NOATIME != 0,
     }
 }
 
@@ -39,7 +40,10 @@ fn open_here(world: &World, here: &Here, flags: c_int, mode: u32) -> iov_posix::
     if flags & libc::O_ACCMODE == libc::O_ACCMODE {
         return Err(Errno::EINVAL.into());
     }
-    let opened = here.walker().open(&here.from, &here.path, &how)?;
+    let opened = match here.walker().open(&here.from, &here.path, &how) {
+        Err(Stop::Failed(Errno::ENXIO)) => return fifos::open(here, flags),
+        opened => opened?,
+    };
     let path = match &opened {
         // It is in that directory, where nobody can name it.
         Opened::File(..) if how.unnamed.is_some() => [&here.absolute(), &b"/#"[..]].concat(),

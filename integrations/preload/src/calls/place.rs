@@ -11,6 +11,7 @@ use ioverbs::Uuid;
 use super::{at, export};
 use crate::{
     files::with,
+    memory::{self, Use},
     raw::kernel,
     record::{Access, Record},
     world::{Directory, Mounted, World, world},
@@ -173,6 +174,9 @@ pub(crate) unsafe extern "C" fn getcwd(out: *mut c_char, len: usize) -> *mut c_c
         return fail(libc::ENOENT);
     }
     let need = path.len() + 1;
+    if !out.is_null() && memory::check(out.cast(), need.min(len), Use::Write).is_err() {
+        return fail(libc::EFAULT);
+    }
     let out = match (out.is_null(), len) {
         (false, 0) => return fail(libc::EINVAL),
         (_, len) if len > 0 && len < need => return fail(libc::ERANGE),

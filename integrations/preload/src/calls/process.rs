@@ -1,16 +1,17 @@
 //! Processes: what a new one is told, programs that lie in a workspace, and the end.
 
 use std::{
-    ffi::{CStr, CString, OsStr, c_char, c_int},
+    ffi::{CString, OsStr, c_char, c_int},
     os::unix::ffi::OsStrExt,
     sync::Mutex,
 };
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, at, bytes_of, export, place};
+use super::{Here, at, bytes_of, export, is_inside, place};
 use crate::{
     files::{Files, Held},
+    memory,
     raw::{failed, kernel},
     record::Record,
     world::{Inside, World, lock, report, set_world, world},
@@ -24,6 +25,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 const INTERPRETERS: usize = 4;
 /// Bytes of a file that say what kind of program it is.
 const HEAD: usize = 4096;
+/// Bytes of an argument or a variable, at most: as many as Linux takes, and its end.
+const ARGUMENT: usize = 32 * 4096;
 /// Bytes of a file that are copied at once.
 const PIECE: usize = 4 << 20;
 
@@ -39,23 +42,23 @@ impl List {
         List { _text: text, pointers }
     }
 
-    /// Of a program's list.
-    ///
-    /// # Safety
-    /// It is null, or ends with a null; what it points to ends with NUL.
-    unsafe fn copied(mut list: *const *const c_char) -> Vec<CString> {
+    /// Of a program's list, which is null, or ends with a null. `EFAULT`: the program has no such list.
+    fn copied(list: *const *const c_char) -> Outcome<Vec<CString>> {
         let mut text = Vec::new();
         if list.is_null() {
-            return text;
+            return Ok(text);
         }
-        // SAFETY: the caller says how it ends.
-        unsafe {
-            while !(*list).is_null() {
-                text.push(CStr::from_ptr(*list).to_owned());
-                list = list.add(1);
+        loop {
+            let one = memory::given(list.wrapping_add(text.len()))?;
+            if one.is_null() {
+                return Ok(text);
             }
+            let bytes = memory::text_of(one, ARGUMENT).ok_or(Errno(libc::EFAULT))?;
+            if bytes.len() >= ARGUMENT {
+                return Err(Errno(libc::E2BIG));
+            }
+            text.push(CString::new(bytes).map_err(|_| Errno::EINVAL)?);
         }
-        text
     }
 }
 
@@ -129,8 +132,11 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
 }
 
 /// A program of a workspace, as the kernel can run it: a descriptor of its bytes.
-fn copied(here: &Here) -> Way<(Program, c_int)> {
-    let (node, attributes) = here.find(true)?;
+fn copied(here: &Here, follow: bool) -> Way<(Program, c_int)> {
+    let (node, attributes) = here.find(follow)?;
+    if node.kind() == Kind::Symlink {
+        return Err(Errno::ELOOP.into());
+    }
     if node.kind() != Kind::File || !here.caller.may(&attributes, libc::X_OK as u32) {
         return Err(Errno::EACCES.into());
     }
@@ -167,10 +173,14 @@ pub(super) fn in_memory(file: &File, size: u64) -> Outcome<c_int> {
     copied
 }
 
+/// A path from a directory, and whether a link at its end is followed.
+type From = (c_int, *const c_char, bool);
+
 /// Runs what is at the end of a path, instead of this program.
-fn run(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+    let (dirfd, path, follow) = from;
     let here = &mut |world: &World, here: &Here| {
-        let (program, fd) = copied(here)?;
+        let (program, fd) = copied(here, follow)?;
         if let Program::Script(interpreter, argument) = program {
             if depth == INTERPRETERS {
                 return Err(Errno::ELOOP.into());
@@ -179,9 +189,12 @@ fn run(world: &World, path: *const c_char, arguments: &[CString], variables: &[C
             let interpreter = text(interpreter)?;
             let mut all = vec![interpreter.clone()];
             all.extend(argument.map(text).transpose()?);
-            all.push(text(bytes_of(path).unwrap_or_default().to_vec())?);
+            all.push(text(match dirfd {
+                libc::AT_FDCWD => bytes_of(path).unwrap_or_default().to_vec(),
+                _ => here.absolute(),
+            })?);
             all.extend(arguments.iter().skip(1).cloned());
-            return Ok(run(world, interpreter.as_ptr(), &all, variables, depth + 1));
+            return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1));
         }
         let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
         let done = kernel!(
@@ -195,19 +208,25 @@ fn run(world: &World, path: *const c_char, arguments: &[CString], variables: &[C
         kernel!(libc::SYS_close, fd);
         Ok(done)
     };
-    at(libc::AT_FDCWD, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| {
+    at(dirfd, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| {
         run_there(world, path, arguments, variables)
     })
 }
 
 fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
-    let Some(world) = world() else { return kernel!(libc::SYS_execve, path, arguments, variables) };
+    run_from((libc::AT_FDCWD, path, true), arguments, variables)
+}
+
+fn run_from(from: From, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
+    let Some(world) = world() else { return kernel!(libc::SYS_execve, from.1, arguments, variables) };
     if !Inside::is() {
         world.files.publish();
     }
-    // SAFETY: they are lists as the program gives them to this call.
-    let (arguments, variables) = unsafe { (List::copied(arguments), List::copied(variables)) };
-    run(world, path, &arguments, &environment(world, variables), 0)
+    let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
+        Ok(lists) => lists,
+        Err(e) => return failed(e),
+    };
+    run(world, from, &arguments, &environment(world, variables), 0)
 }
 
 fn run_open(
@@ -224,16 +243,30 @@ fn run_open(
         if !Inside::is() {
             world.files.publish();
         }
-        // SAFETY: they are lists as the program gives them to this call.
-        let (arguments, variables) = unsafe { (List::copied(arguments), List::copied(variables)) };
+        let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
+            Ok(lists) => lists,
+            Err(e) => return failed(e),
+        };
         let (arguments, variables) = (List::new(arguments), List::new(environment(world, variables)));
         let (arguments, variables) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
         kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags)
     };
-    // By the path of what is open.
-    let own = (flags & libc::AT_EMPTY_PATH != 0).then(|| world.files.get(dirfd)).flatten();
-    match own.map(|open| CString::new(open.record.path.clone())) {
-        Some(Ok(path)) => run_first(path.as_ptr(), arguments, variables),
+    let Some(text) = bytes_of(path) else { return there() };
+    let (own, follow) = (world.files.get(dirfd), flags & libc::AT_SYMLINK_NOFOLLOW == 0);
+    // The kernel knows what nobody else has to.
+    if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) != 0 {
+        return there();
+    }
+    match own {
+        // By the path of what is open.
+        Some(open) if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 => {
+            match CString::new(open.record.path.clone()) {
+                Ok(path) => run_first(path.as_ptr(), arguments, variables),
+                Err(_) => failed(Errno::ENOENT),
+            }
+        }
+        Some(_) if !text.is_empty() => run_from((dirfd, path, follow), arguments, variables),
+        _ if is_inside(dirfd, path) => run_from((dirfd, path, follow), arguments, variables),
         _ if dirfd == libc::AT_FDCWD && flags == 0 => run_first(path, arguments, variables),
         _ => there(),
     }
@@ -347,6 +380,7 @@ extern "C" fn in_child() {
     }
     let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
     let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
+    child.comes_from(world);
     if let Some(record) = directory {
         *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = place::passed(record);
     }

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use super::{
-    attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, place,
-    process, spawn,
+    attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
+    place, process, spawn,
 };
 use crate::patch::{Hook, address};
 
@@ -46,7 +46,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"readahead" => bytes::readahead;
         c"copy_file_range" => copies::copy_file_range;
         c"sendfile" c"sendfile64" => copies::sendfile;
-        c"splice" => copies::splice;
+        c"splice" => pipes::splice;
         c"close" c"__close_nocancel" => descriptors::close;
         c"close_range" => descriptors::close_range;
         c"closefrom" => descriptors::closefrom;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A program in C, in the workspace.
-fn compiled(store: &Store, body: &str) -> Ran {
+pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
     let headers = [
         "errno",
         "fcntl",
@@ -17,10 +17,15 @@ fn compiled(store: &Store, body: &str) -> Ran {
         "string",
         "unistd",
         "signal",
+        "stdlib",
+        "sys/file",
+        "sys/mman",
         "sys/resource",
+        "sys/sendfile",
         "sys/stat",
         "sys/syscall",
         "sys/uio",
+        "sys/wait",
         "sys/xattr",
     ];
     let mut source: String = "#define _GNU_SOURCE\n".to_owned();

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::disallowed_methods)]
 
 mod archives;
+mod asked;
 mod calls;
 mod daemon;
 mod dying;

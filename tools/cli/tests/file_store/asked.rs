@@ -1,0 +1,151 @@
+//! What programs in `iov run` ask that the kernel would refuse, or would do by itself: memory that is not there, pipes, offsets that
+//! several processes move, another user.
+
+use crate::{
+    calls::compiled,
+    runs::{has_library, python, shell},
+    store::Store,
+};
+
+#[test]
+fn memory_that_a_program_has_not_is_told_as_such() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        char *bad = mmap(0, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *low = (char *)1, *high = (char *)-1, b[16] = {0};
+        int f = open("f", O_CREAT | O_RDWR, 0644); struct stat s; struct iovec v[2] = {{b, 4}, {bad, 4}};
+        char *fixed = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        write(f, "0123456789", 10); symlink("f", "l"); setxattr("f", "user.a", "v", 1, 0);
+        for (char *at[] = {bad, low, high, 0}, **p = at; *p; p++)
+            printf("%s %s %s %s %s %s %s %s\n", E(open(*p, 0)), E(stat("f", (void *)*p)), E(stat(*p, &s)), E(pread(f, *p, 4, 0)), E(pwrite(f, *p, 4, 0)),
+                E(readlink("l", *p, 9)), E(rename("f", *p)), E(link(*p, "g")));
+        printf("%s %s %s %s\n", E(getxattr("f", "user.a", bad, 9)), E(setxattr("f", bad, "v", 1, 0)), E(setxattr("f", "user.b", bad, 4, 0)), E(symlink(bad, "m")));
+        printf("%s %s %s\n", E(utimensat(AT_FDCWD, "f", (void *)bad, 0)), E(fcntl(f, F_GETLK, bad)), E(syscall(SYS_getcwd, bad, 99L)));
+        printf("%s %s\n", E(pread(f, fixed, 4, 0)), E(pwrite(f, fixed, 1, 20)));
+        printf("%ld %ld %s\n", (long)preadv(f, v, 2, 0), (long)pwritev(f, v, 2, 0), E(pwritev(f, v + 1, 1, 0)));
+        v[1].iov_base = b; v[1].iov_len = -1; printf("%s %s %s\n", E(preadv(f, v, 2, 0)), E(pwritev(f, v, 2, 0)), E(preadv(f, v, -1, 0)));
+        char *args[] = {bad, 0}; printf("%s %s\n", E(execve("./f", args, 0)), E(execve(bad, args, 0)));
+        /* Room for more than there is of it is room all the same. */
+        printf("%ld\n", (long)pread(f, bad + 8192 - 4, 0, 0));
+        mprotect(bad, 4096, PROT_READ | PROT_WRITE); printf("%ld ", (long)pread(f, bad + 4092, 4, 4)); printf("%.4s\n", bad + 4092);"#;
+    let said = compiled(&store, body).ok().text();
+    let told = |n: usize| "EFAULT ".repeat(n).trim_end().to_owned() + "\n";
+    let all = [told(8).repeat(3), told(4), told(3), "EFAULT done\n".into(), "4 4 EFAULT\n".into()].concat();
+    assert_eq!(said, all + "EINVAL EINVAL EINVAL\nEFAULT EFAULT\n0\n4 4567\n");
+}
+
+#[test]
+fn bytes_go_between_pipes_and_files() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int p[2], f = open("f", O_CREAT | O_RDWR, 0644), a = open("a", O_CREAT | O_WRONLY | O_APPEND, 0644); char b[20] = {0}; long at = 2;
+        pipe(p); write(f, "0123456789", 10); lseek(f, 6, SEEK_SET);
+        printf("%ld ", (long)splice(f, &at, p[1], 0, 3, 0)); printf("%ld\n", at);
+        printf("%ld ", (long)splice(f, 0, p[1], 0, 99, 0)); printf("%ld\n", (long)lseek(f, 0, SEEK_CUR));
+        at = 20; printf("%ld ", (long)splice(p[0], 0, f, &at, 99, 0)); printf("%ld\n", at);
+        pread(f, b, 9, 20); printf("%s\n", b);
+        printf("%s %s ", E(splice(p[0], 0, f, 0, 9, SPLICE_F_NONBLOCK)), E(splice(f, 0, f, 0, 9, 0)));
+        printf("%s %s\n", E(splice(f, 0, p[1], &at, 9, 0)), E(splice(p[0], 0, a, 0, 9, 0)));
+        printf("%s %s\n", E(sendfile(-1, f, 0, 9)), E(sendfile(p[0], f, 0, 9)));"#;
+    let said = compiled(&store, body).ok().text();
+    assert_eq!(said, "3 5\n4 10\n7 27\n2346789\nEAGAIN EINVAL ESPIPE EINVAL\nEBADF EBADF\n");
+}
+
+#[test]
+fn named_pipes_lead_from_one_program_to_another() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = "mkfifo p && chmod 600 p && (seq 100000 > p &) && test $(wc -l < p) = 100000
+        ln p q && (echo second > q &) && cat p && rm p && test -p q && (echo third > q &) && cat q && test $(stat -c %F q) = fifo
+        ls /tmp/iov-pipes-$(id -u) | wc -l > before && rm q && ls /tmp/iov-pipes-$(id -u) | wc -l > after && test $(cat before) -gt $(cat after)";
+    assert_eq!(shell(&store, script).ok().text(), "second\nthird\n");
+}
+
+#[test]
+fn who_shares_an_offset_reads_each_byte_once() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        char b, all[4001] = {0}; for (int i = 0; i < 4000; i++) all[i] = 'a' + i % 2;
+        int f = open("f", O_CREAT | O_RDWR, 0644), p[2], seen[2] = {0}; write(f, all, 4000); lseek(f, 0, SEEK_SET); pipe(p);
+        for (int child = 0; child < 4; child++) if (!fork()) {
+            for (int i = 0; i < 1000; i++) if (read(f, &b, 1) == 1) write(p[1], &b, 1);
+            _exit(0);
+        }
+        while (wait(0) > 0); close(p[1]);
+        while (read(p[0], &b, 1) == 1) seen[b - 'a']++;
+        printf("%d %d %ld\n", seen[0], seen[1], (long)read(f, &b, 1));"#;
+    assert_eq!(compiled(&store, body).ok().text(), "2000 2000 0\n");
+}
+
+#[test]
+fn a_program_runs_from_the_directory_that_it_says() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r##"
+        mkdir("d", 0755); symlink("s", "d/l"); int d = open("d", O_DIRECTORY), s = open("d/s", O_CREAT | O_WRONLY, 0755), at; char *args[] = {"s", "x", 0};
+        write(s, "#!/bin/sh\necho $0 $1\n", 21); close(s); at = open("d/s", O_PATH);
+        extern char **environ; int flags[] = {0, 0, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, 0x40000000};
+        char *paths[] = {"s", "/iov/w/d/s", "", "l", "s"}; int fds[] = {d, -1, at, d, d};
+        for (int i = 0; i < 5; i++) {
+            if (!fork()) {
+                execveat(fds[i], paths[i], args, environ, flags[i]);
+                printf("%s\n", strerrorname_np(errno)); fflush(stdout); _exit(0);
+            }
+            wait(0);
+        }"##;
+    let said = compiled(&store, body).ok().text();
+    assert_eq!(said, "/iov/w/d/s x\n/iov/w/d/s x\n/iov/w/d/s x\nELOOP\nEINVAL\n");
+}
+
+#[test]
+fn a_child_that_becomes_another_user_keeps_the_store() {
+    // Only root can.
+    if !has_library() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+import os
+os.chmod("/iov/w", 0o755)
+os.mkdir("d"); os.chown("d", 65534, 65534); open("secret", "w").write("s"); os.chmod("secret", 0o600)
+pid = os.fork()
+if not pid:
+    os.setgid(65534); os.setuid(65534)
+    open("d/mine", "w").write("of nobody")
+    try: open("secret"); print("read")
+    except PermissionError: print("refused", flush=True)
+    os._exit(0)
+os.wait()
+print(open("d/mine").read(), os.stat("d/mine").st_uid)
+"#;
+    assert_eq!(python(&store, script).ok().text(), "refused\nof nobody 65534\n");
+}
+
+#[test]
+fn what_only_its_owner_may_ask_for_is_refused_to_others() {
+    if !has_library() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR, 0666); mkdir("d", 0777); chmod("f", 0666); struct stat s;
+        chmod("/iov/w", 0755); chown("d", 65534, 1); setegid(65534); seteuid(65534);
+        printf("%s %s\n", E(open("f", O_RDONLY | O_NOATIME)), E(open("f", O_RDONLY)));
+        /* Who is not in its group gives nobody the rights of it. */
+        chmod("d", 03777); stat("d", &s); printf("%o\n", s.st_mode);
+        seteuid(0); printf("%s\n", E(renameat2(AT_FDCWD, "f", AT_FDCWD, "none/x", RENAME_NOREPLACE | RENAME_EXCHANGE)));
+        printf("%s %s\n", E(linkat(-1, "x", AT_FDCWD, "g", 0)), E(linkat(AT_FDCWD, "f", -1, "g", 0)));"#;
+    assert_eq!(compiled(&store, body).ok().text(), "EPERM done\n41777\nEINVAL\nEBADF EBADF\n");
+}
