@@ -14,7 +14,7 @@ use crate::{
     convert::{self, errno},
     folders::Stream,
     inodes::{self, Content, Inodes},
-    locks::Owners,
+    locks::{Owners, Taken},
     opened::Opened,
     passing::{Passing, Way},
 };
@@ -34,8 +34,8 @@ pub(crate) struct Known {
 
 impl Known {
     /// A lock was given. Somebody else may have had it before: what the kernel has cached is not good any more.
-    pub(crate) fn locked(&self, ino: u64, owner: u64, by: FileHandle) {
-        self.owners.add(ino, owner, by);
+    pub(crate) fn locked(&self, ino: u64, owner: u64, taken: Taken) {
+        self.owners.add(ino, owner, taken);
         self.inodes.changed(ino);
         if let Some(notifier) = self.notifier.get() {
             // The kernel may have nothing of it.
@@ -171,9 +171,11 @@ impl Door {
     }
 
     /// A process has closed a descriptor of a file: its locks on that end.
-    pub(crate) fn unlock_all(&self, ino: INodeNo, fh: FileHandle, file: &File, owner: LockOwner) {
-        if self.known.owners.take(ino.0, owner.0) && file.unlock_all(owner.0).is_err() {
-            self.known.owners.add(ino.0, owner.0, fh);
+    pub(crate) fn unlock_all(&self, ino: INodeNo, file: &File, owner: LockOwner) {
+        if let Some(taken) = self.known.owners.take(ino.0, owner.0)
+            && file.unlock_all(owner.0).is_err()
+        {
+            self.known.owners.add(ino.0, owner.0, taken);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fuser::{Errno, FileHandle, INodeNo, ReplyEmpty, Request};
-use iov_posix::{Errno as No, File, LockKind, LockRange};
+use fuser::{Errno, FileHandle, INodeNo, ReplyEmpty, ReplyLock, Request};
+use iov_posix::{Errno as No, File, InTheWay, LockKind, LockRange};
 
 use crate::{
     convert::errno,
@@ -36,23 +36,37 @@ pub(crate) fn number(kind: LockKind) -> i32 {
     }
 }
 
-/// Who may have locks on what, and by which open file they were taken last, so that closing a file of which nobody has any asks nobody.
+/// Who may have locks on what, by which open file they were taken last, so that closing a file of which nobody has any asks nobody, and by
+/// which process.
 #[derive(Default)]
-pub(crate) struct Owners(Mutex<HashMap<(u64, u64), FileHandle>>);
+pub(crate) struct Owners(Mutex<HashMap<(u64, u64), Taken>>);
+
+/// How a lock was taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) by: FileHandle,
+    pub(crate) process: u32,
+}
 
 impl Owners {
-    pub(crate) fn add(&self, ino: u64, owner: u64, by: FileHandle) {
-        lock(&self.0).insert((ino, owner), by);
+    pub(crate) fn add(&self, ino: u64, owner: u64, taken: Taken) {
+        lock(&self.0).insert((ino, owner), taken);
     }
 
-    pub(crate) fn take(&self, ino: u64, owner: u64) -> bool {
-        lock(&self.0).remove(&(ino, owner)).is_some()
+    pub(crate) fn take(&self, ino: u64, owner: u64) -> Option<Taken> {
+        lock(&self.0).remove(&(ino, owner))
+    }
+
+    /// The process that has a lock: of this mount, or one that says so itself; 0: nobody here knows.
+    fn process(&self, ino: u64, found: &InTheWay) -> u32 {
+        let here = lock(&self.0).get(&(ino, found.owner)).map(|taken| taken.process);
+        here.or_else(|| found.process()).unwrap_or(0)
     }
 
     /// Those that have locks by an open file of which the last descriptor is closed. Processes have given theirs back when they closed
     /// it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
     pub(crate) fn take_all_of(&self, ino: u64, by: FileHandle) -> Vec<u64> {
-        let ended = lock(&self.0).extract_if(|(of, _), last| *of == ino && *last == by).collect::<Vec<_>>();
+        let ended = lock(&self.0).extract_if(|(of, _), taken| *of == ino && taken.by == by).collect::<Vec<_>>();
         ended.into_iter().map(|((_, owner), _)| owner).collect()
     }
 }
@@ -76,22 +90,37 @@ impl Door {
     pub(crate) fn lock(
         &self,
         req: &Request,
-        (ino, fh): (INodeNo, FileHandle),
+        (ino, by, process): (INodeNo, FileHandle, u32),
         wanted: Wanted,
         sleep: bool,
         reply: ReplyEmpty,
     ) {
         let (file, owner, range, kind) = wanted;
+        let taken = Taken { by, process };
         match file.lock(owner, range, kind) {
             Err(No::EAGAIN) if sleep => {
                 let (known, ino) = (self.known.clone(), ino.0);
-                wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner, fh), reply);
+                wait((file, owner, range, kind), req.pid(), move || known.locked(ino, owner, taken), reply);
             }
             Ok(()) if kind != LockKind::None => {
-                self.known.locked(ino.0, owner, fh);
+                self.known.locked(ino.0, owner, taken);
                 reply.ok();
             }
             outcome => done(reply, outcome),
+        }
+    }
+}
+
+impl Door {
+    /// Tells of a lock that is in the way of another one.
+    pub(crate) fn tell_lock(&self, ino: INodeNo, wanted: Wanted, reply: ReplyLock) {
+        let (file, owner, range, kind) = wanted;
+        match file.lock_in_the_way(owner, range, kind) {
+            Ok(Some(found)) => {
+                reply.locked(found.first, found.last, number(found.kind), self.known.owners.process(ino.0, &found));
+            }
+            Ok(None) => reply.locked(0, 0, number(LockKind::None), 0),
+            Err(e) => reply.error(errno(e)),
         }
     }
 }

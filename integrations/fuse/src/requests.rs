@@ -8,7 +8,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use iov_posix::{Change, Directory, File, Flags, LockKind, LockRange, Rename, SetXattr, Tag};
+use iov_posix::{Change, Directory, File, Flags, LockRange, Rename, SetXattr, Tag};
 
 use crate::{
     convert::{self, errno},
@@ -307,7 +307,7 @@ impl Filesystem for Door {
     fn flush(&self, _req: &Request, ino: INodeNo, fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
         let file = or_error!(reply, self.file(fh));
         let flushed = file.flush();
-        self.unlock_all(ino, fh, &file, lock_owner);
+        self.unlock_all(ino, &file, lock_owner);
         done(reply, flushed);
     }
 
@@ -419,7 +419,7 @@ impl Filesystem for Door {
     fn getlk(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         lock_owner: LockOwner,
         start: u64,
@@ -430,11 +430,7 @@ impl Filesystem for Door {
     ) {
         let Some(kind) = locks::kind(typ) else { return reply.error(Errno::EINVAL) };
         let file = or_error!(reply, self.file(fh));
-        match or_error!(reply, file.lock_in_the_way(lock_owner.0, LockRange::Bytes(start, end), kind)) {
-            // Which process it is, only its own machine would know.
-            Some((kind, first, last)) => reply.locked(first, last, locks::number(kind), 0),
-            None => reply.locked(start, end, locks::number(LockKind::None), 0),
-        }
+        self.tell_lock(ino, (file, lock_owner.0, LockRange::Bytes(start, end), kind), reply);
     }
 
     fn setlk(
@@ -446,13 +442,13 @@ impl Filesystem for Door {
         start: u64,
         end: u64,
         typ: i32,
-        _pid: u32,
+        pid: u32,
         sleep: bool,
         reply: ReplyEmpty,
     ) {
         let Some(kind) = locks::kind(typ) else { return reply.error(Errno::EINVAL) };
         let file = or_error!(reply, self.file(fh));
-        self.lock(req, (ino, fh), (file, lock_owner.0, LockRange::Bytes(start, end), kind), sleep, reply);
+        self.lock(req, (ino, fh, pid), (file, lock_owner.0, LockRange::Bytes(start, end), kind), sleep, reply);
     }
 
     fn fallocate(

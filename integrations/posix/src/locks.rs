@@ -3,6 +3,8 @@
 //! Both are locks of bytes, those of `flock` of all that a file can have: so the two are in each other's way, as on NFS. A mount cannot tell them
 //! apart, and what one front door has locked holds for all.
 
+use std::{os::unix::ffi::OsStrExt, sync::OnceLock};
+
 use ioverbs::{Op, Output, Range, catalog::LockSpec, limits::LEASE_NS};
 
 use crate::{Errno, File, Outcome};
@@ -30,6 +32,43 @@ pub enum LockRange {
     Whole,
     /// Bytes from the first to the last, both among them, as `fcntl` does; `i64::MAX` is the last there can be.
     Bytes(u64, u64),
+}
+
+/// A lock that somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InTheWay {
+    /// Shared or exclusive.
+    pub kind: LockKind,
+    /// Its first byte.
+    pub first: u64,
+    /// Its last byte; `i64::MAX`: it has no end.
+    pub last: u64,
+    /// Whom it belongs to, as that one's front door says.
+    pub owner: u64,
+}
+
+impl InTheWay {
+    /// The process that has it, where the owner is one that [`owner_of`] gave and it runs on this machine.
+    pub fn process(&self) -> Option<u32> {
+        ((self.owner >> 32) as u32 == machine()).then_some(self.owner as u32)
+    }
+}
+
+/// An owner of locks that tells others on this machine which process it is.
+pub fn owner_of(process: u32) -> u64 {
+    u64::from(machine()) << 32 | u64::from(process)
+}
+
+/// What tells this machine from others, and from itself before it was started anew; also one space of process numbers from another.
+fn machine() -> u32 {
+    static MACHINE: OnceLock<u32> = OnceLock::new();
+    *MACHINE.get_or_init(|| {
+        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let all = boot.iter().chain(space.as_os_str().as_bytes());
+        // FNV-1a; owners that are no processes have small numbers, or any.
+        all.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)) | 1 << 31
+    })
 }
 
 impl LockRange {
@@ -77,13 +116,8 @@ impl File {
         }
     }
 
-    /// A lock that is in the way of this one: its kind, its first and its last byte.
-    pub fn lock_in_the_way(
-        &self,
-        owner: u64,
-        range: LockRange,
-        kind: LockKind,
-    ) -> Outcome<Option<(LockKind, u64, u64)>> {
+    /// A lock that is in the way of this one.
+    pub fn lock_in_the_way(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<Option<InTheWay>> {
         let op = Op::LockQuery { c: self.collection().clone(), lock: self.spec(owner, range, kind)? };
         let status = match self.node().file_system().run(op) {
             Err(Errno::ENOENT) => return Ok(None),
@@ -94,7 +128,7 @@ impl File {
         // To the end of all bytes, as `fcntl` says it.
         let last =
             if found.range.end() > LAST || found.range.len == 0 { i64::MAX as u64 } else { found.range.end() - 1 };
-        Ok(Some((kind, found.range.offset, last)))
+        Ok(Some(InTheWay { kind, first: found.range.offset, last, owner: found.owner }))
     }
 
     /// Gives back every lock that an owner has of this kind of range.

@@ -417,7 +417,7 @@ impl Files {
         drop(locked);
         if had && let Ok(file) = open.file(world) {
             // What cannot be told ends with this process.
-            let _ = file.unlock_all(crate::calls::LOCK_OWNER);
+            let _ = file.unlock_all(crate::calls::lock_owner(world));
         }
     }
 }

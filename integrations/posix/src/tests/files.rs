@@ -1,7 +1,7 @@
 //! Bytes, open files, locks; and what holds between two file systems.
 
 use super::*;
-use crate::{Change, Errno, LockKind, LockRange, Seek};
+use crate::{Change, Errno, InTheWay, LockKind, LockRange, Seek, owner_of};
 
 fn both() -> (FileSystem, FileSystem) {
     let ws = workspace();
@@ -159,9 +159,12 @@ fn o11_locks_hold_between_owners_and_file_systems() {
     assert_eq!(other.lock(3, all, LockKind::Read).unwrap_err(), Errno::EAGAIN);
     other.lock(3, LockRange::Bytes(6, i64::MAX as u64), LockKind::Write).unwrap();
     let way = other.lock_in_the_way(3, LockRange::Bytes(0, 3), LockKind::Read).unwrap();
-    assert_eq!(way, Some((LockKind::Write, 2, 5)));
+    let of = |owner: u64, first: u64, last: u64| Some(InTheWay { kind: LockKind::Write, first, last, owner });
+    assert_eq!(way, of(1, 2, 5));
+    assert_eq!(way.unwrap().process(), None);
+    assert_eq!(InTheWay { owner: owner_of(77), ..way.unwrap() }.process(), Some(77));
     let way = mine.lock_in_the_way(1, LockRange::Bytes(3, 9), LockKind::Read).unwrap();
-    assert_eq!(way, Some((LockKind::Write, 6, i64::MAX as u64)));
+    assert_eq!(way, of(3, 6, i64::MAX as u64));
     assert_eq!(mine.lock_in_the_way(1, LockRange::Bytes(0, 5), LockKind::Write).unwrap(), None);
     // A whole file is all of its bytes.
     assert_eq!(other.lock(4, LockRange::Whole, LockKind::Write).unwrap_err(), Errno::EAGAIN);

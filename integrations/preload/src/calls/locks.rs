@@ -5,18 +5,18 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use iov_posix::{Errno, File, LockKind, LockRange, Outcome};
+use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome};
 
-use super::LOCK_OWNER;
+use super::lock_owner;
 use crate::{
     files::Open,
     raw::kernel,
     world::{World, lock},
 };
 
-/// Owners of locks of open files, behind that of the process.
+/// Owners of locks of open files, which are no processes.
 fn owner_of(open: &Open) -> u64 {
-    LOCK_OWNER + open.id
+    open.id
 }
 
 fn kind_of(kind: c_int) -> Outcome<LockKind> {
@@ -79,18 +79,19 @@ pub(crate) fn fcntl(
     let file = open.file(world)?;
     let (kind, range) = (kind_of(c_int::from(wanted.l_type))?, range_of(fd, file, wanted)?);
     let of_file = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
-    let owner = if of_file { owner_of(open) } else { LOCK_OWNER };
+    let owner = if of_file { owner_of(open) } else { lock_owner(world) };
     if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
         let found = file.lock_in_the_way(owner, range, kind)?;
-        let Some((kind, first, last)) = found else {
+        let Some(found) = found else {
             wanted.l_type = libc::F_UNLCK as i16;
             return Ok(0);
         };
+        let InTheWay { kind, first, last, .. } = found;
         wanted.l_type = if kind == LockKind::Write { libc::F_WRLCK } else { libc::F_RDLCK } as i16;
         (wanted.l_whence, wanted.l_start) = (libc::SEEK_SET as i16, first as i64);
         wanted.l_len = if last == i64::MAX as u64 { 0 } else { (last - first + 1) as i64 };
-        // Whoever has it may be on another machine.
-        wanted.l_pid = -1;
+        // It may be no process, or one of another machine.
+        wanted.l_pid = found.process().map_or(-1, |pid| pid as i32);
         return Ok(0);
     }
     let allowed = match kind {

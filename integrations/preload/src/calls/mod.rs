@@ -36,8 +36,11 @@ use crate::{
     world::{Directory, Inside, Mounted, World},
 };
 
-/// Whose locks those of a process are, in its session.
-pub(crate) const LOCK_OWNER: u64 = 1;
+/// Whose locks those of this process are.
+pub(crate) fn lock_owner(world: &World) -> u64 {
+    iov_posix::owner_of(world.pid as u32)
+}
+
 /// Ways that lead from one workspace or file system into another, in one path.
 const LEAVES: usize = 40;
 

@@ -229,6 +229,34 @@ print('free')";
 }
 
 #[test]
+fn who_has_a_lock_is_told() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import fcntl, os, struct
+f = open('known', 'w'); fcntl.lockf(f, fcntl.LOCK_EX, 5, 10)
+def look(start):
+    return struct.unpack('hhqqi4x', fcntl.fcntl(f, fcntl.F_GETLK, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, start, 9, 0)))
+if not (child := os.fork()):
+    kind, whence, start, length, pid = look(12)
+    print(kind == fcntl.F_WRLCK, whence, start, length, pid == os.getppid(), look(20)[0] == fcntl.F_UNLCK, flush=True); os._exit(0)
+os.waitpid(child, 0)";
+    assert_eq!(python(&store, program).ok().text(), "True 0 10 5 True True\n");
+    let m = Mounted::new(&store, "mnt", "");
+    let said = Command::new("python3").args(["-c", program]).current_dir(m.path("")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "True 0 10 5 True True\n", "{said:?}");
+    // One that has it in `iov run` is known in a mount too.
+    let across = format!(
+        "import fcntl, struct, subprocess
+f = open('known', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)
+subprocess.run(['python3', '-c', 'import fcntl, struct, os; f = open(\"{}\"); print(struct.unpack(\"hhqqi4x\", fcntl.fcntl(f, fcntl.F_GETLK, struct.pack(\"hhqqi4x\", fcntl.F_RDLCK, 0, 0, 0, 0)))[4] == os.getppid())'], env={{}})",
+        m.path("known").display()
+    );
+    assert_eq!(python(&store, &across).ok().text(), "True\n");
+}
+
+#[test]
 fn who_wants_too_much_hears_of_it_behind_the_call() {
     if !has_library() {
         return;
