@@ -255,8 +255,11 @@ fn a_mount_ends_cleanly_and_one_that_was_killed_is_replaced() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     // In front, until Ctrl-C.
     drop(m);
-    let front = store.start(&["mount", "--foreground", "w", &at]);
-    wait_until("the mount", || store.path("mnt/f").exists());
+    let mut front = store.start(&["mount", "--foreground", "w", &at]);
+    wait_until("the mount", || {
+        assert!(front.try_wait().unwrap().is_none(), "it has ended already");
+        store.path("mnt/f").exists()
+    });
     signal(&front, "INT");
     finished(front, 60).ok();
     assert!(!store.path("mnt/f").exists());
