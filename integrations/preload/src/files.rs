@@ -150,7 +150,17 @@ impl Open {
         let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
         if let Some(fd) = shared {
             // What stands for it has a lock for that, which ends with its process.
-            while Moving::change(fd, libc::F_WRLCK) == -(libc::EINTR as isize) {}
+            loop {
+                match -Moving::change(fd, libc::F_WRLCK) as c_int {
+                    libc::EINTR => {}
+                    // The kernel takes two threads for one that waits for itself: each has one such lock at a time.
+                    libc::EDEADLK => {
+                        let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+                        kernel!(libc::SYS_nanosleep, &raw const pause, 0);
+                    }
+                    _ => break,
+                }
+            }
         }
         Moving { _one: one, shared }
     }
@@ -269,6 +279,8 @@ impl Files {
                 let same = files.same_description(fd, &record);
                 let open = same.unwrap_or_else(|| files.opened(record, None, flags & libc::O_APPEND != 0));
                 open.shared.store(true, Ordering::Relaxed);
+                // A thread of the program before may have been about to move it.
+                Moving::change(fd, libc::F_UNLCK);
                 files.put(fd, open);
             }
         }

@@ -16,14 +16,14 @@ use crate::raw::{failed, kernel};
 /// Bytes of a page, at least.
 const PAGE: usize = 4096;
 /// Pages that a thread remembers.
-const KNOWN: usize = 16;
+const KNOWN: usize = 64;
 /// Longest text that is looked at: a path has fewer bytes, and one that has as many is refused.
 const TEXT: usize = 2 * PAGE;
 
 const EFAULT: Errno = Errno(libc::EFAULT);
 
 thread_local! {
-    /// Numbers of pages, twice; one more: they may be written. Each at the place that its number says; none is `usize::MAX`.
+    /// Numbers of pages, twice; one more: they may be written. Each at a place that its number says; none is `usize::MAX`.
     static PAGES: [Cell<usize>; KNOWN] = const { [const { Cell::new(usize::MAX) }; KNOWN] };
 }
 
@@ -59,7 +59,7 @@ fn may_use(at: usize, how: Use) -> bool {
     }
     let known = page * 2 + usize::from(how == Use::Write);
     PAGES.with(|pages| {
-        let place = &pages[page % KNOWN];
+        let place = &pages[(page ^ (page / KNOWN)) % KNOWN];
         if place.get() == known || (how == Use::Read && place.get() == known + 1) {
             return true;
         }

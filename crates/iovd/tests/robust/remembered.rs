@@ -134,7 +134,7 @@ fn change(row: &mut Row, paths: &Paths, all: &[&str]) -> String {
     let step = row.below(9);
     let done = match step {
         0 => walker.mkdir(&at, one.as_bytes(), 0o755),
-        1 => walker.unlink(&at, one.as_bytes()),
+        1 => walker.unlink(&at, one.as_bytes()).map(drop),
         2 => walker.rmdir(&at, one.as_bytes()),
         3 => walker.last(&at, one.as_bytes()).and_then(|(from, found)| {
             let (to, there) = walker.last(&at, two.as_bytes())?;

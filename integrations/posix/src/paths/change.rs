@@ -83,7 +83,7 @@ impl Walker<'_> {
     }
 
     /// `unlink`.
-    pub fn unlink(&self, from: &Arc<Node>, path: &[u8]) -> Way<()> {
+    pub fn unlink(&self, from: &Arc<Node>, path: &[u8]) -> Way<(Arc<Node>, Attributes)> {
         let (last, there) = self.last(from, path).map_err(|stop| match stop {
             super::Stop::Failed(Errno::EBUSY) => Errno::EISDIR.into(),
             stop => stop,
@@ -98,7 +98,8 @@ impl Walker<'_> {
                 // It may have others.
                 node.touch();
                 self.paths.forget(&last);
-                Ok(gone?)
+                gone?;
+                Ok((node, attributes))
             }
         }
     }

@@ -306,8 +306,11 @@ pub(super) fn sync_of(fd: c_int) -> Option<isize> {
 export! {
     /// `read(2)`
     fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize =
-        // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| read_next(w, fd, open, &mut [unsafe { room(buf, n) }?]))
+        with(fd, |w, open| {
+            open.to_read(w)?;
+            // SAFETY: the memory is the program's for this call.
+            read_next(w, fd, open, &mut [unsafe { room(buf, n) }?])
+        })
             .unwrap_or_else(|| kernel!(libc::SYS_read, fd, buf, n));
     /// `pread(2)`
     fn pread(fd: c_int, buf: *mut c_void, n: usize, at: i64) -> isize =
@@ -337,13 +340,19 @@ export! {
         };
     /// `write(2)`
     fn write(fd: c_int, buf: *const c_void, n: usize) -> isize =
-        // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| write_next(w, fd, open, &[unsafe { bytes(buf, n) }?]))
+        with(fd, |w, open| {
+            open.to_write(w)?;
+            // SAFETY: the memory is the program's for this call.
+            write_next(w, fd, open, &[unsafe { bytes(buf, n) }?])
+        })
             .unwrap_or_else(|| kernel!(libc::SYS_write, fd, buf, n));
     /// `pwrite(2)`
     fn pwrite(fd: c_int, buf: *const c_void, n: usize, at: i64) -> isize =
-        // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| write_there(w, open, at, &[unsafe { bytes(buf, n) }?]))
+        with(fd, |w, open| {
+            open.to_write(w)?;
+            // SAFETY: the memory is the program's for this call.
+            write_there(w, open, at, &[unsafe { bytes(buf, n) }?])
+        })
             .unwrap_or_else(|| kernel!(libc::SYS_pwrite64, fd, buf, n, at));
     /// `writev(2)`
     fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =

@@ -155,6 +155,10 @@ fn stat_at(dirfd: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int
     look(dirfd, path, flags, &|facts| facts.to_stat(out), &mut there)
 }
 
+fn stat_of(fd: c_int, out: *mut libc::stat) -> isize {
+    with(fd, |w, open| of_open(w, open)?.to_stat(out)).unwrap_or_else(|| kernel!(libc::SYS_fstat, fd, out))
+}
+
 fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> isize {
     if flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
         return failed(Errno::EINVAL);
@@ -249,7 +253,7 @@ export! {
     fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int =
         stat_at(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
     /// `fstat(2)`
-    fn fstat(fd: c_int, out: *mut libc::stat) -> c_int = stat_at(fd, c"".as_ptr(), out, libc::AT_EMPTY_PATH);
+    fn fstat(fd: c_int, out: *mut libc::stat) -> c_int = stat_of(fd, out);
     /// `fstatat(2)`
     fn fstatat(dirfd: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int =
         stat_at(dirfd, path, out, flags);
@@ -261,7 +265,7 @@ export! {
         stat_at(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
     /// `__fxstat`, as programs of before glibc 2.33 call it
     fn fxstat(_version: c_int, fd: c_int, out: *mut libc::stat) -> c_int =
-        stat_at(fd, c"".as_ptr(), out, libc::AT_EMPTY_PATH);
+        stat_of(fd, out);
     /// `__fxstatat`, as programs of before glibc 2.33 call it
     fn fxstatat(_version: c_int, dirfd: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int =
         stat_at(dirfd, path, out, flags);

@@ -62,9 +62,8 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
         path,
         &mut |_, here| match flags {
             0 => {
-                let pipe = fifos::of_last_name(here);
-                here.walker().unlink(&here.from, &here.path)?;
-                pipe.as_deref().inspect(|pipe| fifos::remove(pipe));
+                let (node, before) = here.walker().unlink(&here.from, &here.path)?;
+                fifos::unnamed(&node, &before);
                 Ok(0)
             }
             libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),

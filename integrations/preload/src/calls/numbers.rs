@@ -98,6 +98,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_prlimit64 => limits::prlimit(fd(a), fd(b), c as _, d as _) as c_long,
             libc::SYS_mmap => mapping::mmap(a as _, b, fd(c), fd(d), fd(e), f as _) as c_long,
             libc::SYS_execve => process::execve(a as _, b as _, c as _) as c_long,
+            libc::SYS_execveat => process::execveat(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,

@@ -1,6 +1,6 @@
 //! Opening.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 
 use iov_posix::{Errno, How, Opened, Stop};
 
@@ -34,14 +34,24 @@ fn how(flags: c_int, mode: u32, world: &World) -> How {
 }
 
 /// Opens what is at the end of a path in a workspace, and gives it a descriptor.
-fn open_here(world: &World, here: &Here, flags: c_int, mode: u32) -> iov_posix::Way<isize> {
+///
+/// A pipe is left to whoever called, who may have to wait for the other end.
+fn open_here(
+    world: &World,
+    here: &Here,
+    (flags, mode): (c_int, u32),
+    pipe: &mut Option<CString>,
+) -> iov_posix::Way<isize> {
     let how = how(flags, mode, world);
     // With nothing to do, and of no kind that could do it.
     if flags & libc::O_ACCMODE == libc::O_ACCMODE {
         return Err(Errno::EINVAL.into());
     }
     let opened = match here.walker().open(&here.from, &here.path, &how) {
-        Err(Stop::Failed(Errno::ENXIO)) => return fifos::open(here, flags),
+        Err(Stop::Failed(Errno::ENXIO)) => {
+            *pipe = Some(fifos::find(here, flags)?);
+            return Ok(0);
+        }
         opened => opened?,
     };
     let path = match &opened {
@@ -89,10 +99,11 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
         let _inside = Inside::enter();
         return outcome(open_again(world, &open, flags));
     }
-    at(
+    let mut pipe = None;
+    let opened = at(
         dirfd,
         path,
-        &mut |world, here| open_here(world, here, flags, mode),
+        &mut |world, here| open_here(world, here, (flags, mode), &mut pipe),
         &mut |world, top| {
             let how = how(flags, mode, world);
             match how.write || how.create.is_some() || how.unnamed.is_some() {
@@ -101,7 +112,12 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
             }
         },
         &mut |dirfd, path| kernel!(libc::SYS_openat, dirfd, path, flags, mode),
-    )
+    );
+    // Signals may come while it waits, whose handlers end the program or start another one.
+    match pipe {
+        Some(pipe) => fifos::open(&pipe, flags),
+        None => opened,
+    }
 }
 
 export! {

@@ -71,13 +71,43 @@ fn move_between(from: (c_int, *mut i64), to: (c_int, *mut i64), len: usize, flag
     if flags & libc::SPLICE_F_NONBLOCK != 0 && !is_ready(pipe, events) {
         return Err(Errno::EAGAIN);
     }
-    let len = len.min(if out { room_of(pipe) } else { MOST });
-    let (n, wrote) = move_some(from, from_at, to, to_at, &mut vec![0; len]);
+    match out {
+        true => moved(move_some(from, from_at, to, to_at, &mut vec![0; len.min(room_of(pipe))])),
+        false => take_out(pipe, (to, to_at), len.min(MOST), flags),
+    }
+}
+
+fn moved((n, wrote): (isize, usize)) -> Outcome<isize> {
     match (n, wrote) {
         (n, _) if n <= 0 => Ok(n),
         (_, 0) => Err(Errno(crate::raw::errno())),
         (_, wrote) => Ok(wrote as isize),
     }
+}
+
+/// Moves bytes from a pipe into a file. What the file does not take stays in the pipe: it gets a copy first.
+fn take_out(pipe: c_int, (to, to_at): (c_int, *mut i64), len: usize, flags: u32) -> Outcome<isize> {
+    let mut copy = [-1_i32; 2];
+    let made = kernel!(libc::SYS_pipe2, copy.as_mut_ptr(), libc::O_CLOEXEC);
+    if made < 0 {
+        return Err(Errno(-made as c_int));
+    }
+    let copied = kernel!(libc::SYS_tee, pipe, copy[1], len, flags & libc::SPLICE_F_NONBLOCK);
+    let done = match usize::try_from(copied) {
+        Ok(n) if n > 0 => {
+            let mut room = vec![0; n];
+            let done = moved(move_some(copy[0], std::ptr::null_mut(), to, to_at, &mut room));
+            if let Ok(wrote @ 1..) = done {
+                kernel!(libc::SYS_read, pipe, room.as_mut_ptr(), wrote);
+            }
+            done
+        }
+        _ => Ok(copied),
+    };
+    for fd in copy {
+        kernel!(libc::SYS_close, fd);
+    }
+    done
 }
 
 export! {
