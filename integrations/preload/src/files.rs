@@ -149,7 +149,7 @@ impl Open {
         let one = lock(&self.moving);
         let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
         if let Some(fd) = shared {
-            // What stands for it has a lock for that, which ends with its process.
+            // What stands for it has a lock for that, which ends with its process, or with the program that it runs next.
             loop {
                 match -Moving::change(fd, libc::F_WRLCK) as c_int {
                     libc::EINTR => {}

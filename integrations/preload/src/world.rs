@@ -160,7 +160,7 @@ impl World {
         Ok(session.insert(opened).clone())
     }
 
-    /// The same of what another process has handed to this one.
+    /// This process is a child of `fork`: what its parent has used it may use too.
     pub(crate) fn comes_from(&self, parent: &World) {
         self.used.store(parent.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }

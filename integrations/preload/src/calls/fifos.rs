@@ -63,7 +63,11 @@ pub(super) fn find(here: &Here, flags: c_int) -> Way<CString> {
     let dir = directory()?;
     kernel!(libc::SYS_mkdirat, libc::AT_FDCWD, dir.as_ptr(), 0o700);
     is_own(&dir).inspect_err(|_| {
-        report("a named pipe", &format_args!("{} is not a directory of yours: remove it", dir.to_string_lossy()));
+        let dir = dir.to_string_lossy();
+        report(
+            "a named pipe",
+            &format_args!("{dir} cannot be made, or is somebody else's: it has to be a directory of yours alone"),
+        );
     })?;
     let path = path_of(&dir, &node)?;
     let made = kernel!(libc::SYS_mknodat, libc::AT_FDCWD, path.as_ptr(), libc::S_IFIFO | 0o600, 0);
