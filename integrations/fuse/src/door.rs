@@ -1,19 +1,17 @@
 //! A file system as the kernel sees it.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use fuser::{
-    FileHandle, FopenFlags, Generation, INodeNo, LockOwner, Notifier, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
-};
-use iov_posix::{Attributes, Create, File, FileSystem, Flags, Level, Node, Outcome, Paths, Tag, Tags, Who};
+use iov_fuse_kernel::{Entry, Kernel, Request, open};
+use iov_posix::{Attributes, Create, Errno, File, FileSystem, Flags, Level, Node, Outcome, Paths, Tag, Tags, Who};
 
 use crate::{
-    convert::{self, errno},
+    convert,
     folders::Stream,
-    inodes::{self, Content, Inodes},
+    inodes::{self, Content, Inodes, lock},
     locks::{Owners, Taken},
     opened::Opened,
     passing::{Passing, Way},
@@ -29,7 +27,7 @@ pub(crate) struct Known {
     pub(crate) inodes: Inodes,
     pub(crate) owners: Owners,
     /// Tells the kernel what it has to forget, where it may keep anything and once it is mounted.
-    pub(crate) notifier: OnceLock<Notifier>,
+    pub(crate) kernel: Mutex<Option<Kernel>>,
 }
 
 impl Known {
@@ -37,9 +35,10 @@ impl Known {
     pub(crate) fn locked(&self, ino: u64, owner: u64, taken: Taken) {
         self.owners.add(ino, owner, taken);
         self.inodes.changed(ino);
-        if let Some(notifier) = self.notifier.get() {
+        let kernel = lock(&self.kernel).clone();
+        if let Some(kernel) = kernel {
             // The kernel may have nothing of it.
-            let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
+            let _ = kernel.forget_content(ino);
         }
     }
 }
@@ -61,54 +60,36 @@ pub(crate) struct Door {
     pub(crate) tags: Option<Tags>,
 }
 
-/// Answers with an error where there is one.
-macro_rules! or_error {
-    ($reply:ident, $outcome:expr) => {
-        match $outcome {
-            Ok(value) => value,
-            Err(e) => return $reply.error(errno(e)),
-        }
-    };
-}
-pub(crate) use or_error;
-
 /// What comes of asking for something by its identity. If it is gone the kernel has a name for it that is not good any more: told
 /// so, it looks the name up again before it tells the program anything.
 pub(crate) fn by_identity<T>(outcome: Outcome<T>) -> Outcome<T> {
-    outcome.map_err(|e| if e == iov_posix::Errno::ENOENT { iov_posix::Errno::ESTALE } else { e })
-}
-
-pub(crate) fn done(reply: ReplyEmpty, outcome: Outcome<()>) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(e) => reply.error(errno(e)),
-    }
+    outcome.map_err(|e| if e == Errno::ENOENT { Errno::ESTALE } else { e })
 }
 
 pub(crate) fn flags(flags: i32) -> Flags {
     Flags { write: flags & O_ACCMODE != 0, append: flags & O_APPEND != 0, truncate: flags & O_TRUNC != 0 }
 }
 
-/// What is to be done before bytes are changed, other than by a write: all but root take from a file what rights it gives to
-/// who runs it (`FUSE_HANDLE_KILLPRIV_V2`). The kernel marks such requests, but the library does not pass the mark on.
-pub(crate) fn lower_rights(req: &Request, node: &Node) -> Outcome<()> {
-    if req.uid() == 0 { Ok(()) } else { node.lower_rights() }
+/// What is to be done before bytes are changed, where the kernel says so of a write or a cut, and else for all but root: what rights a
+/// file gives to who runs it are taken from it (`FUSE_HANDLE_KILLPRIV_V2`).
+pub(crate) fn lower_rights(is_asked: bool, node: &Node) -> Outcome<()> {
+    if is_asked { node.lower_rights() } else { Ok(()) }
 }
 
-pub(crate) fn born(req: &Request, mode: u32) -> Create {
-    Create { mode: mode & 0o7777, who: Who { uid: req.uid(), gid: req.gid() } }
+pub(crate) fn born(req: &Request<'_>, mode: u32) -> Create {
+    Create { mode: mode & 0o7777, who: Who { uid: req.uid, gid: req.gid } }
 }
 
 /// How long a program's call takes, from the look at a name to the question for attributes, nearly always.
 const ONE_CALL: Duration = Duration::from_secs(1);
 
 impl Door {
-    pub(crate) fn node(&self, ino: INodeNo) -> Outcome<Arc<Node>> {
-        match self.known.inodes.get(ino.0) {
+    pub(crate) fn node(&self, ino: u64) -> Outcome<Arc<Node>> {
+        match self.known.inodes.get(ino) {
             Some(inodes::Known::Node(node)) => Ok(node),
             // Everything that can be done to them has been.
-            Some(inodes::Known::Tag(_)) => Err(iov_posix::Errno::EROFS),
-            None => Err(iov_posix::Errno::ESTALE),
+            Some(inodes::Known::Tag(_)) => Err(Errno::EROFS),
+            None => Err(Errno::ESTALE),
         }
     }
 
@@ -120,71 +101,61 @@ impl Door {
         }
         match node.told_still().map_or_else(|| by_identity(node.attributes()), Ok) {
             // Somebody has replaced it since its name was looked up, for the same call of a program.
-            Err(iov_posix::Errno::ESTALE) => {
-                node.told_before(ONE_CALL).map(|told| (told, Duration::ZERO)).ok_or(iov_posix::Errno::ESTALE)
-            }
+            Err(Errno::ESTALE) => node.told_before(ONE_CALL).map(|told| (told, Duration::ZERO)).ok_or(Errno::ESTALE),
             attributes => Ok((attributes?, self.ttl)),
         }
     }
 
     /// A part of the view of metadata.
-    pub(crate) fn tag(&self, ino: INodeNo) -> Option<Arc<Tag>> {
-        match self.known.inodes.get(ino.0) {
+    pub(crate) fn tag(&self, ino: u64) -> Option<Arc<Tag>> {
+        match self.known.inodes.get(ino) {
             Some(inodes::Known::Tag(tag)) => Some(tag),
             _ => None,
         }
     }
 
-    pub(crate) fn file(&self, fh: FileHandle) -> Outcome<Arc<File>> {
-        self.files.get(fh).ok_or(iov_posix::Errno::EBADF)
+    pub(crate) fn file(&self, handle: u64) -> Outcome<Arc<File>> {
+        self.files.get(handle).ok_or(Errno::EBADF)
     }
 
     /// The open file of a request that may come without one.
-    pub(crate) fn file_or_open(&self, ino: INodeNo, fh: FileHandle, write: bool) -> Outcome<Arc<File>> {
-        match self.files.get(fh) {
+    pub(crate) fn file_or_open(&self, ino: u64, handle: u64, write: bool) -> Outcome<Arc<File>> {
+        match self.files.get(handle) {
             Some(file) => Ok(file),
             None => File::open(&self.node(ino)?, Flags { write, ..Flags::default() }).map(|(file, _)| Arc::new(file)),
         }
     }
 
-    pub(crate) fn entry(&self, reply: ReplyEntry, found: Outcome<(Arc<Node>, Attributes)>) {
-        let (node, attributes) = or_error!(reply, found);
+    /// Tells the kernel of what was found or made.
+    pub(crate) fn entry(&self, found: Outcome<(Arc<Node>, Attributes)>) -> Outcome<Entry> {
+        let (node, attributes) = found?;
         let ino = self.known.inodes.tell(&node);
-        reply.entry(&self.ttl, &convert::attr(ino, &attributes), Generation(0));
+        Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 
     /// How the kernel is to cache what it reads of a file that was opened, of which these are the attributes.
-    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way) -> FopenFlags {
+    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way) -> u32 {
         match way {
             Way::Passed(_) | Way::Lost => {
                 // Its bytes change past the kernel's cache of this file.
                 self.known.inodes.changed(ino);
-                return FopenFlags::empty();
+                return 0;
             }
             Way::Cached if self.fs.level() == Level::Session => {}
             Way::Cached => {
-                return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+                return open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
             }
         }
         let keeps = self.known.inodes.keeps_pages(ino, Content::of(attributes));
-        if keeps { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
+        if keeps { open::KEEP_CACHE } else { 0 }
     }
 
     /// A process has closed a descriptor of a file: its locks on that end.
-    pub(crate) fn unlock_all(&self, ino: INodeNo, file: &File, owner: LockOwner) {
-        if let Some(taken) = self.known.owners.take(ino.0, owner.0)
-            && file.unlock_all(owner.0).is_err()
+    pub(crate) fn unlock_all(&self, ino: u64, file: &File, owner: u64) {
+        if let Some(taken) = self.known.owners.take(ino, owner)
+            && file.unlock_all(owner).is_err()
         {
-            self.known.owners.add(ino.0, owner.0, taken);
+            self.known.owners.add(ino, owner, taken);
         }
-    }
-}
-
-/// A value, or its length for who has no room yet.
-pub(crate) fn answer_xattr(reply: ReplyXattr, value: &[u8], size: u32) {
-    match size as usize {
-        0 => reply.size(value.len() as u32),
-        room if room < value.len() => reply.error(fuser::Errno::ERANGE),
-        _ => reply.data(value),
     }
 }

@@ -1,9 +1,9 @@
 //! Directory streams for the kernel. Positions: 1 is behind `.`, 2 behind `..`, and n + 2 behind the n-th entry.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
+use std::sync::Arc;
 
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use iov_posix::{Directory, Outcome, Tag};
+use iov_fuse_kernel::{Attr, Entry, Names};
+use iov_posix::{Directory, Kind, Outcome, Tag};
 
 use crate::{convert, door::Door, inodes, tagged};
 
@@ -21,9 +21,9 @@ pub(crate) enum Stream {
 }
 
 /// The two that every directory has.
-fn dots(ino: u64) -> [(u64, &'static str); 2] {
+fn dots(ino: u64) -> [(u64, &'static [u8]); 2] {
     // Nobody walks by the number of the second: the kernel knows the parent.
-    [(ino, "."), (1, "..")]
+    [(ino, b"."), (1, b"..")]
 }
 
 /// Where in its entries a stream is at an offset.
@@ -32,18 +32,17 @@ fn place(offset: u64) -> usize {
 }
 
 /// Fills a buffer with names.
-pub(crate) fn fill(stream: &Stream, ino: u64, offset: u64, reply: &mut ReplyDirectory) -> Outcome<()> {
+pub(crate) fn fill(stream: &Stream, ino: u64, offset: u64, names: &mut Names<'_>) -> Outcome<()> {
     for (at, (ino, name)) in (1..).zip(dots(ino)) {
-        if offset < at && reply.add(INodeNo(ino), at, FileType::Directory, name) {
+        if offset < at && !names.add(ino, Kind::Directory.bits(), at, name) {
             return Ok(());
         }
     }
     match stream {
-        Stream::Directory(stream) => fill_names(stream, place(offset), reply)?,
+        Stream::Directory(stream) => fill_names(stream, place(offset), names)?,
         Stream::View(entries) => {
             for (at, (name, tag)) in entries.iter().enumerate().skip(place(offset)) {
-                let (ino, kind) = (INodeNo(inodes::number_of(tag)), tagged::file_type(tag));
-                if reply.add(ino, at as u64 + 3, kind, OsStr::from_bytes(name)) {
+                if !names.add(inodes::number_of(tag), tagged::kind(tag).bits(), at as u64 + 3, name) {
                     break;
                 }
             }
@@ -52,14 +51,12 @@ pub(crate) fn fill(stream: &Stream, ino: u64, offset: u64, reply: &mut ReplyDire
     Ok(())
 }
 
-fn fill_names(stream: &Directory, mut at: usize, reply: &mut ReplyDirectory) -> Outcome<()> {
+fn fill_names(stream: &Directory, mut at: usize, names: &mut Names<'_>) -> Outcome<()> {
     loop {
         let entries = stream.entries(at, AT_ONCE)?;
         for entry in &entries {
             at += 1;
-            let name = OsStr::from_bytes(&entry.name);
-            let kind = convert::file_type(entry.kind);
-            if reply.add(INodeNo(iov_posix::number(entry.uuid)), at as u64 + 2, kind, name) {
+            if !names.add(iov_posix::number(entry.uuid), entry.kind.bits(), at as u64 + 2, &entry.name) {
                 return Ok(());
             }
         }
@@ -70,36 +67,32 @@ fn fill_names(stream: &Directory, mut at: usize, reply: &mut ReplyDirectory) -> 
 }
 
 /// The same with attributes; each entry counts as looked up.
-pub(crate) fn fill_plus(
-    door: &Door,
-    stream: &Stream,
-    ino: u64,
-    offset: u64,
-    reply: &mut ReplyDirectoryPlus,
-) -> Outcome<()> {
+pub(crate) fn fill_plus(door: &Door, stream: &Stream, ino: u64, offset: u64, names: &mut Names<'_>) -> Outcome<()> {
     let own = match stream {
         _ if offset >= 2 => None,
         Stream::Directory(stream) => Some(convert::attr(ino, &stream.node().attributes()?)),
-        Stream::View(_) => match door.tag(INodeNo(ino)) {
+        Stream::View(_) => match door.tag(ino) {
             Some(tag) => Some(door.attributes_of(&tag, ino)?),
             None => None,
         },
     };
+    let ttl = door.ttl;
     for (at, (ino, name)) in (1..).zip(dots(ino)) {
+        // The kernel does not count these two.
         if let Some(own) = own
             && offset < at
-            && reply.add(INodeNo(ino), at, name, &door.ttl, &own, Generation(0))
+            && !names.add_entry(&Entry { ttl, attr: Attr { ino, ..own } }, at, name)
         {
             return Ok(());
         }
     }
     match stream {
-        Stream::Directory(stream) => fill_found(door, stream, place(offset), reply),
+        Stream::Directory(stream) => fill_found(door, stream, place(offset), names),
         Stream::View(entries) => {
             for (at, (name, tag)) in entries.iter().enumerate().skip(place(offset)) {
                 let attr = door.tell_tag(Arc::new(tag.clone()))?;
-                if reply.add(attr.ino, at as u64 + 3, OsStr::from_bytes(name), &door.ttl, &attr, Generation(0)) {
-                    door.known.inodes.forget(attr.ino.0, 1);
+                if !names.add_entry(&Entry { ttl, attr }, at as u64 + 3, name) {
+                    door.known.inodes.forget(attr.ino, 1);
                     break;
                 }
             }
@@ -108,7 +101,7 @@ pub(crate) fn fill_plus(
     }
 }
 
-fn fill_found(door: &Door, stream: &Directory, mut at: usize, reply: &mut ReplyDirectoryPlus) -> Outcome<()> {
+fn fill_found(door: &Door, stream: &Directory, mut at: usize, names: &mut Names<'_>) -> Outcome<()> {
     let mut told = false;
     loop {
         let entries = stream.entries(at, AT_ONCE_PLUS)?;
@@ -122,8 +115,8 @@ fn fill_found(door: &Door, stream: &Directory, mut at: usize, reply: &mut ReplyD
             // Gone meanwhile.
             let Some((node, attributes)) = found else { continue };
             let ino = door.known.inodes.tell(&node);
-            let (name, attr) = (OsStr::from_bytes(&entry.name), convert::attr(ino, &attributes));
-            if reply.add(INodeNo(ino), at as u64 + 2, name, &door.ttl, &attr, Generation(0)) {
+            let told_of = Entry { ttl: door.ttl, attr: convert::attr(ino, &attributes) };
+            if !names.add_entry(&told_of, at as u64 + 2, &entry.name) {
                 door.known.inodes.forget(ino, 1);
                 return Ok(());
             }

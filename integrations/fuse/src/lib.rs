@@ -17,6 +17,7 @@ mod passing;
 mod requests;
 mod tagged;
 
+pub use iov_fuse_kernel::Rings;
 pub use iov_posix::Rule;
 pub use mount::{Mount, MountOptions, parse_options, unmount};
 

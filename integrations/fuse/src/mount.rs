@@ -3,12 +3,11 @@
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    process::Command,
     sync::Arc,
     time::Duration,
 };
 
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use iov_fuse_kernel::{MountTable, Rings, Session};
 use iov_posix::{Errno, FileSystem, Level, Options, Paths, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
@@ -22,9 +21,6 @@ use crate::{
 const TTL: Duration = Duration::from_secs(1);
 /// The name of the view of metadata, unless somebody says another.
 const TAGS: &str = "by";
-/// Threads that serve the kernel: requests wait for the store now and then, and others go on meanwhile.
-const THREADS: usize = 16;
-
 /// How a workspace is mounted.
 #[derive(Clone)]
 pub struct MountOptions {
@@ -38,6 +34,8 @@ pub struct MountOptions {
     pub tags: Option<String>,
     /// The kernel may read sealed files by itself, where it can and this process is root's.
     pub passthrough: bool,
+    /// Whether requests of the kernel go by rings (Linux 6.14), which is faster: where they can, never, or else nothing is mounted.
+    pub rings: Rings,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
     /// Shown as the source in the table of mounts; it begins with `iov:`.
@@ -52,6 +50,7 @@ impl Default for MountOptions {
             allow_other: false,
             tags: None,
             passthrough: true,
+            rings: Rings::Auto,
             kernel: Vec::new(),
             source: "iov:".to_owned(),
         }
@@ -59,7 +58,7 @@ impl Default for MountOptions {
 }
 
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
-/// `tags`, `tags=NAME`, `passthrough`, `passthrough=off`, `allow_other`, and those of the kernel.
+/// `tags`, `tags=NAME`, `passthrough`, `passthrough=off`, `io_uring`, `io_uring=off`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
@@ -70,6 +69,9 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             ("allow_other", "") => options.allow_other = true,
             ("passthrough", "" | "on") => options.passthrough = true,
             ("passthrough", "off") => options.passthrough = false,
+            ("io_uring", "" | "on") => options.rings = Rings::On,
+            ("io_uring", "off") => options.rings = Rings::Off,
+            ("io_uring", "auto") => options.rings = Rings::Auto,
             ("tags", "") => options.tags = Some(TAGS.to_owned()),
             ("tags", name) => options.tags = Some(name.to_owned()),
             ("ttl", seconds) => {
@@ -88,7 +90,7 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             _ => {
                 return Err(Error::invalid(format!(
                     "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
-                     tags=NAME, passthrough=off, nosuid, nodev, noexec and noatime are known"
+                     tags=NAME, passthrough=off, io_uring, io_uring=off, nosuid, nodev, noexec and noatime are known"
                 )));
             }
         }
@@ -98,7 +100,7 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
 
 /// A workspace in a directory; dropping it unmounts it.
 pub struct Mount {
-    session: Option<BackgroundSession>,
+    session: Session,
     at: PathBuf,
 }
 
@@ -106,20 +108,6 @@ impl std::fmt::Debug for Mount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "mounted at {}", self.at.display())
     }
-}
-
-fn kernel_option(name: &str) -> Option<MountOption> {
-    Some(match name {
-        "nosuid" => MountOption::NoSuid,
-        "suid" => MountOption::Suid,
-        "nodev" => MountOption::NoDev,
-        "dev" => MountOption::Dev,
-        "noexec" => MountOption::NoExec,
-        "exec" => MountOption::Exec,
-        "noatime" => MountOption::NoAtime,
-        "atime" => MountOption::Atime,
-        _ => return None,
-    })
 }
 
 /// The view of metadata under a name that nothing else has.
@@ -154,45 +142,36 @@ impl Mount {
         if !facts.is_dir() {
             return Err(Error::invalid(format!("{} is no directory: mount on one", at.display())));
         }
-        let mut config = Config::default();
-        config.mount_options.extend([
-            MountOption::FSName(options.source.clone()),
-            MountOption::Subtype("iov".to_owned()),
-            MountOption::DefaultPermissions,
-        ]);
-        if options.posix.readonly {
-            config.mount_options.push(MountOption::RO);
-        }
-        config.mount_options.extend(options.kernel.iter().filter_map(|name| kernel_option(name)));
-        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(THREADS);
-        config.clone_fd = true;
+        let table = MountTable {
+            source: options.source,
+            subtype: "iov".to_owned(),
+            allow_other: options.allow_other,
+            readonly: options.posix.readonly,
+            options: options.kernel,
+        };
         let strict = options.posix.level == Level::Strict;
         let ttl = if strict { Duration::ZERO } else { options.ttl };
         let fs = FileSystem::new(ws, Options { unseen: ttl, ..options.posix });
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
-        let known = Arc::new(Known::default());
         let door = Door {
             paths: Paths::new(fs.clone()),
             fs,
             ttl,
-            known: known.clone(),
+            known: Arc::new(Known::default()),
             files: Opened::default(),
             streams: Opened::default(),
             passthrough: options.passthrough,
-            passing: Passing::new(false),
+            passing: Passing::new(None),
             tags,
         };
-        let session = fuser::spawn_mount(door, at, &config).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::unavailable(
-                "this machine has no /dev/fuse: load the module fuse, or give the container that device",
-            ),
-            _ => fail(e),
-        })?;
-        if !strict {
-            let _ = known.notifier.set(session.notifier());
-        }
-        Ok(Mount { session: Some(session), at: at.to_owned() })
+        let session =
+            Session::mount(door, at, &table, options.passthrough, options.rings).map_err(|e| match e.kind() {
+                std::io::ErrorKind::NotFound => Error::unavailable(
+                    "this machine has no /dev/fuse: load the module fuse, or give the container that device",
+                ),
+                _ => fail(e),
+            })?;
+        Ok(Mount { session, at: at.to_owned() })
     }
 
     /// Where it is.
@@ -200,21 +179,15 @@ impl Mount {
         &self.at
     }
 
-    /// Waits until somebody has unmounted it.
-    pub fn wait(mut self) -> Result<()> {
-        let Some(session) = self.session.take() else { return Ok(()) };
-        session.join().map_err(|e| Error::from(e).context(format!("serving {}", self.at.display())))
+    /// Whether requests of the kernel go by rings.
+    pub fn by_rings(&self) -> bool {
+        self.session.granted().rings
     }
-}
 
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            // Whoever is in it keeps it until they leave.
-            if session.umount_and_join().is_err() {
-                let _ = unmount(&self.at, true);
-            }
-        }
+    /// Waits until somebody has unmounted it.
+    pub fn wait(self) -> Result<()> {
+        let at = self.at;
+        self.session.join().map_err(|e| Error::from(e).context(format!("serving {}", at.display())))
     }
 }
 
@@ -223,26 +196,13 @@ const NOT_CONNECTED: i32 = 107;
 
 /// Makes a mounted workspace disappear; `lazily`: at once, also if somebody is in it.
 pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
-    use rustix::mount::UnmountFlags;
     if !is_ours(at)? {
         return Err(Error::invalid(format!("no workspace is mounted on {}", at.display())));
     }
-    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let done = rustix::mount::unmount(at, flags);
-    let Err(e) = done else { return Ok(()) };
-    // Users who are not root have a program for it.
-    if e == rustix::io::Errno::PERM {
-        let mut command = Command::new("fusermount3");
-        command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(at);
-        if command.status().is_ok_and(|status| status.success()) {
-            return Ok(());
-        }
-    }
-    let error = Error::from(std::io::Error::from(e));
-    Err(match e {
-        rustix::io::Errno::BUSY => Error::new(Kind::Busy, format!("{} is in use: end what runs in it", at.display())),
-        rustix::io::Errno::INVAL => Error::invalid(format!("nothing is mounted on {}", at.display())),
-        _ => error.context(format!("unmounting {}", at.display())),
+    iov_fuse_kernel::unmount(at, lazily).map_err(|e| match e.raw_os_error().map(Errno) {
+        Some(Errno::EBUSY) => Error::new(Kind::Busy, format!("{} is in use: end what runs in it", at.display())),
+        Some(Errno::EINVAL) => Error::invalid(format!("nothing is mounted on {}", at.display())),
+        _ => Error::from(e).context(format!("unmounting {}", at.display())),
     })
 }
 

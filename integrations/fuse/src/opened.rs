@@ -8,8 +8,6 @@ use std::{
     },
 };
 
-use fuser::FileHandle;
-
 use crate::inodes::lock;
 
 /// What is open, by number.
@@ -25,18 +23,18 @@ impl<T> Default for Opened<T> {
 }
 
 impl<T> Opened<T> {
-    pub(crate) fn put(&self, what: T) -> FileHandle {
+    pub(crate) fn put(&self, what: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.all).insert(number, Arc::new(what));
-        FileHandle(number)
+        number
     }
 
-    pub(crate) fn get(&self, number: FileHandle) -> Option<Arc<T>> {
-        lock(&self.all).get(&number.0).cloned()
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<T>> {
+        lock(&self.all).get(&number).cloned()
     }
 
-    pub(crate) fn take(&self, number: FileHandle) -> Option<Arc<T>> {
-        lock(&self.all).remove(&number.0)
+    pub(crate) fn take(&self, number: u64) -> Option<Arc<T>> {
+        lock(&self.all).remove(&number)
     }
 
     /// Ends all.

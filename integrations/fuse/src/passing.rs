@@ -10,7 +10,6 @@
 
 use std::{
     collections::HashMap,
-    os::fd::BorrowedFd,
     sync::{
         Arc, Condvar, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use fuser::BackingId;
+use iov_fuse_kernel::{Backing as Id, Kernel};
 use iov_posix::{Attributes, File, LentToWrite, Outcome};
 use ioverbs::{LentFile, seam};
 use rustix::io::Errno;
@@ -42,7 +41,7 @@ enum Lent {
 
 /// A file below, as the kernel knows it.
 pub(crate) struct Backing {
-    pub(crate) id: BackingId,
+    pub(crate) id: Id,
     lent: Lent,
     /// The store was asked to end it, and has not answered: it may be over.
     unsure: AtomicBool,
@@ -120,7 +119,7 @@ struct InUse {
 /// How each file is open, by its number.
 #[derive(Default)]
 pub(crate) struct Passing {
-    allowed: bool,
+    kernel: Option<Kernel>,
     /// The kernel has said that it passes no files of this store, and is not asked again.
     refused: AtomicBool,
     files: Mutex<HashMap<u64, Opens>>,
@@ -131,24 +130,15 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Of a mount; the kernel passes files on, if it is `allowed`.
-    pub(crate) fn new(allowed: bool) -> Arc<Passing> {
-        Arc::new(Passing { allowed, ..Passing::default() })
+    /// Of a mount; the kernel passes files on, if there is one that can.
+    pub(crate) fn new(kernel: Option<Kernel>) -> Arc<Passing> {
+        Arc::new(Passing { kernel, ..Passing::default() })
     }
 
     /// A file was opened; `anew`: it was just made, or is to be written from its beginning on. Has it passed if it may be, by telling
     /// the kernel.
-    pub(crate) fn opened(
-        &self,
-        ino: u64,
-        file: &File,
-        attributes: &Attributes,
-        anew: bool,
-        tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
-    ) -> Way {
-        if !self.allowed {
-            return Way::Cached;
-        }
+    pub(crate) fn opened(&self, ino: u64, file: &File, attributes: &Attributes, anew: bool) -> Way {
+        let Some(kernel) = &self.kernel else { return Way::Cached };
         let decided = {
             let mut files = lock(&self.files);
             let opens = files.entry(ino).or_default();
@@ -168,7 +158,7 @@ impl Passing {
         }
         if matches!(*decided, Decided::Not) {
             *decided = match self.lend(file, attributes, anew) {
-                Some(lent) => self.pass(lent, tell),
+                Some(lent) => self.pass(lent, kernel),
                 None => Decided::Cached,
             };
         }
@@ -201,10 +191,10 @@ impl Passing {
     }
 
     /// Tells the kernel of what is lent.
-    fn pass(&self, lent: Lent, tell: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>) -> Decided {
+    fn pass(&self, lent: Lent, kernel: &Kernel) -> Decided {
         let told = match &lent {
-            Lent::Sealed(lent) => tell(lent.file()),
-            Lent::ToWrite(lent) => tell(lent.file()),
+            Lent::Sealed(lent) => kernel.lend(lent.file()),
+            Lent::ToWrite(lent) => kernel.lend(lent.file()),
         };
         match told {
             Ok(id) => Decided::Passed(Arc::new(Backing { id, lent, unsure: AtomicBool::new(false) })),
@@ -224,7 +214,7 @@ impl Passing {
 
     /// It was closed, by one of those who had opened it.
     pub(crate) fn closed(self: &Arc<Passing>, ino: u64) {
-        if !self.allowed {
+        if self.kernel.is_none() {
             return;
         }
         let last = lock(&self.files).get_mut(&ino).is_some_and(|opens| {

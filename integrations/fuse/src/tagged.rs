@@ -2,24 +2,27 @@
 
 use std::sync::Arc;
 
-use fuser::{FileAttr, FileType, INodeNo};
-use iov_posix::{Errno, Outcome, Tag, View};
+use iov_fuse_kernel::Attr;
+use iov_posix::{Errno, Kind, Outcome, Tag, View};
 
 use crate::{convert, door::Door, folders::Stream, inodes::Known};
 
 /// What kind of file a part of the view is.
-pub(crate) fn file_type(tag: &Tag) -> FileType {
+pub(crate) fn kind(tag: &Tag) -> Kind {
     match tag {
-        Tag::View(_) => FileType::Directory,
-        Tag::Link(..) => FileType::Symlink,
+        Tag::View(_) => Kind::Directory,
+        Tag::Link(..) => Kind::Symlink,
     }
 }
 
+/// The number of the root.
+const ROOT: u64 = 1;
+
 impl Door {
     /// The part of the view that a name stands for; `None`: the name is none of the view's.
-    pub(crate) fn find_tag(&self, parent: INodeNo, name: &[u8]) -> Option<Outcome<Arc<Tag>>> {
+    pub(crate) fn find_tag(&self, parent: u64, name: &[u8]) -> Option<Outcome<Arc<Tag>>> {
         let tags = self.tags.as_ref()?;
-        if parent == INodeNo::ROOT {
+        if parent == ROOT {
             return (name == tags.name()).then(|| Ok(Arc::new(Tag::View(tags.root()))));
         }
         let Tag::View(view) = &*self.tag(parent)? else { return Some(Err(Errno::ENOTDIR)) };
@@ -27,7 +30,7 @@ impl Door {
     }
 
     /// The attributes of a part of the view. It is the root's owner's.
-    pub(crate) fn attributes_of(&self, tag: &Tag, ino: u64) -> Outcome<FileAttr> {
+    pub(crate) fn attributes_of(&self, tag: &Tag, ino: u64) -> Outcome<Attr> {
         let root = self.fs.root();
         let attributes = match root.told_within(self.ttl) {
             Some((attributes, _)) => attributes,
@@ -35,15 +38,15 @@ impl Door {
         };
         let attributes = convert::attr(ino, &attributes);
         Ok(match tag {
-            Tag::View(_) => FileAttr { perm: 0o555, ..attributes },
+            Tag::View(_) => Attr { mode: Kind::Directory.bits() | 0o555, ..attributes },
             Tag::Link(_, to) => {
-                FileAttr { kind: FileType::Symlink, perm: 0o777, size: to.len() as u64, blocks: 0, ..attributes }
+                Attr { mode: Kind::Symlink.bits() | 0o777, size: to.len() as u64, blocks: 0, ..attributes }
             }
         })
     }
 
     /// Tells the kernel of a part of the view.
-    pub(crate) fn tell_tag(&self, tag: Arc<Tag>) -> Outcome<FileAttr> {
+    pub(crate) fn tell_tag(&self, tag: Arc<Tag>) -> Outcome<Attr> {
         // Its number comes with it.
         let ino = self.known.inodes.tell_of(Known::Tag(tag.clone()));
         self.attributes_of(&tag, ino).inspect_err(|_| self.known.inodes.forget(ino, 1))

@@ -1,13 +1,12 @@
 //! Translations, options, and what is known of files.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::TimeOrNow;
-use iov_posix::{Attributes, FileSystem, Kind, Level, Options, SetTime};
+use iov_posix::{Attributes, FileSystem, Kind, Level, Options};
 
 use crate::{
     MountOptions,
-    convert::{attr, kind, rdev_from_kernel, rdev_to_kernel, set_time},
+    convert::kind,
     inodes::{Content, Inodes, Known},
     mount::unescaped,
     parse_options, unmount,
@@ -24,29 +23,7 @@ fn root_attributes(fs: &FileSystem) -> Attributes {
 }
 
 #[test]
-fn times_before_1970_come_through() {
-    for ns in [-1_500_000_001, -1, 0, 1, 4_000_000_000_123_456_789] {
-        let a = Attributes { mtime_ns: ns, ..root_attributes(&file_system()) };
-        let span = Duration::from_nanos(ns.unsigned_abs());
-        assert_eq!(attr(1, &a).mtime, if ns < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span });
-        // What the library for FUSE makes of the two numbers of the kernel, the second of which counts forward.
-        let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000) as u32);
-        let heard = match u64::try_from(seconds) {
-            Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, rest),
-            Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), rest),
-        };
-        assert_eq!(set_time(TimeOrNow::SpecificTime(heard)), SetTime::At(ns));
-    }
-    assert_eq!(set_time(TimeOrNow::Now), SetTime::Now);
-}
-
-#[test]
-fn devices_and_kinds_are_the_kernels() {
-    for (major, minor) in [(1, 3), (8, 0), (4095, 255), (259, 0xf_ffff)] {
-        let rdev = rustix::fs::makedev(major, minor);
-        assert_eq!(rdev_from_kernel(rdev_to_kernel(rdev)), rdev, "{major}:{minor}");
-    }
-    assert_eq!(rdev_to_kernel(rustix::fs::makedev(8, 1)), 0x801);
+fn kinds_are_the_kernels() {
     for (mode, expected) in
         [(0o100_644, Kind::File), (0o644, Kind::File), (0o010_600, Kind::Fifo), (0o140_755, Kind::Socket)]
     {

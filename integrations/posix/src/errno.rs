@@ -54,6 +54,12 @@ numbers! {
     EDQUOT = 122, "The quota is used up.";
 }
 
+impl From<Errno> for i32 {
+    fn from(e: Errno) -> i32 {
+        e.0
+    }
+}
+
 impl std::fmt::Debug for Errno {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.name() {

@@ -24,6 +24,7 @@ pub const LAYERS: &[(&str, u8)] = &[
     ("iov-offline", 5),
     ("iov-backend-*", 4),
     ("iov-posix", 6),
+    ("iov-fuse-kernel", 6),
     ("iov-fuse", 7),
     ("iov-preload", 7),
     ("iov-capi", 6),

@@ -15,6 +15,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ("iov-net", "passing descriptors over local sockets"),
     ("ioverbs", "lending the caller's memory to the engine"),
     ("iov-capi", "the C ABI"),
+    ("iov-fuse-kernel", "io_uring, and calls of `/dev/fuse`"),
     ("iov-preload", "functions of the C library, and calls of the kernel past it"),
     ("iov-python", "the buffer protocol"),
     ("iov-litmus", "a fork, which T23 is about"),

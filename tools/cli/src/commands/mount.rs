@@ -41,8 +41,8 @@ pub(crate) struct Args {
 
     /// As in fstab, separated by commas: ro, strict, ttl=SECONDS (how long the kernel may take names and attributes for true;
     /// 1 unless said), tags (by/KEY/VALUE shows what has that metadata; tags=NAME: under another name), store=URL (as -S),
-    /// allow_other (other users may enter), passthrough=off (the kernel moves no bytes of files by itself), nosuid, nodev, noexec,
-    /// noatime
+    /// allow_other (other users may enter), passthrough=off (the kernel moves no bytes of files by itself),
+    /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
 

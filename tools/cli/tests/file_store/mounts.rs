@@ -98,12 +98,12 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn programs(door: Door) {
+fn programs(door: Door, options: &str) {
     if !has_fuse() {
         return;
     }
     let store = Store::with_workspace();
-    let m = Mounted::new(&store, "mnt", if door == Door::Strict { "strict" } else { "" });
+    let m = Mounted::new(&store, "mnt", options);
     programs::run_all(door, &|script| m.shell(script));
     // What the tools of the store say of the same.
     assert_eq!(store.iov(&["cat", "w/src/deep/er/hard"]).ok().out, std::fs::read(m.path("src/main.c")).unwrap());
@@ -113,12 +113,86 @@ fn programs(door: Door) {
 
 #[test]
 fn programs_work_in_a_mounted_workspace() {
-    programs(Door::Mount);
+    programs(Door::Mount, "");
+}
+
+/// As where the kernel has no rings.
+#[test]
+fn programs_work_where_requests_go_by_the_device() {
+    programs(Door::Mount, "io_uring=off");
 }
 
 #[test]
 fn programs_work_where_nothing_is_cached() {
-    programs(Door::Strict);
+    programs(Door::Strict, "strict");
+}
+
+/// Whether requests of what is mounted there go by rings: only then the kernel has a queue for each processor.
+fn goes_by_rings(m: &Mounted<'_>) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", m.server())).unwrap();
+    let mut names = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
+    names.any(|name| name.starts_with("iov-fuse-"))
+}
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// How the system has it, while nobody is mounting.
+fn switch() -> Option<String> {
+    let file = std::fs::File::open(SWITCH).ok()?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).unwrap();
+    Some(std::io::read_to_string(file).unwrap())
+}
+
+#[test]
+fn requests_go_by_rings_where_they_can() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let before = switch();
+    let at = store.path("on");
+    std::fs::create_dir_all(&at).unwrap();
+    let on = store.iov(&["mount", "w", at.to_str().unwrap(), "-o", "io_uring"]);
+    match on.code {
+        Some(0) => {
+            let m = Mounted { store: &store, at };
+            assert!(goes_by_rings(&m));
+            m.shell("echo by rings > f && cat f && rm f").ok();
+        }
+        // Then it says what it takes, and nothing is mounted.
+        _ => assert!(on.err.contains("enable_uring") && before.is_none(), "{}", on.err),
+    }
+    assert!(!goes_by_rings(&Mounted::new(&store, "off", "io_uring=off")));
+    // The switch of the system is as it was.
+    assert_eq!(switch(), before);
+}
+
+#[test]
+fn files_without_a_name_get_one_in_a_mount() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    for options in ["", "strict", "io_uring=off"] {
+        let m = Mounted::new(&store, "mnt", options);
+        let script = r#"
+import os
+fd = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o640)
+os.write(fd, b'not yet')
+assert os.listdir('.') == [] and os.fstat(fd).st_nlink == 0
+os.link(f'/proc/self/fd/{fd}', 'named', src_dir_fd=fd, follow_symlinks=True)
+assert os.fstat(fd).st_nlink == 1 and os.stat('named').st_ino == os.fstat(fd).st_ino
+os.write(fd, b', but now')
+os.close(fd)
+assert open('named', 'rb').read() == b'not yet, but now' and os.stat('named').st_mode == 0o100640
+os.remove('named')
+# One that never gets a name goes with its descriptor.
+os.close(os.open('.', os.O_TMPFILE | os.O_WRONLY))
+"#;
+        std::fs::write(store.path("tmpfile.py"), script).unwrap();
+        m.shell(&format!("python3 {}", store.path("tmpfile.py").display())).ok();
+        assert!(store.iov(&["ls", "w"]).ok().out.is_empty());
+    }
 }
 
 #[test]

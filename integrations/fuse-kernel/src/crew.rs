@@ -1,0 +1,159 @@
+//! The threads that take requests at one place, of which there is always one more than are busy; and who of those that wait for long
+//! is to stop.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// Threads of one place at most, besides those that wait for long.
+const MOST: usize = 32;
+/// Requests to stop that came before it was known who is to: as many are kept.
+const EARLY: usize = 256;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who waits, and who is to stop, of all of a session.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    known: Mutex<Known>,
+    /// Nobody is there any more who could want anything.
+    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    waiting: HashMap<u64, Arc<AtomicBool>>,
+    early: VecDeque<u64>,
+}
+
+impl Interrupts {
+    /// The program that made a request does not want to wait any more. It may not have begun to.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        let mut known = lock(&self.known);
+        match known.waiting.get(&unique) {
+            Some(stop) => stop.store(true, Ordering::Release),
+            None => {
+                if known.early.len() == EARLY {
+                    known.early.pop_front();
+                }
+                known.early.push_back(unique);
+            }
+        }
+    }
+
+    /// The directory is mounted nowhere any more: nobody is to wait.
+    pub(crate) fn interrupt_all(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    fn begin(&self, unique: u64) -> Arc<AtomicBool> {
+        let mut known = lock(&self.known);
+        let early = known.early.iter().position(|early| *early == unique);
+        if let Some(at) = early {
+            known.early.remove(at);
+        }
+        let stop = Arc::new(AtomicBool::new(early.is_some()));
+        known.waiting.insert(unique, stop.clone());
+        stop
+    }
+
+    fn end(&self, unique: u64) {
+        lock(&self.known).waiting.remove(&unique);
+    }
+}
+
+/// The threads of one place.
+pub(crate) struct Crew {
+    idle: AtomicUsize,
+    all: AtomicUsize,
+    waiting: AtomicUsize,
+    interrupts: Arc<Interrupts>,
+    /// Starts another thread there; `false`: it cannot be had now.
+    hire: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Crew {
+    /// A place where nobody works yet.
+    pub(crate) fn new(interrupts: Arc<Interrupts>, hire: impl Fn() -> bool + Send + Sync + 'static) -> Crew {
+        let zero = AtomicUsize::default;
+        Crew { idle: zero(), all: zero(), waiting: zero(), interrupts, hire: Box::new(hire) }
+    }
+
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// A thread begins; it is idle.
+    pub(crate) fn joins(&self) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+        self.idle.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A thread that is idle ends.
+    pub(crate) fn leaves(&self) {
+        self.idle.fetch_sub(1, Ordering::AcqRel);
+        self.all.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A thread has taken a request, and is busy until what is returned is dropped.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        if self.idle.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.fill();
+        }
+        Busy(self)
+    }
+
+    /// Somebody has to take the next request.
+    fn fill(&self) {
+        let working = self.all.load(Ordering::Acquire).saturating_sub(self.waiting.load(Ordering::Acquire));
+        if working < MOST {
+            // If it cannot be had, the next request waits for one of those that are busy.
+            (self.hire)();
+        }
+    }
+
+    pub(crate) fn waits(&self, unique: u64) -> Waiting<'_> {
+        let stop = self.interrupts.begin(unique);
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        if self.idle.load(Ordering::Acquire) == 0 {
+            self.fill();
+        }
+        Waiting { crew: self, unique, stop }
+    }
+}
+
+/// A thread that is busy.
+pub(crate) struct Busy<'a>(&'a Crew);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.idle.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A request that may wait for long.
+pub struct Waiting<'a> {
+    crew: &'a Crew,
+    unique: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Waiting<'_> {
+    /// Whether the program was interrupted by a signal, or is not there any more, so that the answer is to be `EINTR`.
+    pub fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Acquire) || self.crew.interrupts.is_over.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.crew.interrupts.end(self.unique);
+        self.crew.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}

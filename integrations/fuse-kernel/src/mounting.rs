@@ -1,0 +1,181 @@
+//! Making a directory lead to `/dev/fuse`, by this process if it may, else by the system's program for it.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{Error, ErrorKind, IoSliceMut, Result},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    mount::{MountFlags, UnmountFlags},
+    net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType},
+};
+
+/// Mounts and unmounts for users who are not root.
+const FUSERMOUNT: &str = "fusermount3";
+
+/// What stands in the system's table of mounts.
+#[derive(Clone, Debug, Default)]
+pub struct MountTable {
+    /// The source; no comma in it.
+    pub source: String,
+    /// The kind of file system, behind `fuse.`.
+    pub subtype: String,
+    /// Other users than who mounts may enter.
+    pub allow_other: bool,
+    /// Nothing can be changed.
+    pub readonly: bool,
+    /// Of `nosuid`, `suid`, `nodev`, `dev`, `noexec`, `exec`, `noatime`, `atime`, `relatime`; later ones count.
+    pub options: Vec<String>,
+}
+
+impl MountTable {
+    fn flags(&self) -> MountFlags {
+        // As of every file system outside of the kernel, unless said otherwise.
+        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+        for option in &self.options {
+            let (flag, on) = match option.as_str() {
+                "nosuid" => (MountFlags::NOSUID, true),
+                "suid" => (MountFlags::NOSUID, false),
+                "nodev" => (MountFlags::NODEV, true),
+                "dev" => (MountFlags::NODEV, false),
+                "noexec" => (MountFlags::NOEXEC, true),
+                "exec" => (MountFlags::NOEXEC, false),
+                "noatime" => (MountFlags::NOATIME, true),
+                "atime" => (MountFlags::NOATIME, false),
+                _ => continue,
+            };
+            flags.set(flag, on);
+        }
+        flags.set(MountFlags::RDONLY, self.readonly);
+        flags
+    }
+
+    /// As `fusermount3` takes them.
+    fn text(&self) -> String {
+        let mut options = vec![
+            format!("fsname={}", self.source.replace('\\', "\\\\").replace(',', "\\,")),
+            format!("subtype={}", self.subtype),
+            "default_permissions".to_owned(),
+        ];
+        options.extend(self.options.iter().filter(|option| *option != "relatime").cloned());
+        options.extend(self.allow_other.then(|| "allow_other".to_owned()));
+        options.push(if self.readonly { "ro" } else { "rw" }.to_owned());
+        options.join(",")
+    }
+}
+
+/// Mounts on a directory. Nobody answers there before [`crate::Session`] does.
+pub(crate) fn mount(at: &Path, table: &MountTable) -> Result<OwnedFd> {
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let kind = std::fs::metadata(at)?.mode() & 0o170_000;
+    let mut data =
+        format!("fd={},rootmode={kind:o},user_id={uid},group_id={gid},default_permissions", device.as_raw_fd());
+    if table.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data)?;
+    let kind = format!("fuse.{}", table.subtype);
+    match rustix::mount::mount(&table.source, at, &kind, table.flags(), Some(data.as_c_str())) {
+        Ok(()) => Ok(device),
+        Err(rustix::io::Errno::PERM) => by_program(at, table),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Has the system's program mount it, which passes the device back.
+fn by_program(at: &Path, table: &MountTable) -> Result<OwnedFd> {
+    let none = SocketFlags::CLOEXEC;
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, none, None)?;
+    let mut command = Command::new(FUSERMOUNT);
+    command.arg("-o").arg(table.text()).arg("--").arg(at).env("_FUSE_COMMFD", "0");
+    // It takes the socket for its input, so that no other descriptor of this process has to be passed.
+    command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::new(
+            ErrorKind::PermissionDenied,
+            "only root may mount, and there is no fusermount3, which mounts for others: install fuse3",
+        ),
+        _ => e,
+    })?;
+    drop(command);
+    let device = receive(&ours);
+    let said = child.wait_with_output()?;
+    device.ok_or_else(|| {
+        let said = String::from_utf8_lossy(&said.stderr);
+        Error::new(ErrorKind::PermissionDenied, said.trim().to_owned())
+    })
+}
+
+/// The descriptor that comes over a socket, if one does.
+fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut passed = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        let mut into = [IoSliceMut::new(&mut byte)];
+        match rustix::net::recvmsg(socket, &mut into, &mut passed, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+            Ok(_) => break,
+        }
+    }
+    passed.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut passed) => passed.next(),
+        _ => None,
+    })
+}
+
+/// Unmounts a directory; `lazily`: at once, also if somebody is in it.
+pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let Err(e) = rustix::mount::unmount(at, flags) else { return Ok(()) };
+    // Users who are not root have a program for it.
+    if e == rustix::io::Errno::PERM {
+        let mut command = Command::new(FUSERMOUNT);
+        command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(at);
+        if command.status().is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+    }
+    Err(e.into())
+}
+
+/// The file that says whether the kernel of this machine lets requests go by rings (`fuse.enable_uring`), held by one process at a time;
+/// by root, it is switched on until it is dropped.
+pub(crate) struct Switch {
+    file: Option<File>,
+}
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+impl Switch {
+    pub(crate) fn on() -> Switch {
+        let mut options = File::options();
+        let Ok(file) = options.read(true).write(true).open(SWITCH) else { return Switch { file: None } };
+        // Two that mount at a time would switch it off behind each other.
+        if rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).is_err() {
+            return Switch { file: None };
+        }
+        let is_on = std::fs::read(SWITCH).is_ok_and(|now| now.starts_with(b"Y"));
+        let switched = !is_on && rustix::io::pwrite(&file, b"Y", 0).is_ok();
+        Switch { file: switched.then_some(file) }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = rustix::io::pwrite(file, b"N", 0);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Layouts, what is agreed on, and who takes the next request.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use proptest::prelude::*;
+
+use crate::{
+    Attr, Entry, Names, Room,
+    abi::{head_len, init},
+    crew::{Crew, Interrupts},
+    dispatch::split,
+    fields::{Fields, Writer},
+    handshake::{Asked, answer, read},
+    ring::count,
+};
+
+const ATTR: Attr = Attr {
+    ino: 7,
+    size: 3,
+    blocks: 1,
+    atime_ns: -1,
+    mtime_ns: -1_500_000_001,
+    ctime_ns: 4_000_000_000_123_456_789,
+    btime_ns: 0,
+    mode: 0o100_644,
+    links: 1,
+    uid: 8,
+    gid: 9,
+    rdev: (8, 1),
+};
+
+#[test]
+fn times_before_1970_count_forward_from_a_negative_second() {
+    let mut room = [0; 88];
+    let mut to = Writer::new(&mut room);
+    ATTR.write(&mut to);
+    assert_eq!(to.done(), Ok(88), "fuse_attr");
+    let mut from = Fields(&room[24..]);
+    let seconds = [from.u64(), from.u64(), from.u64()].map(|s| s.unwrap() as i64);
+    assert_eq!(seconds, [-1, -2, 4_000_000_000]);
+    assert_eq!([from.u32(), from.u32(), from.u32()], [Ok(999_999_999), Ok(499_999_999), Ok(123_456_789)]);
+}
+
+#[test]
+fn devices_are_numbered_as_the_kernel_does_it() {
+    for (device, expected) in [((8, 1), 0x801), ((1, 3), 0x103), ((259, 0xf_ffff), 0xfff1_03ff)] {
+        let mut room = [0; 88];
+        Attr { rdev: device, ..ATTR }.write(&mut Writer::new(&mut room));
+        assert_eq!(Fields(&room[76..]).u32(), Ok(expected), "{device:?}");
+    }
+}
+
+#[test]
+fn answers_are_as_long_as_the_kernels_structures() {
+    let mut room = [0; 512];
+    let mut to = Writer::new(&mut room);
+    Entry { ttl: Duration::from_millis(1500), attr: ATTR }.write(&mut to);
+    assert_eq!(to.done(), Ok(128), "fuse_entry_out");
+    let mut to = Writer::new(&mut room);
+    ATTR.write_statx(&mut to);
+    assert_eq!(to.done(), Ok(256), "fuse_statx");
+    let mut to = Writer::new(&mut room);
+    crate::Space::default().write(&mut to);
+    assert_eq!(to.done(), Ok(80), "fuse_statfs_out");
+    let mut to = Writer::new(&mut room);
+    crate::Opened { handle: 1, flags: 2, backing: Some(3) }.write(&mut to);
+    assert_eq!(to.done(), Ok(16), "fuse_open_out");
+    assert_eq!(room[..16], [1, 0, 0, 0, 0, 0, 0, 0, 2 | 1 << 7, 0, 0, 0, 3, 0, 0, 0]);
+}
+
+#[test]
+fn names_fill_the_room_and_no_more() {
+    let mut room = [0; 64];
+    let mut names = Names::new(&mut room);
+    assert!(names.add(5, 0o040_000, 1, b".") && !names.add(6, 0o100_000, 2, b"123456789"));
+    assert!(names.add(6, 0o100_000, 2, b"12345678") && !names.add(7, 0o100_000, 3, b""));
+    assert_eq!(names.len(), 64);
+    let mut from = Fields(&room[32..]);
+    assert_eq!((from.u64(), from.u64(), from.u32(), from.u32()), (Ok(6), Ok(2), Ok(8), Ok(8)));
+    assert_eq!(from.bytes(8), Ok(&b"12345678"[..]));
+}
+
+#[test]
+fn who_has_no_room_hears_how_long_a_value_is() {
+    let give = |size: usize, value: &[u8]| {
+        let mut bytes = [0; 16];
+        let mut room = Room::new(&mut bytes, size);
+        room.give(value);
+        (room.given(), bytes)
+    };
+    assert_eq!(give(0, b"four").0, Ok(8));
+    assert_eq!(give(0, b"four").1[..4], [4, 0, 0, 0]);
+    assert_eq!(give(3, b"four").0, Err(34));
+    assert_eq!((give(4, b"four").0, &give(4, b"four").1[..4]), (Ok(4), &b"four"[..]));
+}
+
+/// A first request of the kernel: its version and all flags.
+fn first(major: u32, flags: u64) -> [u8; 64] {
+    let mut room = [0; 64];
+    let mut to = Writer::new(&mut room);
+    to.u32(major).u32(45).u32(128 << 10).u32(flags as u32 | 1 << 30).u32((flags >> 32) as u32);
+    room
+}
+
+#[test]
+fn what_the_kernel_does_not_offer_is_not_granted() {
+    let asked = Asked { passthrough: true, rings: true };
+    let (major, offered) = read(&first(7, u64::MAX)).unwrap();
+    assert_eq!(major, 7);
+    let (out, granted) = answer(&offered, asked);
+    assert!(granted.passthrough && granted.rings);
+    assert_eq!(Fields(&out[8..]).u32(), Ok(128 << 10), "no more is read ahead than the kernel would");
+    let (_, granted) = answer(&offered, Asked::default());
+    assert!(!granted.passthrough && !granted.rings);
+    let (_, offered) = read(&first(7, !init::OVER_IO_URING)).unwrap();
+    let (out, granted) = answer(&offered, asked);
+    assert!(granted.passthrough && !granted.rings);
+    let flags =
+        |out: &[u8]| u64::from(Fields(&out[12..]).u32().unwrap()) | u64::from(Fields(&out[32..]).u32().unwrap()) << 32;
+    assert_eq!(flags(&out) & (init::OVER_IO_URING | init::PASSTHROUGH), init::PASSTHROUGH);
+    assert!(read(&[7, 0, 0]).is_none());
+}
+
+#[test]
+fn processors_are_counted_as_the_kernel_lists_them() {
+    assert_eq!([count("0"), count("0-1"), count("0,2-3,8-127")], [Some(1), Some(2), Some(123)]);
+    assert_eq!([count(""), count("3-1"), count("a"), count("0-18446744073709551615")], [None; 4]);
+}
+
+#[test]
+fn there_is_one_more_than_are_busy_or_wait() {
+    let hired = Arc::new(AtomicUsize::new(0));
+    let count = hired.clone();
+    let crew = Crew::new(Arc::default(), move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        true
+    });
+    crew.joins();
+    let first = crew.busy();
+    assert_eq!(hired.load(Ordering::Relaxed), 1);
+    crew.joins();
+    drop(first);
+    let first = crew.busy();
+    assert_eq!(hired.load(Ordering::Relaxed), 1, "one is idle");
+    let others: Vec<_> = (0..100).map(|_| (crew.busy(), crew.joins()).0).collect();
+    let at_most = hired.load(Ordering::Relaxed);
+    assert!(at_most < 40, "threads that do not wait are bounded: {at_most}");
+    // Those that wait do not count.
+    let waiting: Vec<_> = (0..200).map(|n| crew.waits(n)).collect();
+    let _next = crew.busy();
+    drop((first, others, waiting));
+    assert!(hired.load(Ordering::Relaxed) >= at_most);
+}
+
+#[test]
+fn who_waits_hears_of_interrupts_that_came_before_and_behind() {
+    let interrupts = Arc::new(Interrupts::default());
+    let crew = Crew::new(interrupts.clone(), || true);
+    interrupts.interrupt(3);
+    assert!(crew.waits(3).is_interrupted() && !crew.waits(4).is_interrupted());
+    let waiting = crew.waits(5);
+    interrupts.interrupt(5);
+    assert!(waiting.is_interrupted());
+    drop(waiting);
+    assert!(!crew.waits(3).is_interrupted(), "it was told once");
+    // What nobody waits for does not pile up.
+    (0..100_000).for_each(|unique| interrupts.interrupt(unique));
+    assert!(!crew.waits(0).is_interrupted() && crew.waits(99_999).is_interrupted());
+}
+
+proptest! {
+    /// Requests come from the kernel, but of a length that nobody here has said.
+    #[test]
+    fn requests_of_any_length_are_split(opcode in 0u32..60, body in proptest::collection::vec(any::<u8>(), 0..120)) {
+        match split(opcode, &body) {
+            Ok((head, rest)) => prop_assert_eq!((head.len(), head.len() + rest.len()), (head_len(opcode), body.len())),
+            Err(_) => prop_assert!(body.len() < head_len(opcode)),
+        }
+    }
+}
