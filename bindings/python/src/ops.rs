@@ -243,7 +243,7 @@ impl Op {
     #[pyo3(signature = (w, parent, which))]
     fn look(w: &Bound<'_, Workspace>, parent: Option<&Bound<'_, Handle>>, which: &Bound<'_, PyAny>) -> PyResult<Op> {
         let (parent, which) = (Handle::parent(parent)?, which_in(which)?);
-        of(w, |w| O::Look { w, parent, which, ahead: 0 })
+        of(w, |w| O::Look { w, parent, which, ahead: 0, tell: 0 })
     }
 
     #[staticmethod]

@@ -269,7 +269,10 @@ impl Service {
             writes.append(&mut writer.lazy);
         }
         // Before anybody sees a part of it, until all of it is seen.
-        let changing = self.changing(|| facts_of(&writes, &x.after.touched));
+        let changing = self.changing(|| match x.after.all_changes {
+            true => vec![Fact::All],
+            false => facts_of(&writes, &x.after.touched),
+        });
         let mut shared = together.then(|| self.core.shared_mut());
         if !writes.is_empty() {
             count(&self.core.counts.commits, 1);

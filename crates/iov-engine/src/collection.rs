@@ -257,7 +257,7 @@ impl Collection {
 
     /// It was not made, as this has its name.
     pub(crate) fn found(&self, stat: Stat, e: Error) {
-        *lock(&self.0.told) = Some(Box::new(Told { stat, bytes: None, group: None }));
+        *lock(&self.0.told) = Some(Box::new(Told { stat, bytes: None, group: None, may_keep: false }));
         let _ = self.fulfil(Err(e));
     }
 

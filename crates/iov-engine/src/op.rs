@@ -35,7 +35,7 @@ pub enum Op {
     Search { w: Workspace, group: Parent, spec: SearchSpec, out: Cursor },
     Delete { w: Workspace, parent: Parent, which: Which },
     Stat { c: Collection },
-    Look { w: Workspace, parent: Parent, which: Which, ahead: u32 },
+    Look { w: Workspace, parent: Parent, which: Which, ahead: u32, tell: u64 },
     Set { c: Collection, controls: Option<Controls>, layout: Option<Layout> },
     SetAttr { c: Collection, attr: Attr },
     Rename { w: Workspace, from_parent: Parent, from: Name, to_parent: Parent, to: Name, mode: RenameMode },

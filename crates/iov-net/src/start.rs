@@ -70,8 +70,7 @@ impl Starter {
             .stderr(Stdio::piped())
             .current_dir("/")
             .process_group(0);
-        let mut child = command
-            .spawn()
+        let mut child = seam::unbound(|| command.spawn())
             .map_err(|e| Error::unavailable(format!("the daemon {} cannot be started: {e}", self.program.display())))?;
         let mut words = String::new();
         if let Some(mut stderr) = child.stderr.take() {

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)] // this module is what the bans point to
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{
         Once,
         atomic::{AtomicU64, Ordering},
@@ -105,10 +105,55 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
         old
     };
-    let thread = std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(body);
+    let thread = unbound(|| std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(body));
     // SAFETY: `old` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
     thread
+}
+
+thread_local! {
+    /// Where a thread could run before it was bound.
+    static BEFORE: Cell<Option<libc::cpu_set_t>> = const { Cell::new(None) };
+}
+
+fn run_on(processors: &libc::cpu_set_t) -> bool {
+    // SAFETY: the set is live, and its size is told; 0 is the calling thread.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors) == 0 }
+}
+
+/// Binds this thread to a processor; what it starts is not. `false`: that one is not this process's to use.
+pub fn bind(processor: usize) -> bool {
+    if processor >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: sets of zeros are empty ones; the kernel fills the one, and the other gets a number that it has room for.
+    let (before, one) = unsafe {
+        let (mut before, mut one) = (std::mem::zeroed(), std::mem::zeroed());
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut before) != 0 {
+            return false;
+        }
+        libc::CPU_SET(processor, &mut one);
+        (before, one)
+    };
+    let bound = run_on(&one);
+    if bound && BEFORE.get().is_none() {
+        BEFORE.set(Some(before));
+    }
+    bound
+}
+
+/// Does something that starts threads or processes, which inherit where this thread may run: where it could before it was bound.
+pub fn unbound<T>(start: impl FnOnce() -> T) -> T {
+    let Some(before) = BEFORE.get() else { return start() };
+    let mut now = before;
+    // SAFETY: the set is live, and its size is told.
+    let known = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut now) == 0 };
+    run_on(&before);
+    let started = start();
+    if known {
+        run_on(&now);
+    }
+    started
 }
 
 /// Has this thread give way to others, for processors and, as the kernel derives the one from the other, for disks.

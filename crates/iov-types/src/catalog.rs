@@ -138,8 +138,9 @@ pub enum CatalogOp {
     /// The facts.
     Stat { ws: Uuid, uuid: Uuid },
     /// The facts of what a name stands for, or of a UUID, without opening it; with a number `ahead`, also of what up to so many names do that
-    /// follow it in the group, in the order of their bytes, as far as that can be told at once.
-    Look { ws: Uuid, parent: Uuid, which: Which, ahead: u32 },
+    /// follow it in the group, in the order of their bytes, as far as that can be told at once; with `tell`, also the bytes of those
+    /// that have no more than so many, and as many of them as there is room for.
+    Look { ws: Uuid, parent: Uuid, which: Which, ahead: u32, tell: u64 },
     /// Changes controls or layout, as an exclusive holder.
     Set { ws: Uuid, uuid: Uuid, controls: Option<Controls>, layout: Option<Layout> },
     /// Sets owner, mode or mtime.
@@ -243,6 +244,8 @@ pub struct Told {
     pub bytes: Option<Vec<u8>>,
     /// The facts of the group in which it was made.
     pub group: Option<Stat>,
+    /// Who opens it again, while nothing of it has changed, need not say so: nobody has to be told who has it open.
+    pub may_keep: bool,
 }
 
 /// What a session has open of one object, as it tells a server that does not know it any more (X1).
@@ -323,6 +326,11 @@ pub struct Named {
     pub name: Name,
     /// The facts.
     pub stat: Stat,
+    /// All of its bytes, which may be used for as long as nothing has changed; none: as of [`Told::bytes`], and where somebody has to be
+    /// told who has it open.
+    pub bytes: Option<Vec<u8>>,
+    /// Of what has bytes here: who opens it could write it.
+    pub writable: bool,
 }
 
 /// What a look ahead has found.

@@ -161,7 +161,7 @@ fn o9_attributes_set_behind_small_bytes_go_with_them_and_stay_behind_them() {
     let ops = vec![write(&two, b"long"), Op::Truncate { c: two.clone(), size: 1 }.into(), set(&two, 7)];
     assert!(run(ops));
     assert_eq!((mtime(&two), all(&two)), (7, b"l".to_vec()));
-    let look = Op::Look { w: ws.clone(), parent: None, which: Which::Uuid(two.uuid().unwrap()), ahead: 0 };
+    let look = Op::Look { w: ws.clone(), parent: None, which: Which::Uuid(two.uuid().unwrap()), ahead: 0, tell: 0 };
     let statuses =
         ioverbs::run_batch(&s, BatchAttr::default(), vec![write(&two, b"x"), look.into(), set(&two, 8)]).unwrap();
     assert!(matches!(&statuses[1].output, ioverbs::Output::Stat(stat) if stat.mtime_ns > 8), "{statuses:?}");

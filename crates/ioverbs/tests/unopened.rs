@@ -39,7 +39,7 @@ fn attributes_metadata_and_names_need_nothing_open() {
         Op::MetaPut { c: file.clone(), pairs },
         Op::Link { c: file.clone(), parent: Some(dir.clone()), name: Name::new("b").unwrap() },
         Op::Stat { c: file.clone() },
-        Op::Look { w: ws.clone(), parent: Some(dir), which: Which::Name(Name::new("b").unwrap()), ahead: 0 },
+        Op::Look { w: ws.clone(), parent: Some(dir), which: Which::Name(Name::new("b").unwrap()), ahead: 0, tell: 0 },
     ];
     let statuses = run_batch(&session, BatchAttr::default(), ops.map(Into::into).into()).unwrap();
     for status in &statuses[3..] {

@@ -1,4 +1,4 @@
-//! The threads that take requests at one place, of which there is always one more than are busy; and who of those that wait for long
+//! The threads that take requests at one place, of which there are always some more than are busy; and who of those that wait for long
 //! is to stop.
 
 use std::{
@@ -9,6 +9,13 @@ use std::{
     },
 };
 
+use iov_store::seam;
+
+/// Threads that are to be there besides those that are busy: while a new one is started, there is still one.
+pub(crate) const SPARE: usize = 2;
+/// How long who is about to wait for long waits first for somebody to take the next request, and looks whether there is, in nanoseconds.
+const READY_NS: i64 = 1_000_000_000;
+const LOOK_NS: u64 = 200_000;
 /// Threads of one place at most, besides those that wait for long.
 const MOST: usize = 32;
 /// Requests to stop that came before it was known who is to: as many are kept.
@@ -70,9 +77,13 @@ impl Interrupts {
 
 /// The threads of one place.
 pub(crate) struct Crew {
+    /// Threads that can take a request now, and such as will.
     idle: AtomicUsize,
+    coming: AtomicUsize,
     all: AtomicUsize,
     waiting: AtomicUsize,
+    /// There was nobody to take a request for a moment.
+    was_short: AtomicBool,
     interrupts: Arc<Interrupts>,
     /// Starts another thread there; `false`: it cannot be had now.
     hire: Box<dyn Fn() -> bool + Send + Sync>,
@@ -82,17 +93,31 @@ impl Crew {
     /// A place where nobody works yet.
     pub(crate) fn new(interrupts: Arc<Interrupts>, hire: impl Fn() -> bool + Send + Sync + 'static) -> Crew {
         let zero = AtomicUsize::default;
-        Crew { idle: zero(), all: zero(), waiting: zero(), interrupts, hire: Box::new(hire) }
+        let (idle, coming, all, waiting, was_short) = (zero(), zero(), zero(), zero(), AtomicBool::new(false));
+        Crew { idle, coming, all, waiting, was_short, interrupts, hire: Box::new(hire) }
     }
 
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
 
-    /// A thread begins; it is idle.
-    pub(crate) fn joins(&self) {
+    /// A thread is started.
+    pub(crate) fn comes(&self) {
         self.all.fetch_add(1, Ordering::AcqRel);
+        self.coming.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It can take requests. `true`: some may have come before, while nobody could.
+    pub(crate) fn is_ready(&self) -> bool {
         self.idle.fetch_add(1, Ordering::AcqRel);
+        self.coming.fetch_sub(1, Ordering::AcqRel);
+        self.was_short.swap(false, Ordering::AcqRel)
+    }
+
+    /// It could not be started.
+    pub(crate) fn stays_away(&self) {
+        self.coming.fetch_sub(1, Ordering::AcqRel);
+        self.all.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// A thread that is idle ends.
@@ -104,13 +129,17 @@ impl Crew {
     /// A thread has taken a request, and is busy until what is returned is dropped.
     pub(crate) fn busy(&self) -> Busy<'_> {
         if self.idle.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.fill();
+            self.was_short.store(true, Ordering::Release);
         }
+        self.fill();
         Busy(self)
     }
 
     /// Somebody has to take the next request.
     fn fill(&self) {
+        if self.idle.load(Ordering::Acquire) + self.coming.load(Ordering::Acquire) >= SPARE {
+            return;
+        }
         let working = self.all.load(Ordering::Acquire).saturating_sub(self.waiting.load(Ordering::Acquire));
         if working < MOST {
             // If it cannot be had, the next request waits for one of those that are busy.
@@ -121,8 +150,14 @@ impl Crew {
     pub(crate) fn waits(&self, unique: u64) -> Waiting<'_> {
         let stop = self.interrupts.begin(unique);
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        if self.idle.load(Ordering::Acquire) == 0 {
+        // What this one waits for may be the next request.
+        let until = seam::monotonic_ns() + READY_NS;
+        loop {
             self.fill();
+            if self.idle.load(Ordering::Acquire) > 0 || seam::monotonic_ns() > until {
+                break;
+            }
+            seam::sleep(LOOK_NS);
         }
         Waiting { crew: self, unique, stop }
     }

@@ -150,6 +150,13 @@ pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
     Err(e.into())
 }
 
+/// Has the kernel give up what is mounted there: who is in it hears of it, and requests that nobody takes end.
+pub(crate) fn give_up(at: &Path) {
+    // It is in use by those, and then goes all the same.
+    let _ = rustix::mount::unmount(at, UnmountFlags::FORCE | UnmountFlags::DETACH);
+    let _ = unmount(at, true);
+}
+
 /// The file that says whether the kernel of this machine lets requests go by rings (`fuse.enable_uring`), held by one process at a time;
 /// by root, it is switched on until it is dropped.
 pub(crate) struct Switch {
@@ -160,6 +167,8 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 impl Switch {
     pub(crate) fn on() -> Switch {
+        // The module is loaded, and has that file, once somebody opens its device.
+        let _device = File::open("/dev/fuse");
         let mut options = File::options();
         let Ok(file) = options.read(true).write(true).open(SWITCH) else { return Switch { file: None } };
         // Two that mount at a time would switch it off behind each other.

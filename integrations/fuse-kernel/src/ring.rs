@@ -13,10 +13,12 @@ mod memory;
 use std::{
     io::{Error, Result},
     os::fd::{AsFd, AsRawFd},
+    path::Path,
 };
 
 use io_uring::{IoUring, cqueue, squeue, types};
 use iov_store::seam;
+use rustix::io::Errno;
 
 use crate::{
     abi::{IN_HEADER, OUT_HEADER, RING_COMMIT_AND_FETCH, RING_ENTRY, RING_OP, RING_REGISTER, head_len},
@@ -111,14 +113,17 @@ impl Place {
                 break came;
             }
             match self.ring.submit_and_wait(1) {
-                Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INTR.raw_os_error()) => {}
+                Err(e) if e.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
                 waited => _ = waited?,
             }
         };
         self.memory.back();
         if came.result() < 0 {
-            // Not connected, or cancelled: unmounted.
-            return Ok(None);
+            return match Errno::from_raw_os_error(-came.result()) {
+                // Unmounted, or the mount was given up.
+                Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED => Ok(None),
+                e => Err(e.into()),
+            };
         }
         let invalid = |_| Error::other("a request without a header");
         let bytes = self.memory.header();
@@ -164,21 +169,40 @@ impl Place {
 /// Takes requests of a queue until the directory is unmounted. Whether it can is told before the first.
 pub(crate) fn serve<F: Filesystem>(
     (fs, kernel, crew): (&F, &Kernel, &Crew),
-    queue: u16,
+    (queue, at): (u16, &Path),
     started: impl FnOnce(Result<()>),
 ) -> Result<()> {
     // Where the processor is not this process's to use, the queue is served from another one.
-    let mut processor = rustix::thread::CpuSet::new();
-    processor.set(queue.into());
-    let _ = rustix::thread::sched_setaffinity(None, &processor);
+    seam::bind(queue.into());
     let mut place = match Place::new(kernel, queue) {
         Ok(place) => place,
         Err(e) => {
+            crew.stays_away();
             started(Err(e));
             return Ok(());
         }
     };
+    let was_short = crew.is_ready();
     started(Ok(()));
+    if was_short {
+        look(queue, at);
+    }
+    let served = serve_at(&mut place, fs, crew);
+    crew.leaves();
+    served
+}
+
+/// What came to a queue while nobody could take it is only taken with the answer to another request there: this makes one.
+fn look(queue: u16, at: &Path) {
+    let at = at.to_owned();
+    let looking = move || {
+        seam::bind(queue.into());
+        let _ = rustix::fs::statfs(&at);
+    };
+    let _ = seam::spawn("iov-fuse-look", looking);
+}
+
+fn serve_at<F: Filesystem>(place: &mut Place, fs: &F, crew: &Crew) -> Result<()> {
     let mut copy = Vec::new();
     while let Some(taken) = place.take()? {
         {

@@ -2,6 +2,7 @@
 
 use std::{
     io::{Error, Result},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock,
@@ -15,7 +16,7 @@ use iov_store::seam;
 
 use crate::{
     abi::{IN_HEADER, op},
-    crew::{Crew, Interrupts, lock},
+    crew::{Crew, Interrupts, SPARE, lock},
     device::Kernel,
     dispatch::{self, Header},
     fields::Fields,
@@ -39,6 +40,7 @@ pub enum Rings {
 
 struct Shared<F> {
     fs: F,
+    at: PathBuf,
     kernel: Kernel,
     device: OnceLock<Crew>,
     queues: OnceLock<Vec<Crew>>,
@@ -151,13 +153,14 @@ fn attempt<F: Filesystem>(
     let granted = match shake_hands(&kernel, asked) {
         Ok(granted) => granted,
         Err(e) => {
-            let _ = mounting::unmount(at, true);
+            mounting::give_up(at);
             return Err((Some(fs), e));
         }
     };
     fs.start(&kernel, granted);
     let shared = Arc::new(Shared {
         fs,
+        at: at.to_owned(),
         kernel: kernel.clone(),
         device: OnceLock::new(),
         queues: OnceLock::new(),
@@ -168,7 +171,7 @@ fn attempt<F: Filesystem>(
     });
     let queues = queues.filter(|_| granted.rings).unwrap_or(0);
     if let Err(e) = Shared::begin(&shared, queues) {
-        let _ = mounting::unmount(at, true);
+        mounting::give_up(at);
         shared.join_threads();
         return Err((Arc::into_inner(shared).map(|shared| shared.fs), e));
     }
@@ -192,14 +195,14 @@ impl<F: Filesystem> Shared<F> {
         };
         let _ = this.queues.set((0..queues).map(at_queue).collect());
         let (tell, told) = mpsc::channel();
-        for queue in 0..queues {
+        for queue in (0..queues).flat_map(|queue| [queue; SPARE]) {
             let tell = tell.clone();
             Shared::hire_at(this, queue, move |started| _ = tell.send(started))?;
         }
         drop(tell);
         // Requests wait until each queue has somebody.
         told.iter().collect::<Result<()>>()?;
-        Shared::hire_at_device(this)
+        (0..SPARE).try_for_each(|_| Shared::hire_at_device(this))
     }
 
     fn keep(&self, thread: JoinHandle<()>) {
@@ -214,12 +217,16 @@ impl<F: Filesystem> Shared<F> {
         let shared = this.clone();
         let thread = seam::spawn("iov-fuse", move || {
             let Some(crew) = shared.device.get() else { return };
+            crew.is_ready();
             let served = serve_device(&shared.fs, &shared.kernel, crew);
-            shared.has_ended.store(true, Ordering::Release);
-            crew.interrupts().interrupt_all();
-            shared.ends(crew, served);
+            crew.leaves();
+            if served.is_ok() {
+                shared.has_ended.store(true, Ordering::Release);
+                crew.interrupts().interrupt_all();
+            }
+            shared.ends(served);
         });
-        this.keep(thread.inspect_err(|_| this.ends(crew, Ok(())))?);
+        this.keep(thread.inspect_err(|_| this.never_began(crew))?);
         Ok(())
     }
 
@@ -233,20 +240,30 @@ impl<F: Filesystem> Shared<F> {
         let shared = this.clone();
         let thread = ring::spawn(queue, move || {
             let Some(crew) = shared.at_queue(queue) else { return };
-            let served = ring::serve((&shared.fs, &shared.kernel, crew), queue, started);
-            shared.ends(crew, served);
+            let serve = || ring::serve((&shared.fs, &shared.kernel, crew), (queue, &shared.at), started);
+            let served =
+                catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_| Err(Error::other("a thread panicked")));
+            if served.is_err() {
+                // What came that way would wait for ever: better that programs hear of it.
+                mounting::give_up(&shared.at);
+            }
+            shared.ends(served);
         });
-        this.keep(thread.inspect_err(|_| this.ends(crew, Ok(())))?);
+        this.keep(thread.inspect_err(|_| this.never_began(crew))?);
         Ok(())
     }
 
     fn begins(&self, crew: &Crew) {
         self.alive.fetch_add(1, Ordering::AcqRel);
-        crew.joins();
+        crew.comes();
     }
 
-    fn ends(&self, crew: &Crew, served: Result<()>) {
-        crew.leaves();
+    fn never_began(&self, crew: &Crew) {
+        crew.stays_away();
+        self.is_gone();
+    }
+
+    fn ends(&self, served: Result<()>) {
         if let Err(e) = served {
             lock(&self.failed).get_or_insert(e);
         }

@@ -141,20 +141,29 @@ fn there_is_one_more_than_are_busy_or_wait() {
         count.fetch_add(1, Ordering::Relaxed);
         true
     });
-    crew.joins();
+    let joins = || {
+        crew.comes();
+        crew.is_ready()
+    };
+    joins();
+    joins();
     let first = crew.busy();
-    assert_eq!(hired.load(Ordering::Relaxed), 1);
-    crew.joins();
-    drop(first);
-    let first = crew.busy();
-    assert_eq!(hired.load(Ordering::Relaxed), 1, "one is idle");
-    let others: Vec<_> = (0..100).map(|_| (crew.busy(), crew.joins()).0).collect();
+    assert_eq!(hired.load(Ordering::Relaxed), 1, "one is left, and another one is to come");
+    crew.comes();
+    let second = crew.busy();
+    assert_eq!(hired.load(Ordering::Relaxed), 2, "nobody is left, and one is coming");
+    assert!(crew.is_ready(), "somebody may have asked meanwhile");
+    assert!(!joins());
+    drop(second);
+    let second = crew.busy();
+    assert_eq!(hired.load(Ordering::Relaxed), 2, "two are idle");
+    let others: Vec<_> = (0..100).map(|_| (crew.busy(), joins()).0).collect();
     let at_most = hired.load(Ordering::Relaxed);
     assert!(at_most < 40, "threads that do not wait are bounded: {at_most}");
     // Those that wait do not count.
     let waiting: Vec<_> = (0..200).map(|n| crew.waits(n)).collect();
     let _next = crew.busy();
-    drop((first, others, waiting));
+    drop((first, second, others, waiting));
     assert!(hired.load(Ordering::Relaxed) >= at_most);
 }
 
@@ -162,6 +171,8 @@ fn there_is_one_more_than_are_busy_or_wait() {
 fn who_waits_hears_of_interrupts_that_came_before_and_behind() {
     let interrupts = Arc::new(Interrupts::default());
     let crew = Crew::new(interrupts.clone(), || true);
+    crew.comes();
+    crew.is_ready();
     interrupts.interrupt(3);
     assert!(crew.waits(3).is_interrupted() && !crew.waits(4).is_interrupted());
     let waiting = crew.waits(5);

@@ -18,6 +18,7 @@ use crate::{
 };
 
 const O_ACCMODE: i32 = 0o3;
+const O_WRONLY: i32 = 0o1;
 const O_TRUNC: i32 = 0o1000;
 pub(crate) const O_APPEND: i32 = 0o2000;
 
@@ -67,7 +68,13 @@ pub(crate) fn by_identity<T>(outcome: Outcome<T>) -> Outcome<T> {
 }
 
 pub(crate) fn flags(flags: i32) -> Flags {
-    Flags { write: flags & O_ACCMODE != 0, append: flags & O_APPEND != 0, truncate: flags & O_TRUNC != 0 }
+    let access = flags & O_ACCMODE;
+    Flags {
+        write: access != 0,
+        append: flags & O_APPEND != 0,
+        truncate: flags & O_TRUNC != 0,
+        blind: access == O_WRONLY,
+    }
 }
 
 /// What is to be done before bytes are changed, where the kernel says so of a write or a cut, and else for all but root: what rights a

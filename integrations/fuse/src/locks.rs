@@ -105,15 +105,12 @@ impl Door {
 fn wait(waiting: &Waiting<'_>, (file, owner, range, kind): (&File, u64, LockRange, LockKind)) -> Outcome<()> {
     loop {
         let outcome = file.lock_soon(owner, range, kind);
-        if waiting.is_interrupted() {
-            if outcome.is_ok() {
-                // It will not hear that it has the lock.
-                let _ = file.lock(owner, range, LockKind::None);
-            }
-            return Err(Errno::EINTR);
-        }
+        // Who is interrupted as it gets the lock hears that it has it, and gives it back with its end.
         if outcome != Err(Errno::EAGAIN) {
             return outcome;
+        }
+        if waiting.is_interrupted() {
+            return Err(Errno::EINTR);
         }
     }
 }

@@ -128,6 +128,9 @@ impl Filesystem for Door {
         if self.passing.is_lost(req.node, &file) {
             return Err(Errno::EBUSY);
         }
+        if !flags.blind && !flags.truncate {
+            self.paths.opened(file.node());
+        }
         if flags.truncate {
             self.known.inodes.changed(req.node);
             by_identity(file.truncate(0))?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use ioverbs::{Collection, Op, Output, Persistence, Point, Range};
 
-use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle};
+use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle, later::Slot};
 
 /// `fallocate`: the length stays.
 const KEEP_SIZE: i32 = 0x01;
@@ -22,15 +22,17 @@ pub struct Flags {
     pub append: bool,
     /// What is there goes (`O_TRUNC`).
     pub truncate: bool,
+    /// Nothing is read (`O_WRONLY`).
+    pub blind: bool,
 }
 
 /// A file that is open. Dropping it closes it; [`File::close`] also says whether that came through.
 pub struct File {
     node: Arc<Node>,
-    handle: Arc<Handle>,
+    slot: Arc<Slot>,
     flags: Flags,
-    /// What came along as it was opened.
-    pub(crate) early: Option<Early>,
+    /// What is known of its bytes since it was opened.
+    pub(crate) early: Option<Arc<Early>>,
 }
 
 impl std::fmt::Debug for File {
@@ -52,21 +54,40 @@ impl File {
         if flags.write || flags.truncate {
             node.file_system().check_writable()?;
         }
+        if let Some(file) = File::later(node, flags) {
+            return Ok(file);
+        }
         let (handle, mut attributes, early) = node.join_for(flags)?;
-        let file = File { node: node.clone(), handle, flags, early };
+        let file = File { node: node.clone(), slot: Slot::of(handle), flags, early };
         file.begin(&mut attributes)?;
         Ok((file, attributes))
     }
 
+    /// One that is opened later, if at all: its bytes are known, and nobody is about to write others.
+    fn later(node: &Arc<Node>, flags: Flags) -> Option<(File, Attributes)> {
+        if flags.blind || flags.truncate || node.is_open() {
+            return None;
+        }
+        let fs = node.file_system();
+        let early = fs.kept(node).filter(|early| early.writable || !flags.write)?;
+        let slot = fs.later(node, &early);
+        // Who opens it from here on tells this one, and so does who takes names away. Who had before may have written.
+        if fs.0.later.may_go() || node.is_open() || !early.holds(node) {
+            return None;
+        }
+        let attributes = early.attributes;
+        Some((File { node: node.clone(), slot, flags, early: Some(early) }, attributes))
+    }
+
     /// A file that was just opened, as nobody else here has it open; [`File::begin`] comes next.
-    pub(crate) fn of_opened(node: &Arc<Node>, c: Collection, flags: Flags, early: Option<Early>) -> File {
+    pub(crate) fn of_opened(node: &Arc<Node>, c: Collection, flags: Flags, early: Option<Arc<Early>>) -> File {
         let handle = node.share(Handle::new(node.file_system(), c));
-        File { node: node.clone(), handle, flags, early }
+        File { node: node.clone(), slot: Slot::of(handle), flags, early }
     }
 
     /// What its flags say is done as it is opened.
     pub(crate) fn begin(&self, attributes: &mut Attributes) -> Outcome<()> {
-        if self.flags.write && !self.handle.c.is_writable() {
+        if self.flags.write && !self.collection()?.is_writable() {
             return Err(Errno::EPERM);
         }
         if self.flags.truncate {
@@ -83,7 +104,7 @@ impl File {
         handle.begin_behind(attributes);
         let handle = node.share(handle);
         node.file_system().0.tellers.add(&handle);
-        File { node: node.clone(), handle, flags, early: None }
+        File { node: node.clone(), slot: Slot::of(handle), flags, early: None }
     }
 
     /// What it is open on.
@@ -91,40 +112,73 @@ impl File {
         &self.node
     }
 
-    /// That of all who have it open.
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
+    /// That of all who have it open; none: it is opened later.
+    pub(crate) fn joined(&self) -> Option<&Arc<Handle>> {
+        self.slot.handle.get()
+    }
+
+    /// The same, opened now if need be; none: somebody elsewhere has deleted it before.
+    fn handle_of_what_is(&self) -> Outcome<Option<&Arc<Handle>>> {
+        if let Some(handle) = self.joined() {
+            return Ok(Some(handle));
+        }
+        match self.node.join() {
+            Ok(handle) => Ok(Some(self.slot.handle.get_or_init(|| handle))),
+            Err(Errno::ENOENT | Errno::ESTALE) if self.early.is_some() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The same; what was deleted goes on as a file without a name.
+    fn handle(&self) -> Outcome<&Arc<Handle>> {
+        if let Some(handle) = self.handle_of_what_is()? {
+            return Ok(handle);
+        }
+        let early = self.early.as_deref().ok_or(Errno::ESTALE)?;
+        let handle = self.node.goes_on(early)?;
+        Ok(self.slot.handle.get_or_init(|| handle))
+    }
+
+    /// Opens it now, if it was to be opened later: somebody is about to have it too, who is to find it whatever becomes of its names.
+    pub fn open_now(&self) {
+        // What is gone already stays what was known of it.
+        let _ = self.handle_of_what_is();
     }
 
     /// The collection that it is.
-    pub fn collection(&self) -> &Collection {
-        &self.handle.c
+    pub(crate) fn collection(&self) -> Outcome<&Collection> {
+        self.handle().map(|handle| &handle.c)
     }
 
     /// It has no name yet, and goes when it is closed unless it gets one.
     pub(crate) fn set_temporary(&self) {
-        self.handle.temporary.store(true, Ordering::Relaxed);
+        if let Some(handle) = self.joined() {
+            handle.temporary.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether anybody has written here who has it open.
     pub(crate) fn is_written(&self) -> bool {
-        self.handle.written.load(Ordering::Acquire)
+        self.joined().is_some_and(|handle| handle.written.load(Ordering::Acquire))
     }
 
     /// Somebody is about to.
     pub(crate) fn writes(&self) {
-        self.handle.written.store(true, Ordering::Release);
+        if let Some(handle) = self.joined() {
+            handle.written.store(true, Ordering::Release);
+        }
     }
 
     /// The store knows all that was written here.
     pub(crate) fn settle(&self) -> Outcome<()> {
-        self.handle.settle()
+        self.joined().map_or(Ok(()), |handle| handle.settle())
     }
 
     /// Runs what comes to the same when it is done twice.
-    fn again(&self, verb: &str, op: impl Fn() -> Op) -> Outcome<ioverbs::Status> {
+    fn again(&self, verb: &str, op: impl Fn(&Collection) -> Op) -> Outcome<ioverbs::Status> {
         self.settle()?;
-        self.node.file_system().again(verb, || ioverbs::run(self.collection().session(), op()))
+        let c = self.collection()?;
+        self.node.file_system().again(verb, || ioverbs::run(c.session(), op(c)))
     }
 
     /// Reads; short only at the end.
@@ -133,7 +187,15 @@ impl File {
             return Ok(n);
         }
         self.settle()?;
-        self.node.file_system().again("read", || ioverbs::read_at(self.collection(), offset, out))
+        let handle = match (self.handle_of_what_is(), &self.early) {
+            (Ok(Some(handle)), _) => handle,
+            // Deleted elsewhere, or held: what was there as it was opened is known (O10).
+            (Ok(None) | Err(Errno::EBUSY), Some(early)) if self.joined().is_none() => {
+                return Ok(early.copy(offset, out));
+            }
+            (handle, _) => handle?.ok_or(Errno::ESTALE)?,
+        };
+        self.node.file_system().again("read", || ioverbs::read_at(&handle.c, offset, out))
     }
 
     /// Writes all of it: at the offset, or where the file was opened so at its end.
@@ -146,10 +208,11 @@ impl File {
         if data.is_empty() {
             return Ok(0);
         }
+        let c = self.collection()?;
         self.writes();
         self.settle()?;
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
-        self.node.file_system().at_most_once("write", || ioverbs::append(self.collection(), data))?;
+        self.node.file_system().at_most_once("write", || ioverbs::append(c, data))?;
         Ok(data.len())
     }
 
@@ -161,11 +224,12 @@ impl File {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
         }
+        let handle = self.handle()?;
         self.writes();
-        if self.handle.write_behind(offset, data)? {
+        if handle.write_behind(offset, data)? {
             return Ok(data.len());
         }
-        self.node.file_system().again("write", || ioverbs::write_at(self.collection(), offset, data))?;
+        self.node.file_system().again("write", || ioverbs::write_at(&handle.c, offset, data))?;
         Ok(data.len())
     }
 
@@ -174,13 +238,17 @@ impl File {
         if size > i64::MAX as u64 {
             return Err(Errno::EFBIG);
         }
+        self.handle()?;
         self.writes();
-        self.again("truncate", || Op::Truncate { c: self.collection().clone(), size }).map(drop)
+        self.again("truncate", |c| Op::Truncate { c: c.clone(), size }).map(drop)
     }
 
     /// Its length as of now.
     pub fn size(&self) -> Outcome<u64> {
-        let status = self.again("stat", || Op::Stat { c: self.collection().clone() })?;
+        if let Some(early) = self.early.as_ref().filter(|early| !self.is_written() && early.holds(&self.node)) {
+            return Ok(early.attributes.size);
+        }
+        let status = self.again("stat", |c| Op::Stat { c: c.clone() })?;
         stat_of(Some(&status)).map(|stat| stat.bytes)
     }
 
@@ -200,12 +268,13 @@ impl File {
             ZERO_RANGE => (true, true),
             _ => return Err(Errno::EOPNOTSUPP),
         };
+        self.handle()?;
         self.writes();
         if punches {
-            self.again("punch", || Op::Punch { c: self.collection().clone(), range })?;
+            self.again("punch", |c| Op::Punch { c: c.clone(), range })?;
         }
         if allocates {
-            self.again("allocate", || Op::Allocate { c: self.collection().clone(), range, keep_size })?;
+            self.again("allocate", |c| Op::Allocate { c: c.clone(), range, keep_size })?;
         }
         Ok(())
     }
@@ -219,10 +288,11 @@ impl File {
         if to_offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
         }
+        let target = to.collection()?;
         to.writes();
         to.settle()?;
-        self.again("copy", || {
-            let (src, dst) = (self.collection().clone(), to.collection().clone());
+        self.again("copy", |c| {
+            let (src, dst) = (c.clone(), target.clone());
             Op::Copy { src, src_offset: offset, dst, dst_offset: to_offset, len }
         })?;
         Ok(len)
@@ -230,32 +300,35 @@ impl File {
 
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
+        // Also what others have written, by whichever descriptor.
+        let Some(handle) = self.handle_of_what_is()? else { return Ok(()) };
         let persist = |c: &Collection| Op::Persist { c: c.clone() };
-        match self.handle.settle_with(Some(&persist))? {
+        match handle.settle_with(Some(&persist))? {
             true => Ok(()),
-            false => self.again("sync", || persist(self.collection())).map(drop),
+            false => self.again("sync", persist).map(drop),
         }
     }
 
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        if self.flags.write { self.publish().and(self.handle.take_failure()) } else { Ok(()) }
+        match self.joined().filter(|_| self.flags.write) {
+            Some(handle) => self.publish().and(handle.take_failure()),
+            None => Ok(()),
+        }
     }
 
     /// What anybody has written who has it open is published.
     pub(crate) fn publish(&self) -> Outcome<()> {
-        if !self.collection().is_writable() {
-            return Ok(());
-        }
-        let effective = self.collection().effective().map_err(|e| self.node.file_system().errno("close", &e))?;
+        let Some(handle) = self.joined().filter(|handle| handle.c.is_writable()) else { return Ok(()) };
+        let effective = handle.c.effective().map_err(|e| self.node.file_system().errno("close", &e))?;
         if effective.point == Point::Close && effective.persistence >= Persistence::Durable {
             return self.sync();
         }
         let commit = |c: &Collection| Op::Commit { c: c.clone() };
-        match self.handle.settle_with(Some(&commit))? {
+        match handle.settle_with(Some(&commit))? {
             true => Ok(()),
-            false => self.again("commit", || commit(self.collection())).map(drop),
+            false => self.again("commit", commit).map(drop),
         }
     }
 
@@ -263,21 +336,23 @@ impl File {
     /// closed, whatever this says.
     pub fn finish(self) -> Outcome<()> {
         // The last one publishes as it closes.
-        let published = if Arc::strong_count(&self.handle) > 1 { self.flush() } else { Ok(()) };
+        let is_shared = self.joined().is_some_and(|handle| Arc::strong_count(handle) > 1);
+        let published = if is_shared { self.flush() } else { Ok(()) };
         let closed = self.close();
         published.and(closed)
     }
 
     /// Closes it. It is closed, whatever this says.
     pub fn close(self) -> Outcome<()> {
-        if self.node.ends(&self.handle) {
+        let Some(handle) = Slot::into_handle(self.slot) else { return Ok(()) };
+        if self.node.ends(&handle) {
             // What was written goes in one request with the close.
-            return self.handle.end_now();
+            return handle.end_now();
         }
         // Here, as whoever else holds it for a moment hears of no failure.
-        let told = self.handle.settle();
+        let told = handle.settle();
         // Others who have it open go on.
-        match Arc::into_inner(self.handle) {
+        match Arc::into_inner(handle) {
             Some(handle) => handle.end().and(told),
             None => told,
         }

@@ -14,7 +14,7 @@ use ioverbs::{
     Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam,
 };
 
-use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers};
+use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers, early::Kept, later::Laters};
 
 /// What holds between this file system and others on the same workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,6 +85,10 @@ pub(crate) struct Inner {
     nodes: Mutex<HashMap<Uuid, Weak<Node>>>,
     /// Those who have something to tell the store.
     pub(crate) tellers: Tellers,
+    /// Bytes of small files that are known.
+    pub(crate) kept: Kept,
+    /// Files that are opened later.
+    pub(crate) later: Laters,
     /// Grows when something is changed or opened here.
     pub(crate) changes: AtomicU64,
     /// Grows when a name is taken away, moved or added.
@@ -122,6 +126,8 @@ impl FileSystem {
             options,
             nodes: Mutex::default(),
             tellers: Tellers::default(),
+            kept: Kept::default(),
+            later: Laters::default(),
             changes: AtomicU64::new(0),
             names: AtomicU64::new(0),
             closes: AtomicU64::new(0),

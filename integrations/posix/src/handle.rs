@@ -115,11 +115,11 @@ impl Node {
 
     /// A handle for who opens it: the one that there is if it is still good, else a new one.
     pub(crate) fn join(&self) -> Outcome<Arc<Handle>> {
-        self.join_for(Flags { write: true, ..Flags::default() }).map(|(handle, ..)| handle)
+        self.join_for(Flags { blind: true, ..Flags::default() }).map(|(handle, ..)| handle)
     }
 
     /// The same, with facts as of now, and what came along of its bytes.
-    pub(crate) fn join_for(&self, flags: Flags) -> Outcome<(Arc<Handle>, Attributes, Option<Early>)> {
+    pub(crate) fn join_for(&self, flags: Flags) -> Outcome<(Arc<Handle>, Attributes, Option<Arc<Early>>)> {
         let fs = self.file_system();
         if let Some(handle) = self.handle() {
             handle.settle_for_others();
@@ -147,7 +147,8 @@ impl Node {
         let (c, mut told) = opened?;
         let attributes = fs.attributes(&told.stat)?;
         self.tell_since(&attributes, since.clone());
-        Ok((self.share(Handle::new(fs, c)), attributes, Early::new(&mut told, flags, since)))
+        let early = fs.early(&mut told, &attributes, (flags, c.is_writable()), since);
+        Ok((self.share(Handle::new(fs, c)), attributes, early))
     }
 
     /// Makes a handle the one of all, unless another one is by now; the one that is.
@@ -160,7 +161,9 @@ impl Node {
             *shared = Arc::downgrade(&handle);
         }
         drop(shared);
-        before.unwrap_or(handle)
+        let handle = before.unwrap_or(handle);
+        self.file_system().0.later.give(self.uuid(), &handle);
+        handle
     }
 
     fn detach(&self, handle: &Arc<Handle>) {
@@ -176,9 +179,12 @@ impl FileSystem {
     pub(crate) fn told(&self, c: &Collection) -> Result<Told> {
         match c.take_told() {
             Some(told) => Ok(told),
-            None => {
-                Ok(Told { stat: stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?, bytes: None, group: None })
-            }
+            None => Ok(Told {
+                stat: stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?,
+                bytes: None,
+                group: None,
+                may_keep: false,
+            }),
         }
     }
 }

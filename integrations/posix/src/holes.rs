@@ -27,7 +27,7 @@ impl File {
         let (mut at, mut max) = (offset, FIRST);
         while at < size {
             let range = Range::new(at, size - at).map_err(|_| Errno::EOVERFLOW)?;
-            let op = Op::Extents { c: self.collection().clone(), range, max };
+            let op = Op::Extents { c: self.collection()?.clone(), range, max };
             let status = self.node().file_system().run(op)?;
             let extents = extents_of(&status.output)?;
             let mut seen = at;

@@ -21,23 +21,23 @@ impl std::fmt::Debug for LentToWrite {
 impl File {
     /// The file in which the bytes lie, each at its own offset, if it is sealed and there is one that may be lent.
     pub fn lend(&self) -> Option<Arc<dyn LentFile>> {
-        if self.collection().is_writable() {
-            return None;
-        }
-        self.collection().lend_file().ok()
+        // What is opened later lies in no file.
+        let c = &self.joined()?.c;
+        if c.is_writable() { None } else { c.lend_file().ok() }
     }
 
     /// The same for writing, if it is held exclusively (`concurrency=exclusive`), until [`LentToWrite::end`]. Nobody has to tell of
     /// what is written there.
     pub fn lend_to_write(&self) -> Option<LentToWrite> {
-        let c = self.collection();
+        let handle = self.joined()?;
+        let c = &handle.c;
         let exclusive = || c.effective().is_ok_and(|effective| effective.concurrency == Concurrency::Exclusive);
         if !c.is_writable() || !exclusive() || self.settle().is_err() {
             return None;
         }
         let lent = c.lend_file_to_write().ok()?;
         self.writes();
-        Some(LentToWrite { handle: self.handle().clone(), lent })
+        Some(LentToWrite { handle: handle.clone(), lent })
     }
 }
 
@@ -50,7 +50,7 @@ impl LentToWrite {
     /// Whether it is that of this open file, which may have been opened again since, and still counts: once the hold has passed on,
     /// nobody reads what is written to it.
     pub fn is_of(&self, file: &File) -> bool {
-        Arc::ptr_eq(&self.handle, file.handle()) && self.lent.holds()
+        file.joined().is_some_and(|handle| Arc::ptr_eq(&self.handle, handle)) && self.lent.holds()
     }
 
     /// Takes it back. `false`: some process still has it open or mapped for writing. Nobody may be given it from the call on, unless

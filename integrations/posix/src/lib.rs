@@ -31,6 +31,7 @@ mod file;
 mod fs;
 mod handle;
 mod holes;
+mod later;
 mod lent;
 mod locks;
 mod names;

@@ -92,7 +92,11 @@ impl File {
 
     /// Takes or gives back a lock without waiting. `EAGAIN`: somebody else has it. `owner` is whoever the front door says.
     pub fn lock(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
-        let (c, lock) = (self.collection().clone(), self.spec(owner, range, kind)?);
+        if kind == LockKind::None && self.joined().is_none() {
+            // Nobody has locked what is not open yet.
+            return Ok(());
+        }
+        let (c, lock) = (self.collection()?.clone(), self.spec(owner, range, kind)?);
         let fs = self.node().file_system();
         if kind == LockKind::None {
             // Whoever has the lock next sees what was written under it, by whichever descriptor.
@@ -118,7 +122,7 @@ impl File {
 
     /// A lock that is in the way of this one.
     pub fn lock_in_the_way(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<Option<InTheWay>> {
-        let op = Op::LockQuery { c: self.collection().clone(), lock: self.spec(owner, range, kind)? };
+        let op = Op::LockQuery { c: self.collection()?.clone(), lock: self.spec(owner, range, kind)? };
         let status = match self.node().file_system().run(op) {
             Err(Errno::ENOENT) => return Ok(None),
             other => other?,

@@ -13,8 +13,7 @@ use ioverbs::{
 };
 
 use crate::{
-    Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome,
-    early::{self, Early},
+    Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome, early,
     fs::{name, stat_of},
     remembered::Since,
 };
@@ -82,18 +81,24 @@ pub enum OpenedOrFound {
 impl FileSystem {
     /// What a name stands for.
     pub fn lookup(&self, parent: &Node, bytes: &[u8]) -> Outcome<Found> {
-        self.look_ahead(parent, bytes, 0).map(|(found, _)| found)
+        self.look_ahead(parent, bytes, (0, 0)).map(|(found, _)| found)
     }
 
-    /// The same, and what up to `ahead` of the names behind it stand for, as far as the catalog can tell that at once.
-    pub(crate) fn look_ahead(&self, parent: &Node, bytes: &[u8], ahead: u32) -> Outcome<(Found, Vec<Behind>)> {
+    /// The same, and what up to `ahead` of the names behind it stand for, as far as the catalog can tell that at once. What it tells of
+    /// bytes, of files that have no more than `tell`, is kept for who opens them.
+    pub(crate) fn look_ahead(
+        &self,
+        parent: &Node,
+        bytes: &[u8],
+        (ahead, tell): (u32, u64),
+    ) -> Outcome<(Found, Vec<Behind>)> {
         let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
         if parent.has_not(bytes) {
             return Err(Errno::ENOENT);
         }
         let look = || {
             let (w, parent) = (self.workspace().clone(), Some(group.clone()));
-            Op::Look { w, parent, which: which.clone(), ahead }
+            Op::Look { w, parent, which: which.clone(), ahead, tell }
         };
         let (since, closes) = (self.since(), self.closes());
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
@@ -101,19 +106,28 @@ impl FileSystem {
             return Ok((self.found(stat_of(Some(&status))?, parent, bytes, (since, closes))?, Vec::new()));
         };
         let mut entries = entries.into_iter();
-        let first = entries.next().ok_or(Errno::EIO)?;
+        let mut first = entries.next().ok_or(Errno::EIO)?;
         let found = self.found(&first.stat, parent, bytes, (since.clone(), closes))?;
+        if let Some(bytes) = first.bytes.take()
+            && !found.0.is_open()
+            && self.closes() == closes
+        {
+            self.keep_bytes(bytes, &self.attributes(&first.stat)?, first.writable, since.clone());
+        }
         // The number of a device would have to be asked for, and some names are none to programs.
         let seen = |entry: &Named| {
             let kind = Kind::of(entry.stat.kind, entry.stat.mode);
             !kind.is_device() && !matches!(entry.name.as_bytes(), b"." | b"..")
         };
         let mut behind = Vec::with_capacity(entries.len());
-        for entry in entries.filter(seen) {
+        for mut entry in entries.filter(seen) {
             let attributes = self.attributes(&entry.stat)?;
             let node = self.node(attributes.uuid, attributes.kind);
             // What is known of it here may be of later.
             if !node.is_open() && self.closes() == closes {
+                if let Some(bytes) = entry.bytes.take() {
+                    self.keep_bytes(bytes, &attributes, entry.writable, since.clone());
+                }
                 node.tell_since(&attributes, since.clone());
                 if node.parent().is_none() {
                     self.placed(&node, parent, entry.name.as_bytes());
@@ -176,7 +190,7 @@ impl FileSystem {
         }
         node.tell_since(&attributes, since.clone());
         self.placed(&node, parent, bytes);
-        let early = Early::new(&mut told, flags, since);
+        let early = self.early(&mut told, &attributes, (flags, c.is_writable()), since);
         Ok(Some((File::of_opened(&node, c, flags, early), attributes)))
     }
 
@@ -257,8 +271,13 @@ impl FileSystem {
             (Some(stat), _) => stat,
             (None, Err(e)) => return Err(self.errno("stat", &e)),
             (None, Ok(uuid)) => {
-                let look =
-                    || Op::Look { w: self.workspace().clone(), parent: None, which: Which::Uuid(uuid), ahead: 0 };
+                let look = || Op::Look {
+                    w: self.workspace().clone(),
+                    parent: None,
+                    which: Which::Uuid(uuid),
+                    ahead: 0,
+                    tell: 0,
+                };
                 stat_of(Some(&self.again("stat", || ioverbs::run(self.session(), look()))?))?.clone()
             }
         };
@@ -291,6 +310,11 @@ impl FileSystem {
     /// Makes a file without a name and opens it (`O_TMPFILE`): it goes with its last handle, unless it gets one.
     pub fn create_unnamed(&self, parent: &Node, born: Create, flags: Flags) -> Outcome<(File, Arc<Node>, Attributes)> {
         self.create_file(parent, None, born, flags)
+    }
+
+    /// The same, as the store has it.
+    pub(crate) fn make_unnamed(&self, parent: &Node, born: Create) -> Outcome<Collection> {
+        Ok(self.make(self.new_file(parent, None, born), &|_| Vec::new())?.c)
     }
 
     fn create_file(
@@ -345,6 +369,7 @@ impl FileSystem {
         self.check_writable()?;
         let which = Which::Name(known(bytes)?);
         let group = parent.group()?;
+        let _going = self.names_go();
         let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         // Another one may have got the name by the second time.
         let done = parent.rename_in("delete", &[], delete, &Vec::new);
@@ -371,6 +396,7 @@ impl FileSystem {
         };
         let (from_parent, to_parent, from_name, to_name) =
             (from.0.group()?, to.0.group()?, known(from.1)?, name(to.1)?);
+        let _going = (mode != RenameMode::NoReplace).then(|| self.names_go());
         to.0.may_have(to.1);
         if mode == RenameMode::Exchange {
             from.0.may_have(from.1);
@@ -387,7 +413,7 @@ impl FileSystem {
         let groups = [&to_parent, &from_parent];
         let look = |(group, (_, bytes)): (&&Collection, &(&Node, &[u8]))| {
             let which = Which::Name(known(bytes).ok()?);
-            Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which, ahead: 0 })
+            Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which, ahead: 0, tell: 0 })
         };
         let looks = || groups.iter().zip(places).filter_map(look).collect();
         let done = from.0.rename_in("rename", &[to.0], rename, &looks);

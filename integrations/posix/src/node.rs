@@ -45,6 +45,8 @@ pub struct Node {
     told: Mutex<Option<Told>>,
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Place>,
+    /// Of a file: the directory in which it was found last.
+    pub(crate) found_in: Mutex<Option<Uuid>>,
     /// Of a directory that was made here: which names there may be in it, and when it was made (monotonic clock).
     names: Mutex<Option<Names>>,
     /// Of a directory: what it says of the files that are made below it.
@@ -78,6 +80,7 @@ impl Node {
             shared: Mutex::new(Weak::new()),
             told: Mutex::default(),
             place: Mutex::default(),
+            found_in: Mutex::default(),
             said: Mutex::default(),
             names: Mutex::default(),
             target: OnceLock::new(),
@@ -127,8 +130,9 @@ impl Node {
 
     /// It is changed here, or opened: what is remembered of it does not hold any more.
     pub(crate) fn touch(&self) {
-        self.touched.fetch_add(1, Ordering::AcqRel);
+        // In this order: who sees the second and not the first notes nothing.
         self.fs.0.changes.fetch_add(1, Ordering::AcqRel);
+        self.touched.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often that was.
@@ -140,7 +144,17 @@ impl Node {
     /// twice where the store could not be reached.
     pub(crate) fn with_handle(&self, verb: &str, mut work: impl FnMut(&Collection) -> Vec<Op>) -> Outcome<Vec<Status>> {
         self.settle()?;
-        self.fs.again(verb, || self.try_with_handle(&mut work))
+        match self.fs.again(verb, || self.try_with_handle(&mut work)) {
+            // Somebody has it open, and was to open it later.
+            Err(e @ (Errno::ENOENT | Errno::ESTALE)) => match self.fs.0.later.early(self.uuid) {
+                Some(early) => {
+                    let _goes_on = self.goes_on(&early)?;
+                    self.fs.again(verb, || self.try_with_handle(&mut work))
+                }
+                None => Err(e),
+            },
+            other => other,
+        }
     }
 
     /// The store knows all that was written to it here.
@@ -168,7 +182,12 @@ impl Node {
             return Ok(untold);
         }
         let since = self.fs.since();
-        let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())))?;
+        let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())));
+        let status = match status {
+            // Gone, but somebody has it open who was to open it later.
+            Err(Errno::ENOENT) => return self.fs.0.later.attributes(self.uuid).ok_or(Errno::ENOENT),
+            other => other?,
+        };
         let attributes = self.fs.attributes(stat_of(Some(&status))?)?;
         self.tell_since(&attributes, since);
         Ok(attributes)
@@ -180,7 +199,7 @@ impl Node {
             Some(handle) => Op::Stat { c: handle.c.clone() },
             None => {
                 let w = self.fs.workspace().clone();
-                Op::Look { w, parent: None, which: Which::Uuid(self.uuid), ahead: 0 }
+                Op::Look { w, parent: None, which: Which::Uuid(self.uuid), ahead: 0, tell: 0 }
             }
         }
     }

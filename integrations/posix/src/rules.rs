@@ -65,6 +65,8 @@ impl FileSystem {
             let before = lock(&node.place).replace(place);
             // Not under the lock: it may be the last to have its parent.
             drop(before);
+        } else {
+            *lock(&node.found_in) = Some(parent.uuid());
         }
     }
 

@@ -12,8 +12,8 @@ use ioverbs::{Name, Which, Workspace};
 
 use crate::{Create, File, FileSystem, Flags, Node, Options, Who};
 
-pub(super) const WRITE: Flags = Flags { write: true, append: false, truncate: false };
-pub(super) const READ: Flags = Flags { write: false, append: false, truncate: false };
+pub(super) const WRITE: Flags = Flags { write: true, append: false, truncate: false, blind: false };
+pub(super) const READ: Flags = Flags { write: false, append: false, truncate: false, blind: false };
 
 /// A new one: all that open `mem:` in one process are in one store.
 pub(super) fn workspace() -> Workspace {

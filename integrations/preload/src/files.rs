@@ -402,6 +402,9 @@ impl Files {
         for (fd, open) in self.all() {
             open.shared.store(true, Ordering::Relaxed);
             open.publish_early();
+            if let Some(What::File(file)) = open.what.get() {
+                file.open_now();
+            }
             if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
                 && let Ok(size) = file.size()
             {

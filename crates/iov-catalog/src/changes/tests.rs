@@ -23,7 +23,7 @@ pub(crate) struct Mindful {
 fn look(client: &Client, parent: Uuid, text: Option<&str>) -> Looked {
     let (ws, which) = (client.ws, text.map_or(Which::Uuid(parent), |text| Which::Name(name(text))));
     let parent = if text.is_some() { parent } else { Uuid::NIL };
-    match client.ask(CatalogOp::Look { ws, parent, which, ahead: 0 }) {
+    match client.ask(CatalogOp::Look { ws, parent, which, ahead: 0, tell: 0 }) {
         Ok(CatalogReply::Stat(stat)) => Ok(*stat),
         Ok(other) => panic!("a look was answered by {other:?}"),
         Err(e) => Err(e.kind()),

@@ -29,7 +29,9 @@ impl Exec<'_> {
             CatalogOp::Close { ws, uuid, published } => verbs::close::close(self, ws, uuid, published.is_some()),
             CatalogOp::Delete { ws, parent, which } => verbs::delete::delete(self, ws, parent, &which),
             CatalogOp::Stat { ws, uuid } => verbs::stat::stat(self, ws, uuid),
-            CatalogOp::Look { ws, parent, which, ahead } => verbs::stat::look(self, ws, parent, &which, ahead),
+            CatalogOp::Look { ws, parent, which, ahead, tell } => {
+                verbs::stat::look(self, ws, parent, &which, (ahead, tell))
+            }
             CatalogOp::Set { ws, uuid, controls, layout } => verbs::set::set(self, ws, uuid, controls.as_ref(), layout),
             CatalogOp::SetAttr { ws, uuid, attr } => verbs::setattr::setattr(self, ws, uuid, &attr),
             CatalogOp::Rename { ws, from_parent, from, to_parent, to, mode } => {

@@ -60,6 +60,8 @@ pub(crate) enum Mode {
 /// What to do once the writes are committed.
 #[derive(Default)]
 pub(crate) struct After {
+    /// What anybody remembers of anything does not hold any more.
+    pub(crate) all_changes: bool,
     /// Objects to remove.
     pub(crate) remove: Vec<ObjectId>,
     /// Collections to seal at the target once the records say so, and the operations that do so.
@@ -219,13 +221,14 @@ impl<'a> Exec<'a> {
         let after = &self.after;
         let after =
             (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
-        let touched = self.after.touched.len();
+        let (touched, all_changes) = (self.after.touched.len(), self.after.all_changes);
         self.keep = false;
         let reply = work(self);
         if reply.is_err() && !self.keep {
             self.pending.rollback(marks.0);
             self.undo_to(marks.1);
             self.moved.truncate(marks.2);
+            self.after.all_changes = all_changes;
             self.after.remove.truncate(after.0);
             self.after.seal.truncate(after.1);
             self.after.seal_of.truncate(after.1);

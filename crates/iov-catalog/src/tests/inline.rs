@@ -20,11 +20,11 @@ fn inline_options() -> Options {
     Options { inline_bytes: LIMIT, ..options() }
 }
 
-fn rig() -> Rig {
+pub(super) fn rig() -> Rig {
     Rig::over(Arc::new(MemoryStore::new()), Arc::new(durable_heap()), inline_options()).unwrap()
 }
 
-fn write(client: &Client, uuid: Uuid, offset: u64, data: &[u8]) -> iov_types::Result<CatalogReply> {
+pub(super) fn write(client: &Client, uuid: Uuid, offset: u64, data: &[u8]) -> iov_types::Result<CatalogReply> {
     client.ask(CatalogOp::Write { ws: client.ws, uuid, offset, data: data.to_vec() })
 }
 
@@ -36,7 +36,7 @@ fn read(client: &Client, uuid: Uuid) -> Option<Vec<u8>> {
     }
 }
 
-fn created(client: &Client, text: &str, controls: Controls) -> (Uuid, bool) {
+pub(super) fn created(client: &Client, text: &str, controls: Controls) -> (Uuid, bool) {
     let (uuid, op) = client.create_with(EntryKind::Collection, Uuid::NIL, text, controls);
     match client.ask(op).unwrap() {
         CatalogReply::Opened(opened) => (uuid, opened.inline),

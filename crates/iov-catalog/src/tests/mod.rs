@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod access;
+mod along;
 mod batches;
 mod check;
 mod crashes;

@@ -224,7 +224,7 @@ fn o3_a_name_that_is_replaced_all_the_time_is_always_found() {
         let reader = client.other();
         while !writer.is_finished() {
             let which = Which::Name(name("cur"));
-            reader.ask(CatalogOp::Look { ws: reader.ws, parent: ROOT, which, ahead: 0 }).unwrap();
+            reader.ask(CatalogOp::Look { ws: reader.ws, parent: ROOT, which, ahead: 0, tell: 0 }).unwrap();
         }
         writer.join().unwrap();
     });
@@ -232,7 +232,7 @@ fn o3_a_name_that_is_replaced_all_the_time_is_always_found() {
 
 /// What a look finds that is to look so far ahead.
 fn ahead(client: &Client, parent: Uuid, text: &str, ahead: u32) -> Vec<Named> {
-    let look = CatalogOp::Look { ws: client.ws, parent, which: Which::Name(name(text)), ahead };
+    let look = CatalogOp::Look { ws: client.ws, parent, which: Which::Name(name(text)), ahead, tell: 0 };
     let CatalogReply::Looked(looked) = client.ask(look).unwrap() else { panic!("it did not look ahead") };
     looked.entries
 }
@@ -267,14 +267,14 @@ fn o3_a_look_ahead_tells_of_names_what_looks_at_each_do() {
     for _ in 0..2 {
         for entry in ahead(&client, group, "a", 9) {
             let which = Which::Name(entry.name.clone());
-            let alone = client.ask(CatalogOp::Look { ws: client.ws, parent: group, which, ahead: 0 }).unwrap();
+            let alone = client.ask(CatalogOp::Look { ws: client.ws, parent: group, which, ahead: 0, tell: 0 }).unwrap();
             assert_eq!(alone, CatalogReply::Stat(Box::new(entry.stat)), "{}", entry.name);
         }
     }
     // What went is not there, and what cannot be found is an error as ever.
     client.delete(group, "b").unwrap();
     assert_eq!(texts(&ahead(&client, group, "a0", 2)), ["a0", "bb", "c"]);
-    let missing = CatalogOp::Look { ws: client.ws, parent: group, which: Which::Name(name("b")), ahead: 5 };
+    let missing = CatalogOp::Look { ws: client.ws, parent: group, which: Which::Name(name("b")), ahead: 5, tell: 0 };
     assert_eq!(kind(client.ask(missing)), Kind::NotFound);
     assert!(client.delete(below, "nothing").is_err());
 }
@@ -287,7 +287,7 @@ fn o3_a_look_among_changes_sees_them_and_does_not_look_ahead() {
     client.close(a).unwrap();
     client.close(b).unwrap();
     let delete = CatalogOp::Delete { ws: client.ws, parent: ROOT, which: Which::Name(name("b")) };
-    let look = CatalogOp::Look { ws: client.ws, parent: ROOT, which: Which::Name(name("a")), ahead: 5 };
+    let look = CatalogOp::Look { ws: client.ws, parent: ROOT, which: Which::Name(name("a")), ahead: 5, tell: 0 };
     let replies = client.submit(vec![delete, look], Submission::Each).unwrap();
     assert!(matches!(&replies[1], Ok(CatalogReply::Stat(stat)) if stat.uuid == a), "{replies:?}");
 }

@@ -7,7 +7,7 @@ use super::rig::{Client, Rig, kind, name};
 const ROOT: Uuid = Uuid::NIL;
 
 fn look(client: &Client, parent: Uuid, which: Which) -> Result<Stat> {
-    match client.ask(CatalogOp::Look { ws: client.ws, parent, which, ahead: 0 })? {
+    match client.ask(CatalogOp::Look { ws: client.ws, parent, which, ahead: 0, tell: 0 })? {
         CatalogReply::Stat(stat) => Ok(*stat),
         other => panic!("answered by {other:?}"),
     }

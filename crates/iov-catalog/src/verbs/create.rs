@@ -178,7 +178,7 @@ fn told(x: &mut Exec<'_>, at: usize, (uuid, kind): (Uuid, EntryKind), parent: Uu
     };
     let Some(stat) = stat else { return Ok(None) };
     let group = if stat.links > 0 { stat::of_group(x, at, parent)? } else { None };
-    Ok(Some(Box::new(Told { stat, bytes: None, group })))
+    Ok(Some(Box::new(Told { stat, bytes: None, group, may_keep: false })))
 }
 
 /// Where a new collection lies. What a batch has staged for it lies there already.

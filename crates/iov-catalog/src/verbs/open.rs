@@ -14,6 +14,7 @@ use crate::{
         records::{FIRST_EPOCH, missing},
     },
     promise,
+    record::Facts,
     state::{Entry, Hold},
     targets::op,
 };
@@ -46,7 +47,7 @@ pub(crate) fn open(
     }
     let (effective, level_writes) =
         promise::at_open(&record.effective, asked, &x.core.capability_at(record.layout.place))?;
-    let may_write = x.has_right(at, Right::Write) && !x.is_expired(at) && record.state != State::Sealed;
+    let may_write = may_write(x, at, record.state);
     let writable = may_write && level_writes;
     let writer = writable && kind == EntryKind::Collection;
 
@@ -63,6 +64,8 @@ pub(crate) fn open(
     }
     let crashed = record.state != State::Sealed && x.core.has_crashed(record.opened_in);
     let exclusive = wants_hold || (covered && record.state != State::Sealed);
+    // Who knows something below it, and could open that without asking, has to ask from now on (X2).
+    x.after.all_changes |= kind == EntryKind::Group && wants_hold;
     let lost = crashed && record.epoch > 0;
     if lost && x.core.in_grace() && x.entry(uuid).is_none_or(|e| e.hold.is_none()) {
         return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
@@ -145,18 +148,59 @@ fn told(
     most: u64,
 ) -> Result<Option<Box<Told>>> {
     let Some((facts, stat)) = stat::at_hand(x, at, uuid)? else { return Ok(None) };
-    // Reading some leaves a trace, or is done at a target.
+    let bytes = if beyond { None } else { bytes_along(x, at, (uuid, &facts), effective, most) };
+    let may_keep = may_keep(x, (uuid, &facts), effective);
+    Ok(Some(Box::new(Told { stat, bytes, group: None, may_keep })))
+}
+
+/// The bytes of a collection, where they are here, and reading some leaves no trace and is done at no target.
+fn bytes_along(
+    x: &mut Exec<'_>,
+    at: usize,
+    (uuid, facts): (Uuid, &Facts),
+    effective: &Effective,
+    most: u64,
+) -> Option<Vec<u8>> {
     let reads = facts.inline
-        && !beyond
         && facts.size <= most
         && effective.temporality != Temporality::Once
         && effective.atomicity != Atomicity::Publication
         && facts.size <= x.room_along(usize::MAX) as u64;
     let ws = x.workspaces[at].uuid;
     // What is wrong with them is for who reads them.
-    let bytes = if reads { stored(x, ws, uuid, facts.size).ok() } else { None };
-    x.goes_along(bytes.as_ref().map_or(0, |bytes| bytes.len()));
-    Ok(Some(Box::new(Told { stat, bytes: bytes.map(|bytes| bytes.to_vec()), group: None })))
+    let bytes = if reads { stored(x, ws, uuid, facts.size).ok() } else { None }?;
+    x.goes_along(bytes.len());
+    Some(bytes.to_vec())
+}
+
+/// Whether nobody has to hear of it when it is opened once more: nobody keeps others away (X1, X2), nor does it go a time after it was last open.
+fn may_keep(x: &Exec<'_>, (uuid, facts): (Uuid, &Facts), effective: &Effective) -> bool {
+    facts.lifetime.is_none_or(|lifetime| !lifetime.is_temporary())
+        && effective.concurrency == Concurrency::Shared
+        && x.shared().opens.get(uuid).is_none_or(|entry| entry.hold.is_none())
+        && !x.shared().opens.may_cover()
+        && !x.core.in_grace()
+}
+
+/// As for who opens it, the bytes of what is only looked at, if they may be kept, and whether they could be written.
+pub(super) fn kept(x: &mut Exec<'_>, at: usize, uuid: Uuid, facts: &Facts, most: u64) -> Option<(Vec<u8>, bool)> {
+    if !facts.inline || facts.size > most {
+        return None;
+    }
+    let record = x.usable_record(at, uuid).ok()?;
+    let effective = record.effective;
+    if !may_keep(x, (uuid, facts), &effective) {
+        return None;
+    }
+    let bytes = bytes_along(x, at, (uuid, facts), &effective, most)?;
+    let capability = x.core.capability_at(record.layout.place);
+    let (_, level_writes) = promise::at_open(&effective, &Controls::default(), &capability).ok()?;
+    Some((bytes, level_writes && may_write(x, at, record.state)))
+}
+
+/// Whether the caller may write what is in this state.
+fn may_write(x: &Exec<'_>, at: usize, state: State) -> bool {
+    x.has_right(at, Right::Write) && !x.is_expired(at) && state != State::Sealed
 }
 
 /// The root has the workspace's record, and its controls.
@@ -174,6 +218,7 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
         return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
     }
     let grant = x.hold(ws, ws, EntryKind::Group, record.epoch, exclusive, false)?;
+    x.after.all_changes |= exclusive;
     if let Some(epoch) = grant.raised {
         x.raise_root(ws, epoch)?;
     }

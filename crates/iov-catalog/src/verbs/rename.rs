@@ -35,6 +35,9 @@ pub(crate) fn rename(x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid,
     }
     x.may_change(ws, uuid, &record.names)?;
     x.cover_in(ws, to.parent, true)?;
+    // What is below may lie below a held group from now on (X2).
+    let is_group = record.kind == EntryKind::Group || mode == RenameMode::Exchange;
+    x.after.all_changes |= is_group && x.shared().opens.may_cover();
     no_cycle(x, ws, uuid, &record, to.parent)?;
     match (mode, there) {
         (RenameMode::NoReplace, Some(_)) => return Err(taken(to.name)),

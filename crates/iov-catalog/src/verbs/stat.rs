@@ -15,6 +15,8 @@ use crate::{
 
 /// Names behind one that are looked at along with it, at most.
 const MOST_AHEAD: usize = 1024;
+/// Bytes of them that are told at most, and a few more, as none is told in part: what a local socket takes without waiting for who reads it.
+const MOST_TOLD: usize = 96 << 10;
 /// What each of them takes in memory and in the answer, roughly.
 const NAMED_BYTES: usize = 512;
 
@@ -33,7 +35,7 @@ pub(crate) fn stat(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
     facts(x, at, uuid, false)
 }
 
-pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, ahead: u32) -> Reply {
+pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, (ahead, tell): (u32, u64)) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
     let name = match which {
         Which::Uuid(uuid) if uuid.is_nil() => return stat_root(x, at),
@@ -43,9 +45,11 @@ pub(crate) fn look(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which, ahea
     x.parent(ws, parent)?;
     match look_for(x, at, parent, name)? {
         CatalogReply::Stat(stat) if ahead > 0 && x.only_reads() => {
-            let mut entries = vec![Named { name: name.clone(), stat: *stat }];
             let room = x.room_along(MOST_AHEAD * NAMED_BYTES) / NAMED_BYTES;
-            behind(x, at, (parent, name), (ahead as usize).min(room), &mut entries)?;
+            let told = if tell > 0 { with_bytes(x, at, stat.uuid, tell) } else { None };
+            let (stat, told) = told.unwrap_or((*stat, None));
+            let mut entries = vec![named(name.clone(), stat, told)];
+            behind(x, at, (parent, name), ((ahead as usize).min(room), tell), &mut entries)?;
             x.goes_along(entries.len() * NAMED_BYTES);
             Ok(CatalogReply::Looked(Looked { entries }))
         }
@@ -58,9 +62,10 @@ fn behind(
     x: &mut Exec<'_>,
     at: usize,
     (parent, name): (Uuid, &Name),
-    ahead: usize,
+    (ahead, tell): (usize, u64),
     entries: &mut Vec<Named>,
 ) -> Result<()> {
+    let mut told: usize = 0;
     let ws = x.workspaces[at].uuid;
     let names = keys::names(ws, parent);
     let from = keys::name(ws, parent, name);
@@ -72,17 +77,44 @@ fn behind(
         if x.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()) {
             continue;
         }
+        if tell > 0 {
+            let Some((stat, kept)) = with_bytes(x, at, uuid, tell) else { continue };
+            told += kept.as_ref().map_or(0, |(bytes, _)| bytes.len());
+            entries.push(named(name, stat, kept));
+            if told >= MOST_TOLD {
+                break;
+            }
+            continue;
+        }
         let hot = x.shared().hot.get(ws, uuid);
         match hot {
-            Some(hot) if hot.stat().kind == EntryKind::Collection => entries.push(Named { name, stat: hot.stat() }),
+            Some(hot) if hot.stat().kind == EntryKind::Collection => {
+                entries.push(named(name, hot.stat(), None));
+            }
             // It may have gone since its name was read, or be hidden.
             _ => {
                 let found = at_hand(x, at, uuid).ok().flatten();
-                entries.extend(found.map(|(_, stat)| Named { name, stat }));
+                entries.extend(found.map(|(_, stat)| named(name, stat, None)));
             }
         }
     }
     Ok(())
+}
+
+/// Bytes, and whether they can be written.
+type Kept = (Vec<u8>, bool);
+
+fn named(name: Name, stat: Stat, kept: Option<Kept>) -> Named {
+    let (bytes, writable) = kept.map_or((None, false), |(bytes, writable)| (Some(bytes), writable));
+    Named { name, stat, bytes, writable }
+}
+
+/// The facts of something, and its bytes and whether they can be written where they may be told; none: as of [`at_hand`].
+fn with_bytes(x: &mut Exec<'_>, at: usize, uuid: Uuid, tell: u64) -> Option<(Stat, Option<Kept>)> {
+    // It may have gone since its name was read, or be hidden.
+    let (facts, stat) = at_hand(x, at, uuid).ok().flatten()?;
+    let bytes = super::open::kept(x, at, uuid, &facts, tell);
+    Some((stat, bytes))
 }
 
 /// The facts of a group, in a writer's turn.

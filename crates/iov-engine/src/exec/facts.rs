@@ -98,8 +98,9 @@ impl Exec {
             Op::Delete { w, parent, which } => {
                 CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
             }
-            Op::Look { w, parent, which, ahead } => {
-                CatalogOp::Look { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone(), ahead: *ahead }
+            Op::Look { w, parent, which, ahead, tell } => {
+                let (parent, which) = (parent_uuid(parent)?, which.clone());
+                CatalogOp::Look { ws: w.uuid(), parent, which, ahead: *ahead, tell: *tell }
             }
             Op::Rename { w, from_parent, from, to_parent, to, mode } => CatalogOp::Rename {
                 ws: w.uuid(),

@@ -110,7 +110,7 @@ choice! {
         36 => MoveOut { 1 => ws: uuid, 2 => uuid: uuid },
         37 => Map { 1 => from: uint },
         38 => Ticket { 1 => uuid: uuid },
-        39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint },
+        39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint, 5 => tell: uint },
         40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
     }
 }
@@ -133,7 +133,14 @@ message! {
     }
 }
 
-message! { Told { 1 => stat: required message, 2 => bytes: optional bytes, 3 => group: optional message } }
+message! {
+    Told {
+        1 => stat: required message,
+        2 => bytes: optional bytes,
+        3 => group: optional message,
+        4 => may_keep: boolean,
+    }
+}
 
 message! {
     OpenedWorkspace {
@@ -156,7 +163,14 @@ message! {
     }
 }
 
-message! { Named { 1 => name: required name, 2 => stat: required message } }
+message! {
+    Named {
+        1 => name: required name,
+        2 => stat: required message,
+        3 => bytes: optional bytes,
+        4 => writable: boolean,
+    }
+}
 
 message! { Looked { 1 => entries: repeated message } }
 

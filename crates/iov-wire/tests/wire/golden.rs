@@ -20,8 +20,7 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer => "-10",
-        Catalog => "-10",
+        CatalogAnswer | Catalog => "-11",
         Welcome => "-6",
         GrantAnswer | Hello => "-4",
         Grant => "-3",
@@ -90,9 +89,35 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// As sent before looks told bytes.
+fn request_without_bytes() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    for op in request.ops.iter_mut().flatten() {
+        if let CatalogOp::Look { tell, .. } = op {
+            *tell = 0;
+        }
+    }
+    request
+}
+
+/// Likewise.
+fn answer_without_bytes() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    for reply in answer.replies.iter_mut().flatten() {
+        match reply {
+            CatalogReply::Looked(looked) => looked.entries.iter_mut().for_each(|entry| {
+                (entry.bytes, entry.writable) = (None, false);
+            }),
+            CatalogReply::Opened(opened) => opened.told.iter_mut().for_each(|told| told.may_keep = false),
+            _ => {}
+        }
+    }
+    answer
+}
+
 /// As sent before creates told of what they make.
 fn request_without_creates_that_tell() -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_bytes();
     for op in request.ops.iter_mut().flatten() {
         if let CatalogOp::Create { tell, .. } = op {
             *tell = false;
@@ -103,7 +128,7 @@ fn request_without_creates_that_tell() -> CatalogRequest {
 
 /// Likewise.
 fn answer_without_groups() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_bytes();
     for reply in answer.replies.iter_mut().flatten() {
         if let CatalogReply::Opened(opened) = reply
             && let Some(told) = &mut opened.told
@@ -127,7 +152,7 @@ fn request_without_told() -> CatalogRequest {
 
 /// Likewise.
 fn answer_without_told() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_groups();
     for reply in answer.replies.iter_mut().flatten() {
         if let CatalogReply::Opened(opened) = reply {
             opened.told = None;
@@ -289,6 +314,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, ringless);
     let bytes = std::fs::read(named(Verb::Hello, "-3")).expect("the bytes of a later one");
     reads(&bytes, Hello { rings: false, ..examples::hello() });
+    // Before looks told bytes.
+    let bytes = std::fs::read(named(Verb::Catalog, "-10")).expect("the bytes of a later one");
+    reads(&bytes, request_without_bytes());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-10")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_bytes());
     // Before creates told of what they make.
     let bytes = std::fs::read(named(Verb::Catalog, "-9")).expect("the bytes of a later one");
     reads(&bytes, request_without_creates_that_tell());

@@ -9,6 +9,7 @@ mod events;
 mod full;
 mod full_start;
 mod hostile;
+mod kept;
 mod kit;
 mod lifetimes;
 mod limits;

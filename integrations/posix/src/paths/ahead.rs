@@ -8,17 +8,20 @@ use std::{collections::HashMap, sync::Mutex};
 
 use ioverbs::{Uuid, seam};
 
-use crate::{Node, fs::lock};
+use crate::{Node, early, fs::lock};
 
 /// Questions about names of a directory before any brings more than its answer.
 const FIRST: u64 = 4;
 /// Entries that may come along for each name that was looked at.
-const EACH: u64 = 16;
+const EACH: u64 = 64;
 /// Most that come along at once.
 const MOST: u64 = 256;
 /// After so many it is seen whether they are of use: one in [`WORTH`] must be.
 const TRIED: u64 = 1024;
 const WORTH: u64 = 32;
+/// The same for bytes, of which each costs more.
+const TOLD: u64 = 256;
+const WORTH_TELLING: u64 = 4;
 /// Directories that are kept count of.
 const DIRECTORIES: usize = 256;
 /// What a program does may change: for how long a count is kept, in nanoseconds.
@@ -28,6 +31,8 @@ const KEPT_NS: i64 = 10_000_000_000;
 struct Count {
     /// Names that were asked for.
     asked: u64,
+    /// Files that were opened to be read.
+    opened: u64,
     /// Names that came along.
     came: u64,
     /// Those of them that were looked at.
@@ -44,6 +49,12 @@ impl Count {
         }
         (EACH * (self.asked + self.used)).saturating_sub(self.came).min(MOST)
     }
+
+    /// Whether bytes are to come along: most of what was looked at was read then, and enough of what came along was looked at.
+    fn tells(&self) -> bool {
+        let in_vain = self.came >= TOLD && self.used < self.came / WORTH_TELLING;
+        self.opened * 2 >= self.asked + self.used && !in_vain
+    }
 }
 
 /// See the module.
@@ -53,28 +64,34 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    fn with<T>(&self, dir: &Node, work: impl FnOnce(&mut Count) -> T) -> T {
+    fn with<T>(&self, dir: Uuid, work: impl FnOnce(&mut Count) -> T) -> T {
         let now = seam::monotonic_ns();
         let mut counts = lock(&self.counts);
-        if counts.len() >= DIRECTORIES && !counts.contains_key(&dir.uuid()) {
+        if counts.len() >= DIRECTORIES && !counts.contains_key(&dir) {
             counts.clear();
         }
-        let new = Count { asked: 0, came: 0, used: 0, since_ns: now };
-        let count = counts.entry(dir.uuid()).or_insert(new);
+        let new = Count { asked: 0, opened: 0, came: 0, used: 0, since_ns: now };
+        let count = counts.entry(dir).or_insert(new);
         if now - count.since_ns > KEPT_NS {
             *count = new;
         }
         work(count)
     }
 
-    /// A name of this directory is to be asked for: how many of those behind it are to come along.
-    pub(super) fn wanted(&self, dir: &Node) -> u32 {
-        self.with(dir, |count| count.wanted() as u32)
+    /// A name of this directory is to be asked for: how many of those behind it are to come along, and files of how many bytes at most with
+    /// these; 0: without.
+    pub(super) fn wanted(&self, dir: &Node) -> (u32, u64) {
+        self.with(dir.uuid(), |count| (count.wanted() as u32, if count.tells() { early::MOST } else { 0 }))
+    }
+
+    /// A file of this directory was opened to be read.
+    pub(super) fn was_opened(&self, dir: Uuid) {
+        self.with(dir, |count| count.opened += 1);
     }
 
     /// A name was found, and so many came along.
     pub(super) fn has_come(&self, dir: &Node, along: usize) {
-        self.with(dir, |count| {
+        self.with(dir.uuid(), |count| {
             count.asked += 1;
             count.came += along as u64;
         });
@@ -82,7 +99,7 @@ impl Ahead {
 
     /// A name was looked at that had come along.
     pub(super) fn was_used(&self, dir: &Node) {
-        self.with(dir, |count| count.used += 1);
+        self.with(dir.uuid(), |count| count.used += 1);
     }
 }
 

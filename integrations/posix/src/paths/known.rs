@@ -140,6 +140,13 @@ impl Known {
         }
     }
 
+    /// A file was found by opening it, to read it: what was told of it holds once it is closed.
+    pub(super) fn put_opened(&self, last: &Last, found: &Found, asked: &Asked) {
+        // One thing was done here since: that it was opened.
+        let asked = Asked { changed: asked.changed + 1, since: asked.since.clone() };
+        self.remember(last, Some(found.clone()), found.0.touched(), &asked, false);
+    }
+
     /// What came along with a name.
     pub(super) fn put_behind(&self, parent: &Arc<Node>, behind: Vec<Behind>, asked: &Asked) {
         self.ahead.has_come(parent, behind.len());

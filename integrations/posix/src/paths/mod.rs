@@ -16,7 +16,7 @@ use ioverbs::Uuid;
 pub use access::Caller;
 pub use open::{How, Opened};
 
-use crate::{Attributes, Directory, Errno, FileSystem, Found, Kind, Node};
+use crate::{Attributes, Directory, Errno, FileSystem, Found, Kind, Level, Node, fs::lock};
 use known::{Asked, Known};
 
 /// Symbolic links in one path, at most, as on Linux.
@@ -101,6 +101,14 @@ impl Paths {
         }
     }
 
+    /// A program has opened a file to read it, and may do so with others of its directory.
+    pub fn opened(&self, node: &Node) {
+        let found_in = *lock(&node.found_in);
+        if let Some(dir) = found_in {
+            self.known.ahead.was_opened(dir);
+        }
+    }
+
     /// Whoever has got a lock sees what was done under it elsewhere: nothing that was found before holds.
     pub fn refresh(&self) {
         self.known.clear();
@@ -127,8 +135,10 @@ impl Paths {
         }
         let asked = Asked::now(&self.fs);
         let remembers = asked.is_told() || (lately && !self.fs.0.options.unseen.is_zero());
-        let ahead = if remembers { self.known.ahead.wanted(&last.parent) } else { 0 };
-        let (found, behind) = match self.fs.look_ahead(&last.parent, &last.name, ahead) {
+        let (ahead, tell) = if remembers { self.known.ahead.wanted(&last.parent) } else { (0, 0) };
+        // What is told of bytes holds as long as the catalog says so.
+        let tell = if asked.is_told() && self.fs.level() == Level::Session { tell } else { 0 };
+        let (found, behind) = match self.fs.look_ahead(&last.parent, &last.name, (ahead, tell)) {
             Err(e) => {
                 if e == Errno::ENOENT {
                     self.known.put_missing(last, &asked);
@@ -295,7 +305,7 @@ impl FileSystem {
         let which = Which::Uuid(uuid);
         let status = self.again("open", || {
             let (w, which) = (self.workspace().clone(), which.clone());
-            ioverbs::run(self.session(), Op::Look { w, parent: None, which, ahead: 0 })
+            ioverbs::run(self.session(), Op::Look { w, parent: None, which, ahead: 0, tell: 0 })
         })?;
         let attributes = self.attributes(crate::fs::stat_of(Some(&status))?)?;
         let node = self.node(attributes.uuid, attributes.kind);

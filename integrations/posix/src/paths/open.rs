@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Follow, Last, Reached, Stop, Walker, Way, access, known::Asked};
-use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Node, Who, names::OpenedOrFound};
+use crate::{Attributes, Create, Directory, Errno, File, Flags, Kind, Level, Node, Who, names::OpenedOrFound};
 
 /// What `open` is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,11 +72,20 @@ impl Walker<'_> {
         }
         for _ in 0..RACES {
             match self.walk(&from, &path, !how.nofollow)? {
-                Reached::Found { node, attributes, last } => match (self.open_found(&node, attributes, how), last) {
-                    // It went since it was looked at: another may have the name, or may get it.
-                    (Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)), Some(last)) => self.paths.forget(&last),
-                    (opened, _) => return opened,
-                },
+                Reached::Found { node, mut attributes, last } => {
+                    if let Some(last) = last.as_ref().filter(|_| node.may_come_along(&attributes))
+                        && self.come_along(last, how)
+                        && let Ok((again, now)) = self.paths.ask(last, true)
+                        && again.is(&node)
+                    {
+                        attributes = now;
+                    }
+                    match (self.open_found(&node, attributes, how), last) {
+                        // It went since it was looked at: another may have the name, or may get it.
+                        (Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)), Some(last)) => self.paths.forget(&last),
+                        (opened, _) => return opened,
+                    }
+                }
                 Reached::Missing(last) => {
                     let Some(mode) = how.create.filter(|_| !how.path) else { return Err(Errno::ENOENT.into()) };
                     match self.create(&last, mode, how) {
@@ -105,11 +114,23 @@ impl Walker<'_> {
                 return Err(Errno::ENOENT.into());
             }
             let asked = Asked::now(self.fs);
+            // Several at once, and their bytes, where a program reads one file of a directory after the other.
+            if self.come_along(last, how) {
+                self.paths.ask(last, true)?;
+                return Ok(None);
+            }
             let opened = self.fs.open_by_name(&last.parent, &last.name, flags(how));
             if opened.as_ref().is_err_and(|e| *e == Errno::ENOENT) {
                 known.put_missing(last, &asked);
             }
             let Some((file, mut attributes)) = opened? else { return Ok(None) };
+            if how.read && !how.truncate {
+                known.ahead.has_come(&last.parent, 0);
+                self.paths.opened(file.node());
+            }
+            if !writes {
+                known.put_opened(last, &(file.node().clone(), attributes), &asked);
+            }
             self.may_open(&attributes, how)?;
             file.begin(&mut attributes)?;
             self.opened(file.node(), how)?;
@@ -135,6 +156,15 @@ impl Walker<'_> {
                 opened => opened.map(Some),
             },
         }
+    }
+
+    /// Whether to ask for several files of a directory at once, with their bytes: a program reads one after the other.
+    fn come_along(&self, last: &Last, how: &How) -> bool {
+        let reads = how.read && !how.truncate && !how.path && how.create.is_none();
+        reads
+            && self.fs.level() == Level::Session
+            && self.fs.since().is_some()
+            && matches!(self.paths.known.ahead.wanted(&last.parent), (1.., 1..))
     }
 
     fn may_open(&self, attributes: &Attributes, how: &How) -> Way<()> {
@@ -207,11 +237,14 @@ impl Walker<'_> {
         }
         self.may_open(&attributes, how)?;
         let (file, attributes) = File::open(node, flags(how))?;
+        if how.read && !how.truncate {
+            self.paths.opened(node);
+        }
         self.opened(node, how)?;
         Ok(Opened::File(file, attributes))
     }
 }
 
 fn flags(how: &How) -> Flags {
-    Flags { write: how.write, append: how.append, truncate: how.truncate }
+    Flags { write: how.write, append: how.append, truncate: how.truncate, blind: !how.read && how.write }
 }

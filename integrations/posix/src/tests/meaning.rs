@@ -290,7 +290,7 @@ fn rules_say_what_is_promised_where() {
     let (run, deep) = (dir(&ck, b"run"), dir(&other, b"deep"));
     let made = |parent: &Node, name: &[u8]| {
         let file = fs.create(parent, name, born(0o644), WRITE).unwrap().0;
-        let effective = file.collection().effective().unwrap();
+        let effective = file.collection().unwrap().effective().unwrap();
         fs.unlink(parent, name).unwrap();
         (effective.consistency, effective.mutability, effective.spatiality)
     };
@@ -334,7 +334,7 @@ fn directories_say_what_is_promised_of_the_files_below_them() {
     use ioverbs::{Consistency::*, Spatiality::*};
     let made = |fs: &FileSystem, dir: &Node| {
         let file = fs.create(dir, b"new", born(0o644), WRITE).unwrap().0;
-        let effective = file.collection().effective().unwrap();
+        let effective = file.collection().unwrap().effective().unwrap();
         fs.unlink(dir, b"new").unwrap();
         (effective.consistency, effective.spatiality)
     };

@@ -128,7 +128,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         MoveOut { ws, uuid },
         Map { from: 3 },
         Ticket { uuid },
-        Look { ws, parent, which: Which::Name(name("d")), ahead: 16 },
+        Look { ws, parent, which: Which::Name(name("d")), ahead: 16, tell: 512 },
         Truncate { ws, uuid, size: 100 },
     ]
 }
@@ -203,7 +203,7 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         writable: true,
         inline: true,
         size: Some(3),
-        told: Some(Box::new(Told { stat: stat(), bytes: Some(vec![8, 9]), group: Some(stat()) })),
+        told: Some(Box::new(Told { stat: stat(), bytes: Some(vec![8, 9]), group: Some(stat()), may_keep: true })),
     };
     let workspace = OpenedWorkspace {
         uuid: WS,
@@ -238,6 +238,8 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
             lasts_ns: 600_000_000_000,
             writable: true,
         })),
-        CatalogReply::Looked(Looked { entries: vec![Named { name: name("d"), stat: stat() }] }),
+        CatalogReply::Looked(Looked {
+            entries: vec![Named { name: name("d"), stat: stat(), bytes: Some(vec![5]), writable: true }],
+        }),
     ]
 }

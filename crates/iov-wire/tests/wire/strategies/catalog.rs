@@ -142,11 +142,12 @@ fn other_op() -> BoxedStrategy<CatalogOp> {
         (uuid(), uuid()).prop_map(|(ws, uuid)| MoveOut { ws, uuid }),
         any::<u32>().prop_map(|from| Map { from }),
         uuid().prop_map(|uuid| Ticket { uuid }),
-        (uuid(), uuid(), which(), any::<u32>()).prop_map(|(ws, parent, which, ahead)| Look {
+        (uuid(), uuid(), which(), any::<u32>(), number()).prop_map(|(ws, parent, which, ahead, tell)| Look {
             ws,
             parent,
             which,
-            ahead
+            ahead,
+            tell
         }),
         (uuid(), uuid(), number()).prop_map(|(ws, uuid, size)| Truncate { ws, uuid, size }),
         Just(Renew),
@@ -161,8 +162,8 @@ pub(crate) fn catalog_op() -> BoxedStrategy<CatalogOp> {
 
 fn opened() -> BoxedStrategy<Opened> {
     let what = (uuid(), uuid(), entry_kind(), state());
-    let told = (stat(), any::<Option<Vec<u8>>>(), maybe(stat()));
-    let told = told.prop_map(|(stat, bytes, group)| Box::new(Told { stat, bytes, group }));
+    let told = (stat(), any::<Option<Vec<u8>>>(), maybe(stat()), any::<bool>());
+    let told = told.prop_map(|(stat, bytes, group, may_keep)| Box::new(Told { stat, bytes, group, may_keep }));
     let rest = (any::<(bool, bool)>(), any::<Option<u64>>(), maybe(told));
     (what, effective(), layout(), number(), rest)
         .prop_map(|((ws, uuid, kind, state), effective, layout, epoch, ((writable, inline), size, told))| Opened {
@@ -203,7 +204,8 @@ fn page() -> BoxedStrategy<Page> {
 }
 
 fn looked() -> BoxedStrategy<Looked> {
-    let named = (name(), stat()).prop_map(|(name, stat)| Named { name, stat });
+    let named = (name(), stat(), any::<Option<Vec<u8>>>(), any::<bool>());
+    let named = named.prop_map(|(name, stat, bytes, writable)| Named { name, stat, bytes, writable });
     list(named).prop_map(|entries| Looked { entries }).boxed()
 }
 

@@ -4,7 +4,7 @@ use super::{Count, EACH, MOST};
 
 /// How many questions it takes to look at names in this order, and how many came along with them.
 fn questions(all: &BTreeSet<String>, order: impl Iterator<Item = String>) -> (u64, u64) {
-    let mut count = Count { asked: 0, came: 0, used: 0, since_ns: 0 };
+    let mut count = Count { asked: 0, opened: 0, came: 0, used: 0, since_ns: 0 };
     let mut known = BTreeSet::new();
     for name in order {
         if known.remove(&name) {
