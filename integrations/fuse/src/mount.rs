@@ -133,8 +133,10 @@ impl Mount {
     /// Makes a workspace appear in a directory. What lies there is hidden meanwhile.
     pub fn new(ws: Workspace, at: &Path, options: MountOptions) -> Result<Mount> {
         let fail = |e: std::io::Error| Error::from(e).context(format!("mounting on {}", at.display()));
-        // One that was left by a mount that was killed answers nobody.
-        if std::fs::symlink_metadata(at).is_err_and(|e| e.raw_os_error() == Some(NOT_CONNECTED)) {
+        // One that was left by a mount that was killed answers nobody, once the kernel knows. What the kernel remembers of it says nothing, and
+        // so it is asked for what it does not.
+        use rustix::io::Errno as Number;
+        while rustix::fs::statfs(at).is_err_and(|e| matches!(e, Number::NOTCONN | Number::CONNABORTED)) {
             unmount(at, true)?;
         }
         let at = &at.canonicalize().map_err(fail)?;
@@ -190,9 +192,6 @@ impl Mount {
         self.session.join().map_err(|e| Error::from(e).context(format!("serving {}", at.display())))
     }
 }
-
-/// `ENOTCONN`: nobody serves the mount any more.
-const NOT_CONNECTED: i32 = 107;
 
 /// Makes a mounted workspace disappear; `lazily`: at once, also if somebody is in it.
 pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
