@@ -1,6 +1,6 @@
 //! What is open, by descriptor.
 //!
-//! Each open file has a descriptor of the kernel that stands for it ([`crate::record`]), which `dup`, `fork` and `exec` pass on.
+//! Each open file has a descriptor of the kernel that stands for it ([`crate::standing`]), which `dup`, `fork` and `exec` pass on.
 
 use std::{
     ffi::c_int,
@@ -16,6 +16,7 @@ use ioverbs::Uuid;
 use crate::{
     raw::{kernel, outcome},
     record::{Access, Record, descriptors},
+    standing::{Lender, Standing},
     world::{Inside, Mounted, World, lock},
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct Open {
     pub(crate) record: Record,
     what: OnceLock<What>,
     opening: Mutex<()>,
+    /// What stands for it, and its offset.
+    pub(crate) standing: Standing,
     /// Each write goes to the end.
     pub(crate) append: AtomicBool,
     /// Something was written of which nobody else has been told.
@@ -65,13 +68,17 @@ pub(crate) struct Files {
     /// Who has locks by `fcntl` on what, by identity.
     pub(crate) locked: Mutex<Vec<Uuid>>,
     ids: AtomicU64,
+    /// What stands for what is open.
+    pub(crate) lender: Lender,
+    /// The process of which these are.
+    pub(crate) pid: i32,
 }
 
 /// The table for as long as nobody may change it.
 pub(crate) type Held<'a> = RwLockWriteGuard<'a, Vec<Option<Arc<Open>>>>;
 
 impl Open {
-    fn new(record: Record, what: Option<What>, append: bool, id: u64) -> Open {
+    fn new(record: Record, what: Option<What>, standing: Standing, append: bool, id: u64) -> Open {
         let cell = OnceLock::new();
         if let Some(what) = what {
             let _ = cell.set(what);
@@ -80,6 +87,7 @@ impl Open {
             record,
             what: cell,
             opening: Mutex::default(),
+            standing,
             append: AtomicBool::new(append),
             dirty: AtomicBool::new(false),
             at_end: AtomicBool::new(false),
@@ -265,6 +273,8 @@ impl Default for Files {
             bits: (0..BITS / 64).map(|_| AtomicU64::new(0)).collect(),
             locked: Mutex::default(),
             ids: AtomicU64::new(1),
+            lender: Lender::default(),
+            pid: crate::raw::pid(),
         }
     }
 }
@@ -277,7 +287,8 @@ impl Files {
             if let Some(record) = Record::of(fd) {
                 let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) as c_int;
                 let same = files.same_description(fd, &record);
-                let open = same.unwrap_or_else(|| files.opened(record, None, flags & libc::O_APPEND != 0));
+                let open =
+                    same.unwrap_or_else(|| files.opened(record, None, Standing::own(), flags & libc::O_APPEND != 0));
                 open.shared.store(true, Ordering::Relaxed);
                 // A thread of the program before may have been about to move it.
                 Moving::change(fd, libc::F_UNLCK);
@@ -297,8 +308,8 @@ impl Files {
                 Some((_, child)) => child.clone(),
                 None => {
                     let append = open.append.load(Ordering::Relaxed);
-                    let child = files.opened(open.record.clone(), None, append);
-                    child.shared.store(true, Ordering::Relaxed);
+                    let child = files.opened(open.record.clone(), None, open.standing.of_parent(), append);
+                    child.shared.store(open.standing.is_own(), Ordering::Relaxed);
                     child.at_end.store(open.at_end.load(Ordering::Relaxed), Ordering::Relaxed);
                     known.push((open.id, child.clone()));
                     child
@@ -327,15 +338,15 @@ impl Files {
         found.and_then(|(_, open)| open.clone())
     }
 
-    fn opened(&self, record: Record, what: Option<What>, append: bool) -> Arc<Open> {
-        Arc::new(Open::new(record, what, append, self.ids.fetch_add(1, Ordering::Relaxed)))
+    fn opened(&self, record: Record, what: Option<What>, standing: Standing, append: bool) -> Arc<Open> {
+        Arc::new(Open::new(record, what, standing, append, self.ids.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Gives something that was opened a descriptor.
     pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
         let Adding { record, what, how, flags } = opened;
-        let fd = record.descriptor(flags & libc::O_CLOEXEC != 0, flags)?;
-        let open = self.opened(record, Some(what), how.append);
+        let fd = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
+        let open = self.opened(record, Some(what), Standing::lent(flags), how.append);
         // A new file is not told of until somebody has to know.
         open.dirty
             .store(how.write && (how.create.is_some() || how.truncate || how.unnamed.is_some()), Ordering::Relaxed);
@@ -399,8 +410,9 @@ impl Files {
     /// Everybody else is told all that was written, and where it ended: there is another process from now on, which has it too.
     pub(crate) fn publish(&self) {
         let _inside = Inside::enter();
+        self.own();
         for (fd, open) in self.all() {
-            open.shared.store(true, Ordering::Relaxed);
+            open.shared.store(open.standing.is_own(), Ordering::Relaxed);
             open.publish_early();
             if let Some(What::File(file)) = open.what.get() {
                 file.open_now();
@@ -408,7 +420,7 @@ impl Files {
             if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
                 && let Ok(size) = file.size()
             {
-                kernel!(libc::SYS_lseek, fd, size, libc::SEEK_SET);
+                open.standing.move_to(fd, size);
                 open.at_end.store(false, Ordering::Relaxed);
             }
         }

@@ -10,6 +10,7 @@ mod memory;
 mod patch;
 mod raw;
 mod record;
+mod standing;
 mod world;
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt};

@@ -127,23 +127,32 @@ impl Record {
         Record::read(&bytes)
     }
 
-    /// A descriptor that stands for it.
+    /// A descriptor of a file of its own that stands for it.
     pub(crate) fn descriptor(&self, cloexec: bool, status: c_int) -> Outcome<c_int> {
-        let flags = libc::MFD_ALLOW_SEALING | if cloexec { libc::MFD_CLOEXEC } else { 0 };
-        let fd = kernel!(libc::SYS_memfd_create, NAME.as_ptr(), flags);
-        if fd < 0 {
-            return Err(Errno(-fd as i32));
-        }
-        let (fd, bytes) = (fd as c_int, self.to_bytes());
+        let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
         kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
-        let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-        kernel!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals);
-        let status = status & (libc::O_APPEND | libc::O_NONBLOCK);
+        seal(fd);
+        let status = status & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
         if status != 0 {
             kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, status);
         }
         Ok(fd)
     }
+}
+
+/// A memory file that stands for something, and says nothing yet.
+pub(crate) fn empty(cloexec: bool) -> Outcome<c_int> {
+    let flags = libc::MFD_ALLOW_SEALING | if cloexec { libc::MFD_CLOEXEC } else { 0 };
+    match kernel!(libc::SYS_memfd_create, NAME.as_ptr(), flags) {
+        e if e < 0 => Err(Errno(-e as i32)),
+        fd => Ok(fd as c_int),
+    }
+}
+
+/// Nobody writes it from now on.
+pub(crate) fn seal(fd: c_int) {
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    kernel!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals);
 }
 
 /// The descriptors of this process.

@@ -20,13 +20,9 @@ const SYNC_FLAGS: u32 =
     libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 /// Where the next byte is read or written.
-fn position(fd: c_int) -> Outcome<u64> {
-    let at = kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR);
+fn position(fd: c_int, open: &Open) -> Outcome<u64> {
+    let at = open.standing.offset(fd);
     u64::try_from(at).map_err(|_| Errno(-at as i32))
-}
-
-pub(super) fn move_to(fd: c_int, at: u64) -> isize {
-    kernel!(libc::SYS_lseek, fd, at, libc::SEEK_SET)
 }
 
 /// An offset that a program has given.
@@ -131,7 +127,7 @@ fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]
     let at = place(world, fd, open)?;
     let n = read_at(file, at, pieces)?;
     if n > 0 {
-        move_to(fd, at + n as u64);
+        open.standing.move_to(fd, at + n as u64);
     }
     Ok(n as isize)
 }
@@ -139,9 +135,9 @@ fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]
 /// The offset; behind an append it is the end.
 pub(super) fn place(world: &World, fd: c_int, open: &Open) -> Outcome<u64> {
     if open.at_end.swap(false, Ordering::Relaxed) {
-        move_to(fd, open.file(world)?.size()?);
+        open.standing.move_to(fd, open.file(world)?.size()?);
     }
-    position(fd)
+    position(fd, open)
 }
 
 /// So many bytes of pieces.
@@ -197,7 +193,7 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
     let _one = open.moves(fd);
     let mut at = place(world, fd, open)?;
     // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
-    let end = kernel!(libc::SYS_lseek, fd, len, libc::SEEK_CUR);
+    let end = open.standing.move_by(fd, len as i64);
     if let Ok(end) = u64::try_from(end) {
         at = end - len as u64;
     }
@@ -205,7 +201,7 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
         Ok(n) if n == len => Ok(n as isize),
         short => {
             let n = *short.as_ref().unwrap_or(&0);
-            move_to(fd, at + n as u64);
+            open.standing.move_to(fd, at + n as u64);
             short.map(|n| n as isize)
         }
     }
@@ -232,7 +228,12 @@ fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> O
             if whence == libc::SEEK_SET && by == 0 {
                 super::directories::rewind(world, open)?;
             }
-            return Ok(kernel!(libc::SYS_lseek, fd, by, whence));
+            return Ok(match whence {
+                libc::SEEK_SET => open.standing.move_to(fd, offset(by)?),
+                libc::SEEK_CUR => open.standing.move_by(fd, by),
+                // A directory has no end that could be said in advance, and no holes.
+                _ => return Err(Errno::EINVAL),
+            });
         }
     };
     let from = match whence {
@@ -243,14 +244,14 @@ fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> O
             let from = u64::try_from(by).map_err(|_| Errno::ENXIO)?;
             let what = if whence == libc::SEEK_DATA { Seek::Data } else { Seek::Hole };
             open.at_end.store(false, Ordering::Relaxed);
-            return Ok(move_to(fd, file.seek(from, what)?));
+            return Ok(open.standing.move_to(fd, file.seek(from, what)?));
         }
         _ => return Err(Errno::EINVAL),
     };
     let to = from.checked_add(by).ok_or(Errno::EOVERFLOW)?;
     let to = u64::try_from(to).map_err(|_| Errno::EINVAL)?;
     open.at_end.store(false, Ordering::Relaxed);
-    Ok(move_to(fd, to))
+    Ok(open.standing.move_to(fd, to))
 }
 
 pub(super) fn is_ours(fd: c_int) -> bool {

@@ -8,7 +8,7 @@ use std::{
 use iov_posix::{Errno, Outcome};
 
 use super::{
-    bytes::{is_ours, lseek, move_to, offset, place, pread, pwrite, read, write},
+    bytes::{is_ours, lseek, offset, place, pread, pwrite, read, write},
     descriptors::fcntl,
     export, limits,
 };
@@ -109,9 +109,9 @@ fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: 
         };
         let len = limits::room(len, || Ok(b_at))?;
         let n = a.copy_to(a_at, b, b_at, len as u64)?;
-        for (fd, given, at) in [(from, from_at, a_at), (to, to_at, b_at)] {
+        for (fd, open, given, at) in [(from, &src, from_at, a_at), (to, &dst, to_at, b_at)] {
             match given.is_null() {
-                true => drop(move_to(fd, at + n)),
+                true => drop(open.standing.move_to(fd, at + n)),
                 // SAFETY: as above.
                 false => unsafe { *given = (at + n) as i64 },
             }

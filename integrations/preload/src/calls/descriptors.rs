@@ -43,14 +43,19 @@ fn close_one(fd: c_int) -> isize {
     }
 }
 
-/// What a new descriptor of the kernel stands for, if the old one is ours; what the new one stood for is closed.
+/// What a new descriptor of the kernel stands for, if the old one is ours.
 fn dupped(old: c_int, new: isize) -> isize {
     let (Some(world), Ok(fd)) = (world(), c_int::try_from(new)) else { return new };
     if fd < 0 || fd == old || crate::raw::pid() != world.pid {
         return new;
     }
+    put_in_place(world, old, fd, world.files.take(fd));
+    new
+}
+
+/// A descriptor stands for what another one does, if that is ours, and not for what it stood for before, which is closed.
+fn put_in_place(world: &World, old: c_int, fd: c_int, before: Option<Arc<Open>>) {
     let errno = crate::raw::errno();
-    let before = world.files.take(fd);
     if let Some(open) = world.files.get(old) {
         world.files.put(fd, open);
     }
@@ -59,19 +64,13 @@ fn dupped(old: c_int, new: isize) -> isize {
         let _ = world.files.close(world, before);
     }
     crate::raw::set_errno(errno);
-    new
-}
-
-/// Whether one of two descriptors is ours.
-fn concerns(fds: [c_int; 2]) -> bool {
-    world().is_some_and(|world| fds.iter().any(|fd| world.files.get(*fd).is_some()))
 }
 
 fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: usize) -> Outcome<isize> {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(dupped(fd, kernel!(libc::SYS_fcntl, fd, command, arg))),
         libc::F_GETFL => {
-            let flags = kernel!(libc::SYS_fcntl, fd, command) as c_int;
+            let flags = open.standing.status(fd) as c_int;
             let access = match (open.reads(), open.writes()) {
                 _ if open.is_path() => libc::O_PATH,
                 (true, true) => libc::O_RDWR,
@@ -82,7 +81,7 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
         }
         libc::F_SETFL => {
             let flags = arg as c_int & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
-            let done = kernel!(libc::SYS_fcntl, fd, command, flags);
+            let done = open.standing.set_status(fd, flags);
             if done == 0 {
                 open.append.store(flags & libc::O_APPEND != 0, Ordering::Relaxed);
             }
@@ -100,7 +99,11 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
         // What writes may come is not known of files that others write.
         libc::F_SETLEASE | libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Errno::EINVAL),
         libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
-        _ => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
+        // What else there is the kernel keeps with what stands for it.
+        _ => {
+            world.files.own_one(open)?;
+            Ok(kernel!(libc::SYS_fcntl, fd, command, arg))
+        }
     }
 }
 
@@ -111,7 +114,7 @@ fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg:
     match request {
         libc::FIONREAD => {
             let size = open.to_read(world)?.size()?;
-            let at = kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR).max(0) as u64;
+            let at = open.standing.offset(fd).max(0) as u64;
             let left = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
             memory::give(arg as *mut c_int, left).map(|()| 0)
         }
@@ -201,6 +204,15 @@ fn dup_to(old: c_int, new: c_int, flags: c_int) -> isize {
     if kept::is_kept(new) {
         return failed(Errno::EBUSY);
     }
-    let done = kernel!(libc::SYS_dup3, old, new, flags);
-    if concerns([old, new]) { dupped(old, done) } else { done }
+    let put = || kernel!(libc::SYS_dup3, old, new, flags);
+    let Some(world) = world().filter(|world| world.pid == crate::raw::pid()) else { return put() };
+    // First, so that nobody takes what is put there for what stood for it.
+    let before = world.files.take(new);
+    let done = put();
+    match before {
+        Some(before) if done < 0 => world.files.put(new, before),
+        before if done >= 0 => put_in_place(world, old, new, before),
+        _ => {}
+    }
+    done
 }

@@ -62,7 +62,7 @@ pub(super) fn rewind(world: &World, open: &Open) -> Outcome<()> {
 fn fill(world: &World, fd: c_int, open: &Arc<Open>, room: &mut [u8]) -> Outcome<isize> {
     let _one = open.moves(fd);
     let what = open.what(world)?;
-    let mut at = usize::try_from(kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR)).map_err(|_| Errno::EINVAL)?;
+    let mut at = usize::try_from(open.standing.offset(fd)).map_err(|_| Errno::EINVAL)?;
     let mut used = 0;
     'all: loop {
         let entries = entries(world, what, at)?;
@@ -86,7 +86,7 @@ fn fill(world: &World, fd: c_int, open: &Arc<Open>, room: &mut [u8]) -> Outcome<
             (used, at) = (used + len, at + 1);
         }
     }
-    kernel!(libc::SYS_lseek, fd, at, libc::SEEK_SET);
+    open.standing.move_to(fd, at as u64);
     if let (What::Directory(dir), Some(mounted)) = (what, open.mounted(world)?) {
         mounted.paths.reads(dir);
     }

@@ -29,10 +29,10 @@ fn kind_of(kind: c_int) -> Outcome<LockKind> {
 }
 
 /// The bytes that a program means, from where it means.
-fn range_of(fd: c_int, file: &File, lock: &libc::flock) -> Outcome<LockRange> {
+fn range_of(fd: c_int, open: &Open, file: &File, lock: &libc::flock) -> Outcome<LockRange> {
     let from = match c_int::from(lock.l_whence) {
         libc::SEEK_SET => 0,
-        libc::SEEK_CUR => kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) as i64,
+        libc::SEEK_CUR => open.standing.offset(fd) as i64,
         libc::SEEK_END => file.size()? as i64,
         _ => return Err(Errno::EINVAL),
     };
@@ -77,7 +77,7 @@ pub(crate) fn fcntl(
     wanted: &mut libc::flock,
 ) -> Outcome<isize> {
     let file = open.file(world)?;
-    let (kind, range) = (kind_of(c_int::from(wanted.l_type))?, range_of(fd, file, wanted)?);
+    let (kind, range) = (kind_of(c_int::from(wanted.l_type))?, range_of(fd, open, file, wanted)?);
     let of_file = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
     let owner = if of_file { owner_of(open) } else { lock_owner(world) };
     if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {

@@ -92,6 +92,45 @@ fn who_shares_an_offset_reads_each_byte_once() {
 }
 
 #[test]
+fn descriptors_are_what_they_were_where_another_process_gets_them() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Past the library, as code does that has system calls of its own.
+    let body = r#"
+        #ifdef __x86_64__
+        #define RAW(r, n, a, b, c, d) ({ register long r10 asm("r10") = (long)(d); asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory"); r; })
+        #else
+        #define RAW(r, n, a, b, c, d) (r = syscall(n, a, b, c, d))
+        #endif
+        char t[20] = {0}; struct stat s; long r; int p[2]; pipe(p);
+        int a = open("f", O_CREAT | O_RDWR, 0644); write(a, "0123456789", 10);
+        int b = dup(a), c = open("f", O_RDONLY), gone = open("f", O_RDONLY), over = open("f", O_WRONLY), d = open(".", O_DIRECTORY);
+        printf("%s %s %ld ", E(lseek(a, -1, SEEK_SET)), E(lseek(a, -11, SEEK_CUR)), (long)lseek(a, -6, SEEK_CUR)); printf("%ld\n", (long)lseek(b, 0, SEEK_CUR));
+        printf("%s %s %ld\n", E(lseek(d, -1, SEEK_SET)), E(lseek(d, 0, SEEK_END)), (long)lseek(d, 0, SEEK_CUR));
+        fcntl(c, F_SETFL, O_APPEND | O_NONBLOCK); int flags = fcntl(c, F_GETFL); printf("%d %d ", !!(flags & O_APPEND), flags & O_ACCMODE);
+        flags = fcntl(a, F_GETFL); printf("%d %d\n", !!(flags & O_APPEND), (flags & O_ACCMODE) == O_RDWR);
+        /* What was closed and opened behind the library's back stays what it is. */
+        RAW(r, SYS_close, gone, 0, 0, 0); int null = RAW(r, SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+        printf("%d %d ", null == gone, dup2(p[1], over) == over); fflush(stdout);
+        lseek(c, 2, SEEK_SET); dup2(b, 40); fcntl(40, F_SETFD, FD_CLOEXEC);
+        if (!fork()) { read(40, t, 2); read(c, t + 2, 3); write(1, t, 5); write(1, " ", 1); _exit(0); }
+        wait(0); read(a, t, 2); read(c, t + 2, 3); printf("%.5s ", t); flags = fcntl(c, F_GETFL); printf("%d ", !!(flags & O_NONBLOCK));
+        RAW(r, SYS_fstat, null, &s, 0, 0); printf("%d ", S_ISCHR(s.st_mode)); write(over, "pipe", 4); printf("%d ", (int)read(p[0], t, 4));
+        printf("%d %d\n", fcntl(40, F_GETFD), fcntl(b, F_GETFD)); fflush(stdout);
+        /* Where there is no room for another file, a child has it all the same, with an offset of its own. */
+        int last = open("f", O_RDONLY); lseek(last, 3, SEEK_SET); struct rlimit many, few; getrlimit(RLIMIT_NOFILE, &many); few = many; few.rlim_cur = last + 1; setrlimit(RLIMIT_NOFILE, &few);
+        for (int i = 0; i <= last; i++) if (fcntl(i, F_GETFD) < 0) dup(1);
+        printf("%s ", E(open("f", O_RDONLY))); fflush(stdout);
+        if (!fork()) { setrlimit(RLIMIT_NOFILE, &many); printf("%d ", (int)read(last, t, 4)); printf("%.4s\n", t); fflush(stdout); _exit(0); }
+        wait(0); printf("%d\n", (int)read(last, t, 4));"#;
+    let said = compiled(&store, body).ok().text();
+    let first = "EINVAL EINVAL 4 4\nEINVAL EINVAL 0\n1 0 0 1\n1 1 45234 67567 1 1 4 1 0\n";
+    assert_eq!(said, format!("{first}EMFILE 4 3456\n4\n"));
+}
+
+#[test]
 fn a_program_runs_from_the_directory_that_it_says() {
     if !has_library() {
         return;
