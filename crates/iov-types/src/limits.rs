@@ -29,6 +29,9 @@ pub const DEFAULT_UNIT: u64 = 4096;
 pub const MAX_UNIT: u64 = 1 << 20;
 /// Collections up to this size may live in their record.
 pub const INLINE_BYTES: u64 = 8 << 10;
+/// Bytes that begin in a record go to their target with the write by which they grow up to this: the catalog does nothing else meanwhile, and what most files
+/// of a tree of sources have is written as soon as it could be asked for a place.
+pub const WRITE_THROUGH: u64 = 64 << 10;
 /// Deepest nesting of groups that a move checks for cycles and a search descends.
 pub const GROUP_DEPTH: usize = 1024;
 /// Longest predicate text.

@@ -25,5 +25,6 @@ mod sizes;
 mod submissions;
 mod targets;
 mod temporary;
+mod through;
 mod times;
 mod workspaces;

@@ -82,6 +82,16 @@ fn changing(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<(usize, Record)> {
 
 /// Makes room for bytes up to `end`; `false`: they are at a target now.
 fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64) -> Result<bool> {
+    check_max(record, end)?;
+    if end > x.core.capability().inline_bytes {
+        move_record_out(x, at, uuid, record)?;
+        return Ok(false);
+    }
+    check_room(x, at, record, end)?;
+    Ok(true)
+}
+
+fn check_max(record: &Record, end: u64) -> Result<()> {
     let max = record.effective.collection_size.max;
     if max != 0 && end > max {
         return Err(Error::file_too_big(format!(
@@ -89,16 +99,17 @@ fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64)
         ))
         .with_clause(Clause::H1));
     }
-    if end > x.core.capability().inline_bytes {
-        move_record_out(x, at, uuid, record)?;
-        return Ok(false);
-    }
+    Ok(())
+}
+
+/// Whether the workspace may have the bytes by which it grows to `end`.
+fn check_room(x: &Exec<'_>, at: usize, record: &Record, end: u64) -> Result<()> {
     let grown = end.saturating_sub(record.size);
     let (used, quota) = (x.workspaces[at].usage.bytes, x.record(at).quota_bytes);
     if grown > 0 && used.saturating_add(grown) > quota {
         return Err(over_quota(used.saturating_add(grown), quota).with_outcome(Outcome::NotApplied));
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Puts bytes beside their record.
@@ -128,6 +139,10 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
         return Ok(CatalogReply::Done);
     }
     let end = offset.saturating_add(data.len() as u64);
+    let first = offset == 0 && record.size == 0 && end > x.core.capability().inline_bytes;
+    if first && end <= limits::WRITE_THROUGH {
+        return write_through(x, at, uuid, record, data);
+    }
     if !reach(x, at, uuid, &mut record, end)? {
         return Ok(CatalogReply::Moved);
     }
@@ -138,6 +153,23 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
     bytes.resize(end.max(record.size) as usize, 0);
     bytes[offset as usize..end as usize].copy_from_slice(data);
     keep(x, at, uuid, record, bytes)
+}
+
+/// An empty collection goes to its target with the first bytes that are written: so who writes a little more than a record takes asks once.
+fn write_through(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, data: &[u8]) -> Reply {
+    let (ws, end) = (x.workspaces[at].uuid, data.len() as u64);
+    check_max(&record, end)?;
+    check_room(x, at, &record, end)?;
+    let bytes = Bytes::copy_from_slice(data);
+    let found = make_object(x, ws, uuid, &record, &bytes).inspect_err(|_| forget_object(x, uuid, &record))?;
+    x.use_more(at, 0, end as i64);
+    (record.size, record.allocated, record.mtime_base_ns) = (end, found.allocated, found.mtime_ns);
+    (record.mtime_ns, record.changed_ns) = (x.now_ns, x.now_ns);
+    record.version = found.version.max(record.version + 1);
+    record.inline = false;
+    x.put_record(ws, uuid, &mut record);
+    x.note_moved(uuid);
+    Ok(CatalogReply::Done)
 }
 
 pub(crate) fn truncate(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, size: u64) -> Reply {
@@ -220,11 +252,16 @@ fn make_object(x: &Exec<'_>, ws: Uuid, uuid: Uuid, record: &Record, bytes: &Byte
         Err(e) if e.kind() == Kind::Conflict => {}
         fenced => fenced?,
     }
-    let mut ops = vec![
-        // What a move that was cut off has left.
-        (op(object, ObjectVerb::Truncate { size: 0 }, 0), Payload::None),
-        (op(object, ObjectVerb::Write { offset: 0 }, 0), Payload::From(bytes)),
-    ];
+    let mut ops = Vec::new();
+    // What a move that was cut off has left. File systems take what was cut to nothing for something that is replaced, and write it out as it is closed.
+    let left = match targets.stat(x.cx, object, None) {
+        Err(e) if e.kind() == Kind::NotFound => false,
+        found => found?.size > 0,
+    };
+    if left {
+        ops.push((op(object, ObjectVerb::Truncate { size: 0 }, 0), Payload::None));
+    }
+    ops.push((op(object, ObjectVerb::Write { offset: 0 }, 0), Payload::From(bytes)));
     if record.effective.persistence >= Persistence::Durable {
         let mut durable = op(object, ObjectVerb::Sync, 0);
         durable.demand.durability = Some(record.effective.persistence);

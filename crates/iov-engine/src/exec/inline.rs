@@ -10,6 +10,7 @@ use iov_store::Answer;
 use iov_types::{
     Counters, Error, Kind, Outcome, Persistence, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
+    limits,
 };
 
 use super::{Exec, Phase, sealed::copy_out};
@@ -112,6 +113,18 @@ impl Exec {
         volatile && !c.is_dirty() && !c.is_unsynced() && !c.has_stage() && c.broken().is_ok()
     }
 
+    /// Whether it writes all that a collection gets, and the close comes with it: the catalog then takes somewhat more than it keeps, and writes it at the
+    /// target by itself.
+    fn ends_behind(&self, i: usize, c: &Collection) -> bool {
+        let of_it = |op: &Op| op.handle().is_some_and(|other| other.uuid() == c.uuid());
+        let behind = self.ops.get(i + 1..).unwrap_or_default();
+        let mut rest = behind.iter().skip_while(|op| matches!(op, Op::SetAttr { .. }) && of_it(op));
+        matches!(&self.ops[i], Op::Write { chunks, .. } if matches!(chunks[..], [(0, _)]))
+            && self.apart
+            && rest.next().is_some_and(|op| matches!(op, Op::Close { .. }) && of_it(op))
+            && self.only_ends(c)
+    }
+
     /// The collections whose bytes an operation reads or writes.
     fn touches(&self, i: usize) -> impl Iterator<Item = Uuid> {
         let source = if let Op::Copy { src, .. } = &self.ops[i] { src.uuid().ok() } else { None };
@@ -138,6 +151,7 @@ impl Exec {
             }
             // Beyond the limit they move, and a target takes what is written.
             let limit = self.session.0.sides.catalog.capability().inline_bytes;
+            let limit = if self.ends_behind(i, c) { limit.max(limits::WRITE_THROUGH) } else { limit };
             let limit = if contract.max_size == 0 { limit } else { limit.min(contract.max_size) };
             let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
             let cut = if let Op::Truncate { size, .. } = self.ops[i] { size } else { 0 };
@@ -268,6 +282,10 @@ impl Exec {
                 Counters::add(&self.session.counters().bytes_read, bytes);
             }
             Op::Write { chunks, .. } => {
+                let end = chunks.iter().map(|(offset, memory)| offset.saturating_add(memory.len() as u64)).max();
+                if end.is_some_and(|end| end > self.session.0.sides.catalog.capability().inline_bytes) {
+                    c.mark_moved();
+                }
                 for ((_, memory), reply) in chunks.iter().zip(replies) {
                     match reply {
                         Ok(_) => bytes += memory.len() as u64,
