@@ -31,6 +31,7 @@ use crate::{
 mod asked;
 mod ending;
 mod landing;
+mod sleeping;
 
 use asked::{OnReply, Waiter};
 pub(crate) use asked::{Reply, Terms};
@@ -385,16 +386,11 @@ impl Connection {
                     reading.polling.came();
                     waited = true;
                 }
-                Ok(None) if !waited && hurries && reading.polling.goes_on(&self.stream) => {}
+                Ok(None) if !waited && hurries && reading.polling.goes_on(&self.stream, || self.stream.holds()) => {}
                 Ok(None) if self.stops_looking() => {}
                 Ok(None) if waited => return,
                 Ok(None) => {
-                    if self.has_more_to_send() {
-                        // What the socket takes meanwhile is sent with the next look.
-                        socket::wait_for_either(&self.stream, timeout_ns);
-                    } else {
-                        socket::wait_readable(self.as_fd(), timeout_ns);
-                    }
+                    self.sleep(timeout_ns);
                     waited = true;
                 }
                 Err(e) => return self.fail(&e),

@@ -110,6 +110,11 @@ impl Local {
         Ok(n)
     }
 
+    /// See [`Stream::call`](crate::stream::Stream::call).
+    pub(crate) fn call(&self) {
+        self.wake(&mut lock(&self.sent));
+    }
+
     /// Whoever waits for the socket looks into the ring then. Where it is full, or has ended, there is something to wake for.
     fn wake(&self, sent: &mut u64) {
         let frame = Header::new(Verb::Wake, 0).encode();

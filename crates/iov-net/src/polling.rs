@@ -15,7 +15,7 @@ use iov_store::seam;
 use crate::stream::Stream;
 
 /// How long is looked, in nanoseconds, where nothing else is said.
-const SPAN_NS: i64 = 50_000;
+const SPAN_NS: i64 = 100_000;
 /// The longest that can be said.
 const MOST_NS: i64 = 1_000_000;
 /// Between two looks, in instructions of some 50 cycles each.
@@ -86,8 +86,8 @@ impl Polling {
         self.points >= ENOUGH && span_ns() > 0 && most() > 0
     }
 
-    /// Nothing has come yet. `true`: it is looked once more, after others have had their turn; `false`: sleep.
-    pub fn goes_on(&mut self, stream: &Stream) -> bool {
+    /// Nothing has come yet. `true`: it is looked once more, after others have had their turn, or until something is `there`; `false`: sleep.
+    pub fn goes_on(&mut self, stream: &Stream, mut there: impl FnMut() -> bool) -> bool {
         let span_ns = span_ns();
         let looks = self.looks_at(seam::monotonic_ns(), span_ns, most());
         if looks {
@@ -97,7 +97,7 @@ impl Polling {
             let glances = stream.looks();
             for _ in 0..if glances { GLANCES } else { PAUSES } {
                 std::hint::spin_loop();
-                if glances && stream.holds() {
+                if glances && there() {
                     break;
                 }
             }
@@ -114,8 +114,16 @@ impl Polling {
         } else if self.looks.is_some() && now_ns - self.since_ns >= span_ns {
             self.looks = None;
             self.points = self.points.saturating_sub(2);
+        } else if self.looks.is_none() && self.points >= ENOUGH && now_ns - self.since_ns < span_ns {
+            self.looks = Looking::begin(most);
         }
         self.looks.is_some()
+    }
+
+    /// Somebody else looks for now: until when that is worth while, on the monotonic clock.
+    pub fn leave(&mut self) -> i64 {
+        self.looks = None;
+        self.since_ns.saturating_add(span_ns())
     }
 
     /// Nobody looks for now, and how long it takes is not known any more if it did.

@@ -120,6 +120,20 @@ impl Stream {
         matches!(self, Stream::Plain(local) if local.looks())
     }
 
+    /// Whether the other side has not taken all that was sent by the ring.
+    pub(crate) fn is_untaken(&self) -> bool {
+        self.rings().is_some_and(|rings| rings.put() != rings.taken())
+    }
+
+    /// Wakes somebody on the other side who takes it, if it is still there.
+    pub(crate) fn call(&self) {
+        if let Stream::Plain(local) = self
+            && self.is_untaken()
+        {
+            local.call();
+        }
+    }
+
     /// The rings, if it has any.
     pub(crate) fn rings(&self) -> Option<&Rings> {
         match self {

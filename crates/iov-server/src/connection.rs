@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 
@@ -22,7 +22,7 @@ use iov_types::{
     catalog::{CatalogOp, Submission},
 };
 use iov_wire::{
-    Body, Header, MAX_VERSION, Verb, frame,
+    Body, Header, Verb, frame,
     messages::{Context, Fault},
 };
 
@@ -32,8 +32,14 @@ use crate::{
     client::{Client, priority},
     outgoing::{Outgoing, Parcel},
     verbs::{self, hello::Greeting},
+    watch::Others,
     workers::{Awaits, Workers},
 };
+
+mod ending;
+mod looked;
+
+use ending::{End, Falls};
 
 /// How long whoever connects may take to say who he is.
 const GREETING_NS: i64 = 10_000_000_000;
@@ -61,6 +67,12 @@ pub(crate) struct Connection {
     greeted: AtomicBool,
     /// Nobody has closed it: what could be sent no more, or this side has given up, is no end of the session.
     broke: AtomicBool,
+    /// Somebody serves it.
+    served: AtomicBool,
+    /// Another worker looks at it: what comes by its ring need not be told of.
+    looked_at: AtomicBool,
+    /// Until when something is expected, on the monotonic clock.
+    expected_ns: AtomicI64,
     out: Mutex<Out>,
     /// Whoever serves it has this.
     incoming: Mutex<Incoming>,
@@ -76,6 +88,8 @@ struct Out {
     set_aside: bool,
     /// Those who serve it; `None` before and behind its life.
     workers: Option<Arc<Workers>>,
+    /// What they have been told to wait for, and have not been told of yet.
+    armed: Option<Awaits>,
 }
 
 struct Incoming {
@@ -95,28 +109,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a connection ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    /// The peer has closed it, or is not let in, or has broken the protocol.
-    Over,
-    /// Nobody has closed it: the network, or the peer's host, is gone.
-    Broke,
-}
-
-/// Ends a connection whose request made this thread panic: the next worker finds it gone.
-struct Falls<'a>(&'a Connection);
-
-impl Drop for Falls<'_> {
-    fn drop(&mut self) {
-        self.0.shut();
-        let mut out = lock(&self.0.out);
-        out.served = false;
-        out.outgoing = Outgoing::default();
-        self.0.arm(&out);
-    }
-}
-
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
@@ -125,8 +117,14 @@ impl AsFd for Connection {
 
 impl Connection {
     pub(crate) fn new(id: u64, stream: Stream, network: bool) -> Connection {
-        let out =
-            Out { outgoing: Outgoing::default(), stuck_since_ns: 0, served: false, set_aside: false, workers: None };
+        let out = Out {
+            outgoing: Outgoing::default(),
+            stuck_since_ns: 0,
+            served: false,
+            set_aside: false,
+            workers: None,
+            armed: None,
+        };
         let mut frames = Frames::without_descriptors();
         frames.limit(GREETING_BYTES);
         let incoming = Incoming {
@@ -145,6 +143,9 @@ impl Connection {
             network,
             greeted: AtomicBool::new(false),
             broke: AtomicBool::new(false),
+            served: AtomicBool::new(false),
+            looked_at: AtomicBool::new(false),
+            expected_ns: AtomicI64::new(0),
             out: Mutex::new(out),
             incoming: Mutex::new(incoming),
         }
@@ -170,32 +171,11 @@ impl Connection {
         if let Some(old) = out.workers.take() {
             old.remove(self);
         }
-        workers.add(self, self.awaits(&out))?;
+        let awaits = self.awaits(&out);
+        workers.add(self, awaits)?;
+        out.armed = Some(awaits);
         out.workers = Some(workers.clone());
         Ok(())
-    }
-
-    /// Takes no more requests: those that have arrived are still answered.
-    pub(crate) fn drain(&self) {
-        // It may be gone already.
-        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Read);
-    }
-
-    /// Ends it from another thread.
-    pub(crate) fn shut(&self) {
-        self.broke.store(true, Ordering::SeqCst);
-        // It may be gone already.
-        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
-    }
-
-    /// Ends it if its peer takes nothing of an answer for so long, or never said who it is.
-    pub(crate) fn expire(&self, now_ns: i64, patience_ns: i64) {
-        let out = lock(&self.out);
-        let stuck = !self.has_sent(&out) && now_ns.saturating_sub(out.stuck_since_ns) > patience_ns;
-        drop(out);
-        if stuck || (!self.greeted.load(Ordering::Relaxed) && now_ns - self.born_ns > GREETING_NS) {
-            self.shut();
-        }
     }
 
     /// Sends an answer, now or as the peer takes it. One that has gone does not need it, and whoever serves it sees the end.
@@ -220,7 +200,7 @@ impl Connection {
         out.outgoing.push(parcel);
         self.send(&mut out);
         if !self.has_sent(&out) && !out.served {
-            self.arm(&out);
+            self.arm(&mut out);
         }
     }
 
@@ -257,16 +237,18 @@ impl Connection {
         self.stream.exported()
     }
 
-    fn arm(&self, out: &Out) {
-        if let Some(workers) = &out.workers {
-            workers.arm(self, self.awaits(out));
+    fn arm(&self, out: &mut Out) {
+        let awaits = Some(self.awaits(out));
+        if let (Some(workers), Some(awaits)) = (&out.workers, awaits.filter(|_| out.armed != awaits)) {
+            workers.arm(self, awaits);
+            out.armed = Some(awaits);
         }
     }
 
     fn awaits(&self, out: &Out) -> Awaits {
         match self.has_sent(out) {
             // What has been read ahead the socket does not tell of any more.
-            true if out.set_aside || self.stream.holds() => Awaits::Turn,
+            true if out.set_aside || (self.stream.holds() && !self.looked_at.load(Ordering::SeqCst)) => Awaits::Turn,
             true => Awaits::Request,
             false => Awaits::Room,
         }
@@ -309,39 +291,57 @@ impl Connection {
         self.answer(version, request, &Fault { error }, Vec::new(), Vec::new());
     }
 
-    /// Tells a peer that it is not let in.
-    pub(crate) fn refuse(&self, error: &Error) {
-        self.fault(MAX_VERSION, 0, error.clone());
-    }
-
-    /// Serves what has arrived for one of these workers, and has them, or others by then, wait for more.
-    pub(crate) fn serve(self: &Arc<Self>, by: &Arc<Workers>, server: &Arc<Server>, spare: &mut Vec<u8>) {
+    /// Serves what has arrived for one of these workers, and has them, or others by then, wait for more. What the worker then serves, as it looks at that
+    /// too. `told`: it was told that there is something, and not looking.
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        by: &Arc<Workers>,
+        server: &Arc<Server>,
+        spare: &mut Vec<u8>,
+        others: &mut Others,
+        told: bool,
+    ) -> Option<Arc<Connection>> {
         let mut out = lock(&self.out);
+        if told {
+            out.armed = None;
+        }
         // It may have gone to others since it was told of. Whoever serves it still has them wait again.
         if out.served || !out.workers.as_ref().is_some_and(|workers| Arc::ptr_eq(workers, by)) {
-            return;
+            return None;
         }
         out.served = true;
+        self.served.store(true, Ordering::Relaxed);
         drop(out);
         let mut incoming = lock(&self.incoming);
         let falls = Falls(self);
         // Payloads go into memory of the worker: so many workers, so many buffers.
         incoming.frames.exchange(spare);
-        let served = self.run(server, &mut incoming);
-        // Before it is asked what is there that nobody will be told of.
-        self.stream.look(false);
+        let served = self.run(server, &mut incoming, others);
+        let may_be_kept = served.is_ok() && incoming.priority == Priority::Foreground && incoming.polling.pays();
+        if may_be_kept && server.watch.keep(self) {
+            self.expected_ns.store(incoming.polling.leave(), Ordering::Relaxed);
+        } else {
+            // Before it is asked what is there that nobody will be told of.
+            self.stream.look(false);
+            incoming.polling.rest();
+        }
         incoming.frames.take_back(spare);
-        incoming.polling.rest();
         if spare.len() > SPARE_BYTES {
             *spare = Vec::new();
         }
         std::mem::forget(falls);
         let mut out = lock(&self.out);
         out.served = false;
-        let Err(end) = served else {
-            drop(incoming);
-            return self.arm(&out);
+        self.served.store(false, Ordering::Relaxed);
+        let end = match served {
+            Ok(next) => {
+                drop(incoming);
+                self.arm(&mut out);
+                return next;
+            }
+            Err(end) => end,
         };
+        server.watch.forget(self);
         if let Some(workers) = out.workers.take() {
             workers.remove(self);
         }
@@ -353,16 +353,22 @@ impl Connection {
             server.connection_ended(client.session, client.channel, self.id, broke);
         }
         server.ended(self.id);
+        None
     }
 
-    /// Serves what has arrived.
-    fn run(self: &Arc<Self>, server: &Arc<Server>, incoming: &mut Incoming) -> std::result::Result<(), End> {
+    /// Serves what has arrived. What is to be served next, by who looks.
+    fn run(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        incoming: &mut Incoming,
+        others: &mut Others,
+    ) -> std::result::Result<Option<Arc<Connection>>, End> {
         let (mut frames, mut bytes) = (0, 0);
         loop {
             // Others want to be served too, and a daemon to end; but what is in the buffer no socket tells of again.
             let most = if incoming.priority == Priority::Background { GENTLE_FRAMES } else { TURN_FRAMES };
             if (frames >= most || bytes >= TURN_BYTES) && incoming.frames.is_between() {
-                return Ok(());
+                return Ok(None);
             }
             if server.is_over() {
                 return Err(End::Over);
@@ -370,7 +376,7 @@ impl Connection {
             let mut out = lock(&self.out);
             self.send(&mut out);
             if !self.has_sent(&out) {
-                return Ok(());
+                return Ok(None);
             }
             out.set_aside = false;
             drop(out);
@@ -383,10 +389,21 @@ impl Connection {
                     incoming.polling.came();
                     frame
                 }
-                Ok(None) if incoming.priority == Priority::Foreground && incoming.polling.goes_on(&self.stream) => {
+                Ok(None) if incoming.priority == Priority::Foreground => {
+                    if let Some(other) = others.ready(self) {
+                        return Ok(Some(other.clone()));
+                    }
+                    let there = || self.stream.holds() || others.ready(self).is_some();
+                    if !incoming.polling.goes_on(&self.stream, there) {
+                        return Ok(others.expected(self).cloned());
+                    }
+                    server.watch.looks(others);
+                    if let Some(other) = others.ready(self) {
+                        return Ok(Some(other.clone()));
+                    }
                     continue;
                 }
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(None),
                 Err(e) if e.kind() != Kind::Unavailable => {
                     self.refuse(&e);
                     // Over a network it was damaged on its way, perhaps: its client comes back.
@@ -414,7 +431,8 @@ impl Connection {
             }
             if priority(&frame.header) != incoming.priority {
                 let channel = client.channel;
-                return self.set_aside(server, incoming, frame, channel);
+                server.watch.forget(self);
+                return self.set_aside(server, incoming, frame, channel).map(|()| None);
             }
             (frames, bytes) = (frames + 1, bytes + frame.payload.len());
             let request = frame.header.request;

@@ -23,6 +23,7 @@ mod sessions;
 mod stages;
 mod turns;
 mod verbs;
+mod watch;
 mod workers;
 
 pub use afar::Afar;

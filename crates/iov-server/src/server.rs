@@ -24,6 +24,7 @@ use crate::{
     served::AllServed,
     sessions::{Ending, Left, Sessions},
     turns::{self, Turns},
+    watch::Watch,
     workers::Workers,
 };
 
@@ -89,6 +90,7 @@ pub struct Server {
     pub(crate) background: AtomicU64,
     pub(crate) object_bytes: AtomicU64,
     pub(crate) turns: Turns,
+    pub(crate) watch: Watch,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     control: Arc<Workers>,
     data: Arc<Workers>,
@@ -145,6 +147,7 @@ impl Server {
             requests: AtomicU64::new(0),
             background: AtomicU64::new(0),
             turns: Turns::default(),
+            watch: Watch::default(),
             object_bytes: AtomicU64::new(0),
             connections: Mutex::default(),
             control,
@@ -186,6 +189,7 @@ impl Server {
                 swept = seam::monotonic_ns();
                 self.targets.sweep();
             }
+            self.watch.check();
             let now = seam::monotonic_ns();
             if now - looked > EXPIRY_NS {
                 looked = now;

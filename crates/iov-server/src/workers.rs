@@ -22,7 +22,11 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Server, connection::Connection};
+use crate::{
+    Server,
+    connection::Connection,
+    watch::{Looker, Others},
+};
 
 /// What a worker without work waits for before it ends.
 const LINGER_S: i64 = 10;
@@ -150,15 +154,19 @@ impl Workers {
     /// Serves until there is nothing to do for long (then it counts no longer), or the bell rings.
     fn work(self: &Arc<Self>, server: &Arc<Server>) -> bool {
         let mut spare = Vec::new();
+        let mut looker = Looker { watch: &server.watch, others: Others::default() };
         loop {
             match self.next() {
                 None => return true,
                 Some(BELL) => return false,
                 Some(connection) => {
                     self.stand_in(server);
-                    if let Some(connection) = server.connection(connection) {
-                        connection.serve(self, server, &mut spare);
+                    let (mut next, mut told) = (server.connection(connection), true);
+                    while let Some(connection) = next {
+                        next = connection.serve(self, server, &mut spare, &mut looker.others, told);
+                        told = false;
                     }
+                    server.watch.ends(&mut looker.others);
                 }
             }
         }

@@ -13,6 +13,7 @@ mod kept;
 mod kit;
 mod lifetimes;
 mod limits;
+mod looked;
 mod many;
 mod media;
 mod members;
