@@ -386,7 +386,7 @@ impl Connection {
                     reading.polling.came();
                     waited = true;
                 }
-                Ok(None) if !waited && hurries && reading.polling.goes_on(&self.stream, || self.stream.holds()) => {}
+                Ok(None) if !waited && hurries && reading.polling.goes_on(&self.stream, || self.stream.stirs()) => {}
                 Ok(None) if self.stops_looking() => {}
                 Ok(None) if waited => return,
                 Ok(None) => {

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -16,8 +16,8 @@ use iov_wire::{Header, Verb};
 
 use crate::socket;
 
-/// Who looks for what comes looks so seldom at the socket, in looks: what is urgent comes by the ring.
-const SELDOM: u32 = 2;
+/// Who looks for what comes asks the socket so seldom, in looks, where the other side has not said that it has sent something that way: whether it is still there.
+const SELDOM: u32 = 64;
 /// Most pieces of which a sender knows that they are all there are: the kernel takes no more at a time.
 const PIECES: usize = 1024;
 
@@ -40,6 +40,8 @@ pub struct Local {
     received: Mutex<Received>,
     /// Some of it is held.
     holds_back: AtomicBool,
+    /// Bytes that came over the socket.
+    got: AtomicU64,
     looked: AtomicU32,
 }
 
@@ -65,12 +67,15 @@ impl Local {
             sent: Mutex::default(),
             received: Mutex::default(),
             holds_back: AtomicBool::new(false),
+            got: AtomicU64::new(0),
             looked: AtomicU32::new(0),
         }
     }
 
     /// See [`Stream::begin`](crate::stream::Stream::begin).
     pub(crate) fn begin(&self, rings: Rings) {
+        let sent = lock(&self.sent);
+        rings.tell_beside(*sent);
         let _ = self.rings.set(rings);
     }
 
@@ -87,6 +92,19 @@ impl Local {
 
     pub(crate) fn holds(&self) -> bool {
         self.rings.get().is_some_and(|rings| rings.has_some() || self.holds_back.load(Ordering::Relaxed))
+    }
+
+    /// See [`Stream::stirs`](crate::stream::Stream::stirs).
+    pub(crate) fn stirs(&self) -> bool {
+        self.holds() || self.rings.get().is_some_and(|rings| rings.beside() != self.got.load(Ordering::Relaxed))
+    }
+
+    /// So many bytes went over the socket.
+    fn went(&self, sent: &mut u64, bytes: Option<usize>) {
+        *sent += bytes.unwrap_or(0) as u64;
+        if let (Some(rings), Some(_)) = (self.rings.get(), bytes) {
+            rings.tell_beside(*sent);
+        }
     }
 
     pub(crate) fn rings(&self) -> Option<&Rings> {
@@ -106,7 +124,7 @@ impl Local {
             return Ok(Some(pieces.iter().map(|piece| piece.len()).sum()));
         }
         let n = socket::send_some(&self.fd, pieces, fds)?;
-        *sent += n.unwrap_or(0) as u64;
+        self.went(&mut sent, n);
         Ok(n)
     }
 
@@ -120,7 +138,7 @@ impl Local {
         let frame = Header::new(Verb::Wake, 0).encode();
         // A UNIX socket takes so few bytes as a whole. A failure is for who receives: what lies in the ring may have been taken by now.
         let n = socket::send_some(&self.fd, &[IoSlice::new(&frame)], &[]).ok().flatten();
-        *sent += n.unwrap_or(0) as u64;
+        self.went(sent, n);
     }
 
     /// See [`Stream::receive`](crate::stream::Stream::receive).
@@ -142,6 +160,11 @@ impl Local {
         buf: &mut [u8],
         mut by_socket: impl FnMut(&mut [u8]) -> Result<Option<usize>>,
     ) -> Result<Option<usize>> {
+        let mut by_socket = |buf: &mut [u8]| -> Result<Option<usize>> {
+            let n = by_socket(buf)?;
+            self.got.fetch_add(n.unwrap_or(0) as u64, Ordering::Relaxed);
+            Ok(n)
+        };
         let Some(rings) = self.rings.get() else {
             let n = by_socket(buf)?;
             lock(&self.received).by_socket += n.unwrap_or(0) as u64;
@@ -166,8 +189,9 @@ impl Local {
                 received.by_socket += n as u64;
                 return Ok(Some(n));
             }
-            if before.is_none() && rings.looks() && !self.looked.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM)
-            {
+            let told = rings.beside() != self.got.load(Ordering::Relaxed);
+            let seldom = || self.looked.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM);
+            if before.is_none() && rings.looks() && !told && !seldom() {
                 return Ok(None);
             }
             let got = match by_socket(&mut buf[..most]) {

@@ -76,6 +76,14 @@ impl Stream {
         }
     }
 
+    /// Whether something has come by either way, as far as that can be known without asking the socket: for who looks.
+    pub fn stirs(&self) -> bool {
+        match self {
+            Stream::Plain(local) => local.stirs(),
+            Stream::Tls(channel) => channel.holds(),
+        }
+    }
+
     /// Receives up to `buf.len()` bytes and what came beside them; 0 = the peer has closed. `None`: nothing there yet, and
     /// nothing held.
     pub fn receive(&self, buf: &mut [u8], fds: &mut impl Extend<Option<OwnedFd>>, wait: bool) -> Result<Option<usize>> {

@@ -393,7 +393,7 @@ impl Connection {
                     if let Some(other) = others.ready(self) {
                         return Ok(Some(other.clone()));
                     }
-                    let there = || self.stream.holds() || others.ready(self).is_some();
+                    let there = || self.stream.stirs() || others.ready(self).is_some();
                     if !incoming.polling.goes_on(&self.stream, there) {
                         return Ok(others.expected(self).cloned());
                     }

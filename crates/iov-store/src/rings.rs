@@ -33,7 +33,7 @@ mod tests;
 
 /// "IOVRINGS", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"IOVRINGS");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The header fills a memory page of its own.
 const HEADER_BYTES: usize = 4096;
 /// Bytes in each ring.
@@ -60,6 +60,8 @@ struct Way {
     looking: Word,
     /// Not 0: the sender has given up, and what was not taken by then is not to be taken.
     gone: Word,
+    /// How many bytes the sender has sent over the socket, so that who looks need not ask that. It tells when to ask, and nothing else.
+    beside: Word,
 }
 
 #[repr(C)]
@@ -246,6 +248,16 @@ impl Rings {
         *tail = at;
         self.way(self.out).tail.0.store(at, Ordering::SeqCst);
         Ok(true)
+    }
+
+    /// Tells how many bytes went over the socket so far.
+    pub fn tell_beside(&self, bytes: u64) {
+        self.way(self.out).beside.0.store(bytes, Ordering::Release);
+    }
+
+    /// How many bytes the other side has sent over the socket, as it says.
+    pub fn beside(&self) -> u64 {
+        self.way(1 - self.out).beside.0.load(Ordering::Acquire)
     }
 
     /// How much was put there so far.

@@ -9,7 +9,7 @@ use super::{Connection, lock};
 impl Connection {
     /// Something has come by its ring which nobody takes up.
     pub(crate) fn has_come(&self) -> bool {
-        !self.served.load(Ordering::Relaxed) && self.stream.holds()
+        !self.served.load(Ordering::Relaxed) && self.stream.stirs()
     }
 
     /// Something is expected to come soon.
