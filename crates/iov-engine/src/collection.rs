@@ -200,7 +200,8 @@ impl Collection {
             }
             self.mark_returned();
             let close = CatalogOp::Close { ws: ready.opened.ws, uuid: ready.opened.uuid, published: None };
-            session.0.sides.catalog.submit(&session.cx(0), vec![close], Submission::Each, Box::new(|_| {}));
+            let cx = session.cx(0).unheard();
+            session.0.sides.catalog.submit(&cx, vec![close], Submission::Each, Box::new(|_| {}));
         }
         true
     }

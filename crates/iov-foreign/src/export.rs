@@ -256,7 +256,7 @@ fn start(backend: &dyn Backend, op: &abi::Op, back: Arc<Back>) {
     let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), session: Uuid::NIL, holder: Uuid::NIL };
     let deadline_ns = if op.deadline_ns == 0 { i64::MAX } else { op.deadline_ns };
     let priority = if op.priority == 0 { Priority::Foreground } else { Priority::Background };
-    let cx = OpCx { caller, deadline_ns, batch: Uuid::NIL, priority };
+    let cx = OpCx { caller, deadline_ns, batch: Uuid::NIL, priority, unheard: false };
     let object = id(&op.object);
     let stat = || {
         let op = ObjectOp { object, verb: ObjectVerb::Stat, demand: Demand::default() };

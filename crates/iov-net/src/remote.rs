@@ -7,7 +7,7 @@ use std::{
 
 use iov_store::{Answer, Backend, Catalog, CatalogCapability, ChangeView, OnAnswer, OpCx, Route, Sink, Submitted};
 use iov_types::{
-    Capability, Counters, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Result, Uuid,
+    Capability, Counters, Error, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Priority, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 use iov_wire::{
@@ -245,6 +245,17 @@ impl Catalog for RemoteCatalog {
         let request = Arc::new(CatalogRequest { context: Link::context(cx), how, ops });
         let link = self.0.clone();
         link.book().asked(&mut entry);
+        if cx.unheard
+            && cx.priority == Priority::Foreground
+            && !link.in_child()
+            && let Some(up) = link.current().filter(|up| !up.connection.is_network())
+        {
+            // Over a network it would not be known whether it arrived; here the session is taken up anew, without it, if it did not.
+            up.connection.tell(&*request);
+            let mut answer = Ok(request.ops.iter().map(|_| Ok(CatalogReply::Done)).collect());
+            link.book().answered(&entry, &mut answer);
+            return done(answer);
+        }
         let (left_out, maybe) = (Vec::new(), false);
         Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, maybe, left_out, done }.send();
     }

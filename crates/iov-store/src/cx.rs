@@ -15,13 +15,15 @@ pub struct OpCx {
     pub batch: Uuid,
     /// What comes first.
     pub priority: Priority,
+    /// Nobody needs an answer, whatever comes of it: a catalog on this host then sends none, and `done` hears at once that it was asked.
+    pub unheard: bool,
 }
 
 impl OpCx {
     /// A context for a session of this process, with no batch, in the foreground.
     pub fn new(caller: Caller, timeout_ns: i64) -> OpCx {
         let deadline_ns = seam::monotonic_ns().saturating_add(timeout_ns);
-        OpCx { caller, deadline_ns, batch: Uuid::NIL, priority: Priority::Foreground }
+        OpCx { caller, deadline_ns, batch: Uuid::NIL, priority: Priority::Foreground, unheard: false }
     }
 
     /// A context for what a store does by itself.
@@ -33,6 +35,11 @@ impl OpCx {
     /// The same with another priority.
     pub fn at(self, priority: Priority) -> OpCx {
         OpCx { priority, ..self }
+    }
+
+    /// The same where nobody needs an answer.
+    pub fn unheard(self) -> OpCx {
+        OpCx { unheard: true, ..self }
     }
 
     /// Nanoseconds left; 0 when time is up.

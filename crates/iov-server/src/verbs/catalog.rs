@@ -29,7 +29,10 @@ pub(crate) fn run(
         if let Some(batch) = batch {
             left.targets.leave(batch);
         }
-        connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new());
+        // Without a number nobody waits.
+        if id != 0 {
+            connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new());
+        }
     };
     server.submit(cx, ops, request.how, Box::new(done))
 }
