@@ -114,6 +114,8 @@ impl Targets {
 
     /// Raises the epoch; the object of a collection of workspace `ws` is made if there is none.
     pub(crate) fn fence(&self, cx: &OpCx, ws: Uuid, object: ObjectId, epoch: u64) -> Result<()> {
+        // It is needed again.
+        self.lock_left_over().retain(|left| *left != object);
         let ops = vec![create(ws, object), op(object, ObjectVerb::Fence { epoch }, 0)];
         self.last(cx, ops).map(drop)
     }

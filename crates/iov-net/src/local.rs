@@ -96,7 +96,13 @@ impl Local {
 
     /// See [`Stream::stirs`](crate::stream::Stream::stirs).
     pub(crate) fn stirs(&self) -> bool {
-        self.holds() || self.rings.get().is_some_and(|rings| rings.beside() != self.got.load(Ordering::Relaxed))
+        self.holds() || self.rings.get().is_some_and(|rings| self.is_told(rings))
+    }
+
+    /// Whether the other side says that it has sent more over the socket than has come. One that has no rings, though it could have, says nothing.
+    fn is_told(&self, rings: &Rings) -> bool {
+        let beside = rings.beside();
+        beside != 0 && beside != self.got.load(Ordering::Relaxed)
     }
 
     /// So many bytes went over the socket.
@@ -189,9 +195,8 @@ impl Local {
                 received.by_socket += n as u64;
                 return Ok(Some(n));
             }
-            let told = rings.beside() != self.got.load(Ordering::Relaxed);
             let seldom = || self.looked.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM);
-            if before.is_none() && rings.looks() && !told && !seldom() {
+            if before.is_none() && rings.looks() && !self.is_told(rings) && !seldom() {
                 return Ok(None);
             }
             let got = match by_socket(&mut buf[..most]) {

@@ -120,6 +120,11 @@ impl Polling {
         self.looks.is_some()
     }
 
+    /// Nobody could look although it would pay: others do.
+    pub fn has_no_place(&self) -> bool {
+        self.looks.is_none() && self.pays() && seam::monotonic_ns() - self.since_ns < span_ns()
+    }
+
     /// Somebody else looks for now: until when that is worth while, on the monotonic clock.
     pub fn leave(&mut self) -> i64 {
         self.looks = None;

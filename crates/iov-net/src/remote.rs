@@ -251,9 +251,10 @@ impl Catalog for RemoteCatalog {
             && let Some(up) = link.current().filter(|up| !up.connection.is_network())
         {
             // Over a network it would not be known whether it arrived; here the session is taken up anew, without it, if it did not.
-            up.connection.tell(&*request);
             let mut answer = Ok(request.ops.iter().map(|_| Ok(CatalogReply::Done)).collect());
+            // First: who finds the connection broken takes up what the book has.
             link.book().answered(&entry, &mut answer);
+            up.connection.tell(&*request);
             return done(answer);
         }
         let (left_out, maybe) = (Vec::new(), false);

@@ -128,6 +128,11 @@ impl Stream {
         matches!(self, Stream::Plain(local) if local.looks())
     }
 
+    /// Whether it has rings.
+    pub fn has_rings(&self) -> bool {
+        self.rings().is_some()
+    }
+
     /// Whether the other side has not taken all that was sent by the ring.
     pub(crate) fn is_untaken(&self) -> bool {
         self.rings().is_some_and(|rings| rings.put() != rings.taken())

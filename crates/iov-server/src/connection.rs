@@ -287,10 +287,6 @@ impl Connection {
         Ok(())
     }
 
-    pub(crate) fn fault(&self, version: u16, request: u64, error: Error) {
-        self.answer(version, request, &Fault { error }, Vec::new(), Vec::new());
-    }
-
     /// Serves what has arrived for one of these workers, and has them, or others by then, wait for more. What the worker then serves, as it looks at that
     /// too. `told`: it was told that there is something, and not looking.
     pub(crate) fn serve(
@@ -318,9 +314,10 @@ impl Connection {
         incoming.frames.exchange(spare);
         let served = self.run(server, &mut incoming, others);
         let may_be_kept = served.is_ok() && incoming.priority == Priority::Foreground && incoming.polling.pays();
-        if may_be_kept && server.watch.keep(self) {
+        if may_be_kept && self.stream.has_rings() && server.watch.keep(self) {
             self.expected_ns.store(incoming.polling.leave(), Ordering::Relaxed);
         } else {
+            server.watch.forget(self);
             // Before it is asked what is there that nobody will be told of.
             self.stream.look(false);
             incoming.polling.rest();
@@ -352,6 +349,8 @@ impl Connection {
             let broke = self.network && (end == End::Broke || self.broke.load(Ordering::SeqCst));
             server.connection_ended(client.session, client.channel, self.id, broke);
         }
+        // Somebody who looks may still know it.
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
         server.ended(self.id);
         None
     }
@@ -390,12 +389,14 @@ impl Connection {
                     frame
                 }
                 Ok(None) if incoming.priority == Priority::Foreground => {
-                    if let Some(other) = others.ready(self) {
+                    // Who has come to it in vain looks, for a while, before he goes on.
+                    if let Some(other) = others.ready(self).filter(|_| frames > 0) {
                         return Ok(Some(other.clone()));
                     }
                     let there = || self.stream.stirs() || others.ready(self).is_some();
                     if !incoming.polling.goes_on(&self.stream, there) {
-                        return Ok(others.expected(self).cloned());
+                        let other = others.expected(self).filter(|_| !incoming.polling.has_no_place());
+                        return Ok(other.cloned());
                     }
                     server.watch.looks(others);
                     if let Some(other) = others.ready(self) {
@@ -445,6 +446,8 @@ impl Connection {
             match handled {
                 Ok(true) => {}
                 Ok(false) => return Err(End::Over),
+                // Nobody waits for what has no number, and the fault of a connection has none.
+                Err(_) if request == 0 => {}
                 Err(e) => self.fault(client.version, request, e),
             }
             incoming.frames.give_back(frame.payload);

@@ -7,13 +7,17 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
+
+use iov_store::seam;
 
 use crate::connection::Connection;
 
 /// Most that are looked at.
 const MOST: usize = 64;
+/// Who has not looked for so long, in nanoseconds, does something that takes long.
+const LATELY_NS: i64 = 200_000;
 
 #[derive(Default)]
 struct Kept {
@@ -28,6 +32,8 @@ pub(crate) struct Watch {
     kept: Mutex<Kept>,
     /// How often it has changed what is kept.
     changes: AtomicU64,
+    /// When somebody last looked, on the monotonic clock.
+    looked_ns: AtomicI64,
 }
 
 /// What one worker knows of them.
@@ -50,6 +56,7 @@ impl Watch {
 
     /// A worker looks, or looks once more: it knows then what else there is to look at.
     pub(crate) fn looks(&self, others: &mut Others) {
+        self.looked_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         if others.looks && others.changes == self.changes.load(Ordering::Acquire) {
             return;
         }
@@ -78,13 +85,18 @@ impl Watch {
         all.iter().for_each(|connection| connection.is_looked_at_no_more());
     }
 
-    /// Has a connection looked at, if anybody looks.
+    /// Has a connection looked at, if anybody looks, and not only would if it had nothing else to do.
     pub(crate) fn keep(&self, connection: &Arc<Connection>) -> bool {
+        let lately = seam::monotonic_ns() - self.looked_ns.load(Ordering::Relaxed) < LATELY_NS;
         let mut kept = self.lock();
-        if kept.lookers == 0 {
+        if kept.lookers == 0 || !lately {
             return false;
         }
+        let mut left = Vec::new();
         if !kept.all.iter().any(|other| Arc::ptr_eq(other, connection)) {
+            if kept.all.len() >= MOST {
+                left = kept.all.extract_if(.., |other| !other.is_expected()).collect();
+            }
             if kept.all.len() >= MOST {
                 return false;
             }
@@ -93,6 +105,8 @@ impl Watch {
         }
         // As long as nobody can end it.
         connection.is_looked_at();
+        drop(kept);
+        left.iter().for_each(|other| other.is_looked_at_no_more());
         true
     }
 
@@ -104,6 +118,9 @@ impl Watch {
 
     /// A connection has ended, or is others' to serve.
     pub(crate) fn forget(&self, connection: &Arc<Connection>) {
+        if !connection.may_be_looked_at() {
+            return;
+        }
         let mut kept = self.lock();
         connection.is_let_go_of();
         let before = kept.all.len();
@@ -129,7 +146,10 @@ impl Drop for Looker<'_> {
 impl Others {
     /// One of them, other than this, that has something which nobody takes up.
     pub(crate) fn ready(&self, but: &Arc<Connection>) -> Option<&Arc<Connection>> {
-        self.all.iter().find(|other| !Arc::ptr_eq(other, but) && other.has_come())
+        // In turn, so that none is left out for others that are quicker.
+        let from = self.all.iter().position(|other| Arc::ptr_eq(other, but)).map_or(0, |at| at + 1);
+        let (before, behind) = self.all.split_at(from);
+        behind.iter().chain(before).find(|other| !Arc::ptr_eq(other, but) && other.has_come())
     }
 
     /// One of them, other than this, from which something is still expected.

@@ -20,6 +20,8 @@ use crate::{
     world::{Inside, Mounted, World, lock},
 };
 
+mod table;
+
 /// Descriptors that are looked for at once; others are looked for in the table.
 const BITS: usize = 1 << 16;
 
@@ -320,11 +322,6 @@ impl Files {
         files
     }
 
-    /// Nobody changes the table until this is let go of.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        self.table.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Another descriptor of the same open file, of those that were inherited.
     fn same_description(&self, fd: c_int, record: &Record) -> Option<Arc<Open>> {
         const KCMP_FILE: c_int = 0;
@@ -345,8 +342,8 @@ impl Files {
     /// Gives something that was opened a descriptor.
     pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
         let Adding { record, what, how, flags } = opened;
-        let fd = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
-        let open = self.opened(record, Some(what), Standing::lent(flags), how.append);
+        let (fd, of) = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
+        let open = self.opened(record, Some(what), Standing::lent(of, flags), how.append);
         // A new file is not told of until somebody has to know.
         open.dirty
             .store(how.write && (how.create.is_some() || how.truncate || how.unnamed.is_some()), Ordering::Relaxed);
@@ -359,60 +356,11 @@ impl Files {
         opened.record.descriptor(opened.flags & libc::O_CLOEXEC != 0, opened.flags)
     }
 
-    fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
-        let fd = usize::try_from(fd).ok()?;
-        Some((self.bits.get(fd / 64)?, 1 << (fd % 64)))
-    }
-
-    /// What is open under a descriptor.
-    pub(crate) fn get(&self, fd: c_int) -> Option<Arc<Open>> {
-        if let Some((word, bit)) = self.bit(fd)
-            && word.load(Ordering::Acquire) & bit == 0
-        {
-            return None;
-        }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(usize::try_from(fd).ok()?)?.clone()
-    }
-
-    /// From now on a descriptor stands for this.
-    pub(crate) fn put(&self, fd: c_int, open: Arc<Open>) {
-        let Ok(at) = usize::try_from(fd) else { return };
-        let before = {
-            let mut table = self.hold();
-            if table.len() <= at {
-                table.resize(at + 1, None);
-            }
-            table[at].replace(open)
-        };
-        if let Some((word, bit)) = self.bit(fd) {
-            word.fetch_or(bit, Ordering::Release);
-        }
-        // What it was before the kernel gave the number out anew.
-        drop(before);
-    }
-
-    /// It stands for nothing from now on; what it stood for.
-    pub(crate) fn take(&self, fd: c_int) -> Option<Arc<Open>> {
-        let taken = self.hold().get_mut(usize::try_from(fd).ok()?)?.take();
-        if let Some((word, bit)) = self.bit(fd) {
-            word.fetch_and(!bit, Ordering::Release);
-        }
-        taken
-    }
-
-    /// Descriptors that are open, and what they stand for.
-    pub(crate) fn all(&self) -> Vec<(c_int, Arc<Open>)> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.iter().enumerate().filter_map(|(fd, open)| Some((fd as c_int, open.clone()?))).collect()
-    }
-
     /// Everybody else is told all that was written, and where it ended: there is another process from now on, which has it too.
     pub(crate) fn publish(&self) {
         let _inside = Inside::enter();
-        self.own();
-        for (fd, open) in self.all() {
-            open.shared.store(open.standing.is_own(), Ordering::Relaxed);
+        let all = self.all();
+        for (fd, open) in &all {
             open.publish_early();
             if let Some(What::File(file)) = open.what.get() {
                 file.open_now();
@@ -420,10 +368,13 @@ impl Files {
             if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
                 && let Ok(size) = file.size()
             {
-                open.standing.move_to(fd, size);
+                let _one = lock(&open.moving);
+                open.standing.move_to(*fd, size);
                 open.at_end.store(false, Ordering::Relaxed);
             }
         }
+        self.own(false);
+        all.iter().for_each(|(_, open)| open.shared.store(open.standing.is_own(), Ordering::Relaxed));
     }
 
     /// One descriptor less for an open file: what was written is published, and the last one closes it.

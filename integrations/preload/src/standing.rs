@@ -30,6 +30,8 @@ const STATUS: c_int = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME;
 pub(crate) struct Standing {
     /// A file of its own stands for it, in which is written what it is: the rest is the kernel's to know.
     own: AtomicBool,
+    /// What stands for it while it has none.
+    of: Option<Which>,
     offset: AtomicI64,
     status: AtomicI32,
 }
@@ -37,18 +39,20 @@ pub(crate) struct Standing {
 impl Standing {
     /// It has a file of its own: another process has handed it to this one.
     pub(crate) fn own() -> Standing {
-        Standing { own: AtomicBool::new(true), offset: AtomicI64::new(0), status: AtomicI32::new(0) }
+        Standing { own: AtomicBool::new(true), of: None, offset: AtomicI64::new(0), status: AtomicI32::new(0) }
     }
 
     /// The file that stands for all stands for it too.
-    pub(crate) fn lent(flags: c_int) -> Standing {
-        Standing { own: AtomicBool::new(false), offset: AtomicI64::new(0), status: AtomicI32::new(flags & STATUS) }
+    pub(crate) fn lent(of: Which, flags: c_int) -> Standing {
+        let (own, offset) = (AtomicBool::new(false), AtomicI64::new(0));
+        Standing { own, of: Some(of), offset, status: AtomicI32::new(flags & STATUS) }
     }
 
     /// The same for a child of `fork`, which may find itself with what was not told to anybody in time.
     pub(crate) fn of_parent(&self) -> Standing {
         Standing {
             own: AtomicBool::new(self.is_own()),
+            of: self.of,
             offset: AtomicI64::new(self.offset.load(Ordering::Relaxed)),
             status: AtomicI32::new(self.status.load(Ordering::Relaxed)),
         }
@@ -111,83 +115,119 @@ impl Standing {
     }
 }
 
-/// The memory file of which descriptors are lent.
+/// Which file of the kernel something is: its device, and its number there.
+type Which = (u64, u64);
+
+fn which(fd: c_int) -> Option<Which> {
+    // SAFETY: the kernel fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    (kernel!(libc::SYS_fstat, fd, &raw mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+}
+
+/// The memory file of which descriptors are lent, under a number that is kept.
 #[derive(Debug, Default)]
-pub(crate) struct Lender(Mutex<Option<c_int>>);
+pub(crate) struct Lender(Mutex<Option<(c_int, Which)>>);
 
 impl Lender {
-    /// A descriptor of it.
-    pub(crate) fn lend(&self, cloexec: bool) -> Outcome<c_int> {
+    /// A descriptor of it, and which file that is.
+    pub(crate) fn lend(&self, cloexec: bool) -> Outcome<(c_int, Which)> {
         let command = if cloexec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
         let mut file = lock(&self.0);
         for _ in 0..2 {
-            let of = match *file {
-                Some(of) => of,
+            let (of, is) = match *file {
+                Some(file) => file,
                 None => *file.insert(Lender::made()?),
             };
-            match kernel!(libc::SYS_fcntl, of, command, 0) {
-                // Somebody has closed all that there is.
-                e if e == -(libc::EBADF as isize) => *file = None,
-                e if e < 0 => return Err(Errno(-e as i32)),
-                fd => return Ok(fd as c_int),
+            let lent = kernel!(libc::SYS_fcntl, of, command, 0);
+            match c_int::try_from(lent) {
+                Ok(fd) if fd >= 0 && which(fd) == Some(is) => return Ok((fd, is)),
+                // A program that closes all that there is has closed that too, and may have something else there.
+                Ok(fd) if fd >= 0 => drop(kernel!(libc::SYS_close, fd)),
+                _ if lent == -(libc::EBADF as isize) => {}
+                _ => return Err(Errno(-lent as i32)),
             }
+            ioverbs::kept::let_go(of);
+            *file = None;
         }
         Err(Errno(libc::EMFILE))
     }
 
-    fn made() -> Outcome<c_int> {
+    fn made() -> Outcome<(c_int, Which)> {
         let fd = empty(true)?;
         seal(fd);
         // SAFETY: it was made for this, and nobody else has it.
-        Ok(ioverbs::kept::set_aside(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd())
+        let fd = ioverbs::kept::set_aside(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd();
+        which(fd).map(|is| (fd, is)).ok_or(Errno(libc::EBADF))
     }
 
-    /// Whether a descriptor is still one of those that were lent. Where the kernel does not say, it is.
-    fn has_lent(&self, fd: c_int) -> bool {
-        const KCMP_FILE: c_int = 0;
-        let (pid, of) = (crate::raw::pid(), *lock(&self.0));
-        of.is_none_or(|of| kernel!(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, of) <= 0)
+    /// Gives its number up: somebody needs one, and there is none left.
+    fn end(&self) {
+        if let Some((of, is)) = lock(&self.0).take() {
+            ioverbs::kept::let_go(of);
+            if which(of) == Some(is) {
+                kernel!(libc::SYS_close, of);
+            }
+        }
     }
 }
 
 impl Files {
-    /// Each open file has one of its own that stands for it, so that others who get its descriptors find out what it is.
-    pub(crate) fn own(&self) {
-        for (_, open) in self.all() {
+    /// Each open file has one of its own that stands for it, so that others who get its descriptors find out what it is. `hasty`: not what somebody uses just now,
+    /// who may be the one that this thread has interrupted.
+    pub(crate) fn own(&self, hasty: bool) {
+        let all = match hasty {
+            true => self.hold_soon().map(|table| table.iter().flatten().cloned().collect()),
+            false => Some(self.all().into_iter().map(|(_, open)| open).collect::<Vec<_>>()),
+        };
+        for open in all.unwrap_or_default() {
             // Without room for it another process does not find it.
-            let _ = self.own_one(&open);
+            let _ = self.own_one(&open, hasty);
         }
     }
 
     /// The same for one.
-    pub(crate) fn own_one(&self, open: &Arc<Open>) -> Outcome<()> {
+    pub(crate) fn own_one(&self, open: &Arc<Open>, hasty: bool) -> Outcome<()> {
         let standing = &open.standing;
+        let Some(is) = standing.of.filter(|_| !standing.is_own()) else { return Ok(()) };
+        let _one = match hasty {
+            true => match open.moving.try_lock() {
+                Ok(one) => one,
+                Err(_) => return Err(Errno::EBUSY),
+            },
+            false => lock(&open.moving),
+        };
         if standing.is_own() {
             return Ok(());
         }
-        let _one = lock(&open.moving);
-        if standing.is_own() {
-            return Ok(());
-        }
-        let own = open.record.descriptor(true, standing.status.load(Ordering::Relaxed))?;
+        let make = || open.record.descriptor(true, standing.status.load(Ordering::Relaxed));
+        let own = match make() {
+            Err(Errno(libc::EMFILE)) => {
+                self.lender.end();
+                make()?
+            }
+            own => own?,
+        };
         kernel!(libc::SYS_lseek, own, standing.offset.load(Ordering::Relaxed), libc::SEEK_SET);
-        let table = self.hold();
-        for (fd, _) in
-            table.iter().enumerate().filter(|(_, other)| other.as_ref().is_some_and(|o| Arc::ptr_eq(o, open)))
-        {
-            let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFD);
-            // One that was closed behind our back may be something else by now.
-            if flags >= 0 && self.lender.has_lent(fd as c_int) {
-                let cloexec = if flags as c_int & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-                kernel!(libc::SYS_dup3, own, fd, cloexec);
+        let mut all = false;
+        // A handler of a signal may have interrupted who looks into it.
+        if let Some(table) = self.hold_soon() {
+            all = true;
+            let is_it = |other: &&Option<Arc<Open>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(other, open));
+            for (fd, _) in table.iter().enumerate().filter(|(_, other)| is_it(other)) {
+                let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFD);
+                // One that was closed behind our back may be something else by now.
+                if flags >= 0 && which(fd as c_int) == Some(is) {
+                    let cloexec = if flags as c_int & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+                    // Not a number beyond what the process may have by now.
+                    all &= kernel!(libc::SYS_dup3, own, fd, cloexec) >= 0;
+                }
+            }
+            // A child that shares the memory of its parent has done so for itself alone.
+            if all && crate::raw::pid() == self.pid {
+                standing.own.store(true, Ordering::Release);
             }
         }
-        // A child that shares the memory of its parent has done so for itself alone.
-        if crate::raw::pid() == self.pid {
-            standing.own.store(true, Ordering::Release);
-        }
-        drop(table);
         kernel!(libc::SYS_close, own);
-        Ok(())
+        if all { Ok(()) } else { Err(Errno::EBUSY) }
     }
 }

@@ -275,6 +275,11 @@ impl<'a> Exec<'a> {
         }
     }
 
+    /// An object was made, of which nothing is to stay if what says so comes to nothing.
+    pub(crate) fn note_made(&mut self, object: ObjectId) {
+        self.undo.push(Undo::Made(object));
+    }
+
     /// Makes the objects of a collection, of which nothing is to stay if its record comes to nothing.
     pub(crate) fn make_objects(&mut self, ws: Uuid, object: ObjectId) -> Result<()> {
         let made = self.core.targets().make(self.cx, ws, object);

@@ -140,7 +140,9 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
     }
     let end = offset.saturating_add(data.len() as u64);
     let first = offset == 0 && record.size == 0 && end > x.core.capability().inline_bytes;
-    if first && end <= limits::WRITE_THROUGH {
+    // Not under a fence, for the sake of which the object would have to stay if this fails; and nobody else is waited for here.
+    let here = record.epoch <= FIRST_EPOCH && !x.core.map().is_elsewhere(record.layout.place);
+    if first && here && end <= limits::WRITE_THROUGH {
         return write_through(x, at, uuid, record, data);
     }
     if !reach(x, at, uuid, &mut record, end)? {
@@ -162,6 +164,7 @@ fn write_through(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: Record, da
     check_room(x, at, &record, end)?;
     let bytes = Bytes::copy_from_slice(data);
     let found = make_object(x, ws, uuid, &record, &bytes).inspect_err(|_| forget_object(x, uuid, &record))?;
+    x.note_made(record.whole(uuid));
     x.use_more(at, 0, end as i64);
     (record.size, record.allocated, record.mtime_base_ns) = (end, found.allocated, found.mtime_ns);
     (record.mtime_ns, record.changed_ns) = (x.now_ns, x.now_ns);
@@ -231,6 +234,11 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
         record.mtime_base_ns = found.mtime_ns;
         record.version = record.version.max(found.version);
         x.delete(keys::bytes(ws, uuid).to_vec());
+    }
+    if bytes.is_empty() && record.layout.place.is_first() && x.target_stat(record.whole(uuid))?.size > 0 {
+        // Of a first write of which nobody knew how it had ended.
+        let cut = op(record.whole(uuid), ObjectVerb::Truncate { size: 0 }, record.epoch);
+        x.core.targets().run_with(x.cx, vec![(cut, Payload::None)])?;
     }
     if bytes.is_empty() && !record.layout.place.is_first() {
         // All of them together: one that is missing later has been lost.

@@ -1,6 +1,6 @@
 //! Waiting for the socket.
 
-use super::Connection;
+use super::{Connection, lock};
 use crate::socket;
 
 /// So long what lies in the ring is left to a worker that looks at it besides others, in nanoseconds: about what it takes to do something
@@ -20,7 +20,12 @@ impl Connection {
             if socket::wait_readable(self.as_fd(), UNTAKEN_NS) {
                 return;
             }
-            self.stream.call();
+            let out = lock(&self.out);
+            // Not within a frame; and what is to be sent wakes somebody anyhow.
+            if !self.has_unsent(&out) {
+                self.stream.call();
+            }
+            drop(out);
             socket::wait_readable(self.as_fd(), left_ns);
         } else {
             socket::wait_readable(self.as_fd(), timeout_ns);

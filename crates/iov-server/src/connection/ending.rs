@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use iov_types::Error;
-use iov_wire::MAX_VERSION;
+use iov_wire::{MAX_VERSION, messages::Fault};
 
 use super::{Connection, GREETING_NS, lock};
 use crate::outgoing::Outgoing;
@@ -58,5 +58,9 @@ impl Connection {
     /// Tells a peer that it is not let in.
     pub(crate) fn refuse(&self, error: &Error) {
         self.fault(MAX_VERSION, 0, error.clone());
+    }
+
+    pub(crate) fn fault(&self, version: u16, request: u64, error: Error) {
+        self.answer(version, request, &Fault { error }, Vec::new(), Vec::new());
     }
 }

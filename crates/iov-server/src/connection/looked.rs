@@ -23,6 +23,11 @@ impl Connection {
         self.stream.look(true);
     }
 
+    /// Whether another worker may look at it.
+    pub(crate) fn may_be_looked_at(&self) -> bool {
+        self.looked_at.load(Ordering::SeqCst)
+    }
+
     /// None is to look any more. Whoever serves it then has others told of what comes.
     pub(crate) fn is_let_go_of(&self) {
         self.looked_at.store(false, Ordering::SeqCst);

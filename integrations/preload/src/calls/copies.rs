@@ -111,7 +111,10 @@ fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: 
         let n = a.copy_to(a_at, b, b_at, len as u64)?;
         for (fd, open, given, at) in [(from, &src, from_at, a_at), (to, &dst, to_at, b_at)] {
             match given.is_null() {
-                true => drop(open.standing.move_to(fd, at + n)),
+                true => {
+                    let _one = crate::world::lock(&open.moving);
+                    open.standing.move_to(fd, at + n);
+                }
                 // SAFETY: as above.
                 false => unsafe { *given = (at + n) as i64 },
             }

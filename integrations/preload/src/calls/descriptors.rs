@@ -13,7 +13,7 @@ use crate::{
     files::{Open, with},
     memory,
     raw::{failed, kernel},
-    world::{Inside, World, world},
+    world::{Inside, World, lock, world},
 };
 
 /// Closes a descriptor of the kernel, and with it what it stands for.
@@ -43,32 +43,24 @@ fn close_one(fd: c_int) -> isize {
     }
 }
 
-/// What a new descriptor of the kernel stands for, if the old one is ours.
-fn dupped(old: c_int, new: isize) -> isize {
-    let (Some(world), Ok(fd)) = (world(), c_int::try_from(new)) else { return new };
-    if fd < 0 || fd == old || crate::raw::pid() != world.pid {
-        return new;
-    }
-    put_in_place(world, old, fd, world.files.take(fd));
-    new
-}
-
-/// A descriptor stands for what another one does, if that is ours, and not for what it stood for before, which is closed.
-fn put_in_place(world: &World, old: c_int, fd: c_int, before: Option<Arc<Open>>) {
+/// Has the kernel make another descriptor of one, or put it under a number, which then stands for what the old one does, if one of them is ours; what it stood
+/// for before is closed.
+fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
+    let ours = |world: &&World| fds.iter().any(|fd| world.files.get(*fd).is_some()) && crate::raw::pid() == world.pid;
+    let Some(world) = world().filter(ours) else { return make() };
     let errno = crate::raw::errno();
-    if let Some(open) = world.files.get(old) {
-        world.files.put(fd, open);
-    }
+    let (done, before) = world.files.dup(fds[0], make);
     if let Some(before) = before {
         // As the kernel does it: nobody hears of what fails.
         let _ = world.files.close(world, before);
     }
     crate::raw::set_errno(errno);
+    done
 }
 
 fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: usize) -> Outcome<isize> {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(dupped(fd, kernel!(libc::SYS_fcntl, fd, command, arg))),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(dupped([fd, fd], || kernel!(libc::SYS_fcntl, fd, command, arg))),
         libc::F_GETFL => {
             let flags = open.standing.status(fd) as c_int;
             let access = match (open.reads(), open.writes()) {
@@ -81,7 +73,9 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
         }
         libc::F_SETFL => {
             let flags = arg as c_int & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
+            let one = lock(&open.moving);
             let done = open.standing.set_status(fd, flags);
+            drop(one);
             if done == 0 {
                 open.append.store(flags & libc::O_APPEND != 0, Ordering::Relaxed);
             }
@@ -95,13 +89,18 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
             }
             Ok(done)
         }
-        libc::F_GETFD | libc::F_SETFD => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
+        // Not while something else is put there to stand for it.
+        libc::F_SETFD => {
+            let _held = world.files.hold();
+            Ok(kernel!(libc::SYS_fcntl, fd, command, arg))
+        }
+        libc::F_GETFD => Ok(kernel!(libc::SYS_fcntl, fd, command, arg)),
         // What writes may come is not known of files that others write.
         libc::F_SETLEASE | libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Errno::EINVAL),
         libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
         // What else there is the kernel keeps with what stands for it.
         _ => {
-            world.files.own_one(open)?;
+            world.files.own_one(open, false)?;
             Ok(kernel!(libc::SYS_fcntl, fd, command, arg))
         }
     }
@@ -120,7 +119,10 @@ fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg:
         }
         // Nothing here waits.
         libc::FIONBIO => Ok(0),
-        libc::FIOCLEX | libc::FIONCLEX => Ok(kernel!(libc::SYS_ioctl, fd, request, arg)),
+        libc::FIOCLEX | libc::FIONCLEX => {
+            let _held = world.files.hold();
+            Ok(kernel!(libc::SYS_ioctl, fd, request, arg))
+        }
         // It is no terminal, and its blocks are not shared.
         _ => Err(Errno(libc::ENOTTY)),
     }
@@ -172,7 +174,7 @@ export! {
     /// `closefrom(3)`
     fn closefrom(first: c_int) -> c_int = close_from(first);
     /// `dup(2)`
-    fn dup(fd: c_int) -> c_int = dupped(fd, kernel!(libc::SYS_dup, fd));
+    fn dup(fd: c_int) -> c_int = dupped([fd, fd], || kernel!(libc::SYS_dup, fd));
     /// `dup2(2)`
     fn dup2(old: c_int, new: c_int) -> c_int = dup_to(old, new, 0);
     /// `dup3(2)`
@@ -204,15 +206,5 @@ fn dup_to(old: c_int, new: c_int, flags: c_int) -> isize {
     if kept::is_kept(new) {
         return failed(Errno::EBUSY);
     }
-    let put = || kernel!(libc::SYS_dup3, old, new, flags);
-    let Some(world) = world().filter(|world| world.pid == crate::raw::pid()) else { return put() };
-    // First, so that nobody takes what is put there for what stood for it.
-    let before = world.files.take(new);
-    let done = put();
-    match before {
-        Some(before) if done < 0 => world.files.put(new, before),
-        before if done >= 0 => put_in_place(world, old, new, before),
-        _ => {}
-    }
-    done
+    dupped([old, new], || kernel!(libc::SYS_dup3, old, new, flags))
 }

@@ -213,15 +213,22 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
     })
 }
 
+/// Everybody else is told what was written, and finds out what descriptors stand for. Within the library, which may be starting a daemon or have been interrupted by
+/// a signal, nothing can be asked of the store.
+fn publish(world: &World) {
+    match Inside::is() {
+        false => world.files.publish(),
+        true => world.files.own(true),
+    }
+}
+
 fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
     run_from((libc::AT_FDCWD, path, true), arguments, variables)
 }
 
 fn run_from(from: From, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_execve, from.1, arguments, variables) };
-    if !Inside::is() {
-        world.files.publish();
-    }
+    publish(world);
     let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
         Ok(lists) => lists,
         Err(e) => return failed(e),
@@ -240,9 +247,7 @@ fn run_open(
         return kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags);
     };
     let there = || {
-        if !Inside::is() {
-            world.files.publish();
-        }
+        publish(world);
         let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
             Ok(lists) => lists,
             Err(e) => return failed(e),
@@ -355,10 +360,7 @@ static FORKING: OfFork = OfFork(Mutex::new(None));
 
 extern "C" fn before_fork() {
     let Some(world) = world() else { return };
-    // The library starts a daemon: it waits for that, and so nothing can be asked of the store now.
-    if !Inside::is() {
-        world.files.publish();
-    }
+    publish(world);
     let directory = place::to_pass(world);
     *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), directory });
 }

@@ -131,6 +131,31 @@ fn descriptors_are_what_they_were_where_another_process_gets_them() {
 }
 
 #[test]
+fn descriptors_share_an_offset_whoever_forks_meanwhile() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        static volatile int over, bad;
+        void *work(void *name) {
+            char b[4];
+            while (!over) {
+                int a = open(name, O_CREAT | O_RDWR | O_TRUNC, 0644); write(a, "0123456789", 10); lseek(a, 0, SEEK_SET);
+                int n = dup(a), m = fcntl(a, F_DUPFD, 50);
+                bad |= read(n, b, 2) != 2 || memcmp(b, "01", 2) || read(a, b, 2) != 2 || memcmp(b, "23", 2);
+                bad |= read(m, b, 2) != 2 || memcmp(b, "45", 2) || dup2(m, n) != n || read(n, b, 2) != 2 || memcmp(b, "67", 2);
+                close(n); close(m); close(a);
+            }
+            return 0;
+        }
+        pthread_t one, two; pthread_create(&one, 0, work, "one"); pthread_create(&two, 0, work, "two");
+        for (int i = 0; i < 100; i++) { if (!fork()) _exit(0); wait(0); if (i % 20 == 0) bad |= system("true"); }
+        over = 1; pthread_join(one, 0); pthread_join(two, 0); printf("%d\n", bad);"#;
+    assert_eq!(compiled(&store, body).ok().text(), "0\n");
+}
+
+#[test]
 fn a_program_runs_from_the_directory_that_it_says() {
     if !has_library() {
         return;

@@ -13,6 +13,7 @@ pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
     let headers = [
         "errno",
         "fcntl",
+        "pthread",
         "stdio",
         "string",
         "unistd",
