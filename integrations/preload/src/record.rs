@@ -1,4 +1,5 @@
-//! What stands for an open file in the kernel's table of descriptors: a sealed `memfd`, into which is written what is open.
+//! What stands for an open file in the kernel's table of descriptors, as soon as another process can have it ([`crate::standing`]): a sealed `memfd`, into which is
+//! written what is open.
 //!
 //! So numbers are given out by the kernel, `dup`, `fork` and `exec` pass it on without anybody's help, the offset is where all who have
 //! the descriptor see it, and a program that finds itself with one knows what it is. Who does not (a static program) can read
