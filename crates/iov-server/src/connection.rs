@@ -317,7 +317,7 @@ impl Connection {
         if may_be_kept && self.stream.has_rings() && server.watch.keep(self) {
             self.expected_ns.store(incoming.polling.leave(), Ordering::Relaxed);
         } else {
-            server.watch.forget(self);
+            server.watch.let_go_of(self);
             // Before it is asked what is there that nobody will be told of.
             self.stream.look(false);
             incoming.polling.rest();

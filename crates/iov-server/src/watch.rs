@@ -116,11 +116,15 @@ impl Watch {
         all.iter().filter(|connection| connection.has_come()).for_each(|connection| connection.is_looked_at_no_more());
     }
 
+    /// Whoever serves a connection has others told of what comes, if they do not know that already.
+    pub(crate) fn let_go_of(&self, connection: &Arc<Connection>) {
+        if connection.may_be_looked_at() {
+            self.forget(connection);
+        }
+    }
+
     /// A connection has ended, or is others' to serve.
     pub(crate) fn forget(&self, connection: &Arc<Connection>) {
-        if !connection.may_be_looked_at() {
-            return;
-        }
         let mut kept = self.lock();
         connection.is_let_go_of();
         let before = kept.all.len();

@@ -43,11 +43,28 @@ fn close_one(fd: c_int) -> isize {
     }
 }
 
+/// A number that the kernel has given to something else does not stand for what was closed under it behind the library's back.
+fn forget(new: isize) {
+    if let (Some(world), Ok(fd)) = (world(), c_int::try_from(new))
+        && world.files.get(fd).is_some()
+        && crate::raw::pid() == world.pid
+        && let Some(stale) = world.files.take(fd)
+    {
+        let errno = crate::raw::errno();
+        let _ = world.files.close(world, stale);
+        crate::raw::set_errno(errno);
+    }
+}
+
 /// Has the kernel make another descriptor of one, or put it under a number, which then stands for what the old one does, if one of them is ours; what it stood
 /// for before is closed.
 fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
     let ours = |world: &&World| fds.iter().any(|fd| world.files.get(*fd).is_some()) && crate::raw::pid() == world.pid;
-    let Some(world) = world().filter(ours) else { return make() };
+    let Some(world) = world().filter(ours) else {
+        let done = make();
+        forget(done);
+        return done;
+    };
     let errno = crate::raw::errno();
     let (done, before) = world.files.dup(fds[0], make);
     if let Some(before) = before {
