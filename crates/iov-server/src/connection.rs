@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -16,15 +16,9 @@ use iov_net::{
     stream::Stream,
     tls::Exported,
 };
-use iov_store::{Catalog, End as Side, Rings, rings_memory, seam};
-use iov_types::{
-    Error, Kind, Priority, Result,
-    catalog::{CatalogOp, Submission},
-};
-use iov_wire::{
-    Body, Header, Verb, frame,
-    messages::{Context, Fault},
-};
+use iov_store::{End as Side, Rings, rings_memory, seam};
+use iov_types::{Error, Kind, Priority, Result};
+use iov_wire::{Body, Header, Verb, frame, messages::Fault};
 
 use crate::{
     Server,
@@ -36,7 +30,9 @@ use crate::{
     workers::{Awaits, Workers},
 };
 
+mod behind;
 mod ending;
+mod gentle;
 mod looked;
 
 use ending::{End, Falls};
@@ -52,8 +48,6 @@ const TURN_FRAMES: usize = 256;
 const TURN_BYTES: usize = 16 << 20;
 /// The same for requests in the background, which wait for others, and have few to serve them.
 const GENTLE_FRAMES: usize = 8;
-/// How often who asks in the background is noted to be alive, in nanoseconds: what he says of that waits behind what he asks.
-const ALIVE_NS: i64 = 1_000_000_000;
 /// What a worker keeps for the payloads to come.
 const SPARE_BYTES: usize = 4 << 20;
 
@@ -69,6 +63,8 @@ pub(crate) struct Connection {
     broke: AtomicBool,
     /// Somebody serves it.
     served: AtomicBool,
+    /// How often it was gone through until nothing was left, twice; odd while it is.
+    rounds: AtomicU64,
     /// Another worker looks at it: what comes by its ring need not be told of.
     looked_at: AtomicBool,
     /// Until when something is expected, on the monotonic clock.
@@ -144,6 +140,7 @@ impl Connection {
             greeted: AtomicBool::new(false),
             broke: AtomicBool::new(false),
             served: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
             looked_at: AtomicBool::new(false),
             expected_ns: AtomicI64::new(0),
             out: Mutex::new(out),
@@ -254,39 +251,6 @@ impl Connection {
         }
     }
 
-    /// The session of who asks in the background is alive, whatever else of it waits.
-    fn is_alive(&self, server: &Arc<Server>, client: &Arc<Client>) {
-        let (now_ns, last_ns) = (seam::monotonic_ns(), client.alive_ns.load(Ordering::Relaxed));
-        if let Some(catalog) = server.facts.catalog()
-            && now_ns - last_ns > ALIVE_NS
-        {
-            client.alive_ns.store(now_ns, Ordering::Relaxed);
-            let cx = client.cx(&Context::default(), &Header::new(Verb::Renew, 0));
-            catalog.submit(&cx, vec![CatalogOp::Renew], Submission::Each, Box::new(|_| {}));
-        }
-    }
-
-    /// Leaves a request to those who serve its priority.
-    fn set_aside(
-        &self,
-        server: &Arc<Server>,
-        incoming: &mut Incoming,
-        frame: Frame,
-        channel: u32,
-    ) -> std::result::Result<(), End> {
-        incoming.priority = priority(&frame.header);
-        incoming.aside = Some(frame);
-        lock(&self.out).set_aside = true;
-        let workers = server.workers(incoming.priority, channel);
-        // Without descriptors for it there is no connection either.
-        self.served_by(workers).map_err(|_| End::Broke)?;
-        if incoming.priority == Priority::Background {
-            // Those of the foreground have one who waits, always; a thread that is started here would inherit how it gives way.
-            workers.stand_in(server);
-        }
-        Ok(())
-    }
-
     /// Serves what has arrived for one of these workers, and has them, or others by then, wait for more. What the worker then serves, as it looks at that
     /// too. `told`: it was told that there is something, and not looking.
     pub(crate) fn serve(
@@ -379,10 +343,14 @@ impl Connection {
             }
             out.set_aside = false;
             drop(out);
+            self.begins_round();
             let next = match incoming.aside.take() {
                 Some(frame) => Ok(Some(frame)),
                 None => incoming.frames.next(&self.stream, false),
             };
+            if matches!(next, Ok(None)) {
+                self.ends_round();
+            }
             let frame = match next {
                 Ok(Some(frame)) => {
                     incoming.polling.came();

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod afar;
+mod arrived;
 mod bound;
 mod buffers;
 mod client;

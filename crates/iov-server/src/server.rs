@@ -259,7 +259,7 @@ impl Server {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Connection>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Connection>> {
         lock(&self.connections).values().cloned().collect()
     }
 

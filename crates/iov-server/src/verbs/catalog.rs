@@ -19,7 +19,7 @@ pub(crate) fn run(
     let (id, version) = (frame.header.request, client.version);
     // One that only a newer release understands fails the submission: what depends on it must not run without it.
     let ops = request.ops.into_iter().collect::<Result<Vec<_>>>()?;
-    let connection = connection.clone();
+    let (from, connection) = (connection, connection.clone());
     let batch = match &request.how {
         Submission::All { batch, .. } => Some(*batch),
         _ => None,
@@ -34,5 +34,5 @@ pub(crate) fn run(
             connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new());
         }
     };
-    server.submit(cx, ops, request.how, Box::new(done))
+    server.submit_of(from, cx, ops, request.how, Box::new(done))
 }

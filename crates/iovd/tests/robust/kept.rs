@@ -252,6 +252,36 @@ fn x2_who_holds_a_group_keeps_out_who_knows_what_is_in_it() {
 }
 
 #[test]
+fn x1_x2_what_was_closed_before_is_in_nobodys_way() {
+    let store = Store::new();
+    let (a, b) = (store.in_workspace(), store.again());
+    let open = |by: &Workspace, which: &[u8], kind, parent: Option<ioverbs::Collection>, concurrency| {
+        let out = by.pending(kind);
+        let which = Which::Name(Name::new(which).unwrap());
+        let controls = Controls { concurrency, ..Controls::default() };
+        ioverbs::run(by.session(), Op::Open { out: out.clone(), parent, which, controls }).map(|_| out)
+    };
+    let close = |by: &Workspace, c: ioverbs::Collection| drop(ioverbs::run(by.session(), Op::Close { c }).unwrap());
+    let paths = session(store.again());
+    paths.walker(&Caller::default()).mkdir(&paths.file_system().root(), b"d", 0o755).unwrap();
+    write(&paths, "d/f", b"some bytes");
+    let exclusive = Some(ioverbs::Concurrency::Exclusive);
+    for turn in 0..3000 {
+        let d = open(&a, b"d", EntryKind::Group, None, None).unwrap();
+        let f = open(&a, b"f", EntryKind::Collection, Some(d.clone()), None).unwrap();
+        let group = (turn % 2 == 1).then(|| open(&b, b"d", EntryKind::Group, None, None).unwrap());
+        // Sent, and not waited for.
+        assert!(f.close_unheard() && d.close_unheard());
+        let held = match &group {
+            None => open(&b, b"d", EntryKind::Group, None, exclusive),
+            Some(d) => open(&b, b"f", EntryKind::Collection, Some(d.clone()), exclusive),
+        };
+        close(&b, held.unwrap_or_else(|e| panic!("the {turn}th time: {e}")));
+        group.into_iter().for_each(|d| close(&b, d));
+    }
+}
+
+#[test]
 fn what_goes_a_time_after_it_was_last_open_is_opened_each_time() {
     let store = Store::new();
     let (ws, b) = (store.in_workspace(), session(store.again()));
