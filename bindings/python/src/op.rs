@@ -54,7 +54,7 @@ impl Slot {
             (Output::Offset(n), _) => n.into_pyobject(py)?.into_any(),
             (Output::Stat(stat), _) => stat_out(py, stat)?,
             // Nothing in Python asks for what follows.
-            (Output::Looked(_), _) => py.None().into_bound(py),
+            (Output::Looked(_) | Output::Removed(_), _) => py.None().into_bound(py),
             (Output::Value(v), _) => value_out(py, v)?,
             (Output::Metadata(md), _) => pairs_out(py, md.iter())?.into_any(),
             (Output::Extents(extents), _) => {

@@ -398,7 +398,9 @@ impl Service {
 
 /// What room operations that are committed together may take where the medium is full.
 pub(crate) fn room_for(ops: &[CatalogOp]) -> Room {
-    let makes_room = |op: &CatalogOp| matches!(op, CatalogOp::Delete { .. } | CatalogOp::WorkspaceDelete { .. });
+    let makes_room = |op: &CatalogOp| {
+        matches!(op, CatalogOp::Delete { .. } | CatalogOp::Unlink { .. } | CatalogOp::WorkspaceDelete { .. })
+    };
     if ops.iter().all(|op| makes_room(op) || only_reads(op)) {
         return Room::Freeing;
     }
@@ -412,6 +414,7 @@ fn is_vital(op: &CatalogOp) -> bool {
         CatalogOp::Open { .. }
             | CatalogOp::Close { .. }
             | CatalogOp::Delete { .. }
+            | CatalogOp::Unlink { .. }
             | CatalogOp::MetaRemove { .. }
             | CatalogOp::Publish { .. }
             | CatalogOp::Seal { .. }

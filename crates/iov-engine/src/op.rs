@@ -4,7 +4,7 @@ use iov_store::Memory;
 use iov_types::{
     Attr, Controls, EntryKind, Error, Extent, Kind, Layout, Metadata, Name, Outcome, Range, Stat, Uuid, Value, Which,
     WorkspaceAttr,
-    catalog::{LockSpec, Named, RenameMode, SearchSpec},
+    catalog::{LockSpec, Named, Removed, RenameMode, SearchSpec},
 };
 
 use crate::{Collection, Cursor, Workspace};
@@ -34,6 +34,7 @@ pub enum Op {
     Open { out: Collection, parent: Parent, which: Which, controls: Controls },
     Search { w: Workspace, group: Parent, spec: SearchSpec, out: Cursor },
     Delete { w: Workspace, parent: Parent, which: Which },
+    Unlink { w: Workspace, parent: Parent, name: Name },
     Stat { c: Collection },
     Look { w: Workspace, parent: Parent, which: Which, ahead: u32, tell: u64 },
     Set { c: Collection, controls: Option<Controls>, layout: Option<Layout> },
@@ -81,6 +82,7 @@ pub enum Output {
     Offset(u64),
     Stat(Box<Stat>),
     Looked(Vec<Named>),
+    Removed(Box<Removed>),
     Value(Value),
     Metadata(Metadata),
     Extents(Vec<Extent>),
@@ -184,6 +186,7 @@ impl Op {
             Op::Create { parent, .. }
             | Op::Open { parent, .. }
             | Op::Delete { parent, .. }
+            | Op::Unlink { parent, .. }
             | Op::Look { parent, .. }
             | Op::Link { parent, .. }
             | Op::Search { group: parent, .. } => parent.iter().collect(),
@@ -256,6 +259,7 @@ impl Op {
             Op::Open { .. } => "lookup",
             Op::Search { .. } => "search",
             Op::Delete { .. } => "delete",
+            Op::Unlink { .. } => "unlink",
             Op::Stat { .. } => "stat",
             Op::Look { .. } => "look",
             Op::Set { .. } => "set",

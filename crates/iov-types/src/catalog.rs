@@ -135,6 +135,8 @@ pub enum CatalogOp {
     Close { ws: Uuid, uuid: Uuid, published: Option<Published> },
     /// Removes a name, or by UUID all names.
     Delete { ws: Uuid, parent: Uuid, which: Which },
+    /// Removes the name of a collection, and tells what that leaves; what a group has is not removed, and is `Invalid`.
+    Unlink { ws: Uuid, parent: Uuid, name: Name },
     /// The facts.
     Stat { ws: Uuid, uuid: Uuid },
     /// The facts of what a name stands for, or of a UUID, without opening it; with a number `ahead`, also of what up to so many names do that
@@ -319,6 +321,19 @@ pub struct Page {
     pub count: Option<u64>,
 }
 
+/// What is left where the name of a collection was removed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Removed {
+    /// What it stood for.
+    pub uuid: Uuid,
+    /// The mode of that, as [`Stat::mode`].
+    pub mode: u32,
+    /// The names that it still has.
+    pub links: u32,
+    /// The facts of the group.
+    pub group: Option<Stat>,
+}
+
 /// A name in a group, and the facts of what it stands for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Named {
@@ -371,4 +386,6 @@ pub enum CatalogReply {
     Map(Box<StoreMap>),
     /// Leave to work on objects.
     Ticket(Box<SignedTicket>),
+    /// What a removed name leaves.
+    Removed(Box<Removed>),
 }

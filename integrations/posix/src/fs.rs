@@ -172,6 +172,16 @@ impl FileSystem {
         node
     }
 
+    /// What was known of something does not hold any more, if anything was.
+    pub(crate) fn touch(&self, uuid: Uuid) {
+        let node = lock(&self.0.nodes).get(&uuid).and_then(Weak::upgrade);
+        match node {
+            Some(node) => node.touch(),
+            // Something was changed here all the same.
+            None => drop(self.0.changes.fetch_add(1, Ordering::AcqRel)),
+        }
+    }
+
     /// What was told of directories does not hold any more.
     pub(crate) fn untell_all(&self) {
         let nodes: Vec<Arc<Node>> = lock(&self.0.nodes).values().filter_map(Weak::upgrade).collect();

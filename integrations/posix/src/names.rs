@@ -363,29 +363,6 @@ impl FileSystem {
         Ok((node, attributes))
     }
 
-    /// Takes a name away, and with the last one what it stands for, once nobody has it open. What stands there is a file:
-    /// the caller has looked.
-    pub fn unlink(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
-        self.check_writable()?;
-        let which = Which::Name(known(bytes)?);
-        let group = parent.group()?;
-        let _going = self.names_go();
-        let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
-        // Another one may have got the name by the second time.
-        let done = parent.rename_in("delete", &[], delete, &Vec::new);
-        self.names_changed();
-        done.map(drop)
-    }
-
-    /// Removes an empty directory: the caller has looked that it is one.
-    pub fn rmdir(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
-        match bytes {
-            b"." => Err(Errno::EINVAL),
-            b".." => Err(Errno::ENOTEMPTY),
-            _ => self.unlink(parent, bytes),
-        }
-    }
-
     /// Moves a name. That one is a directory and the other none, the caller has looked.
     pub fn rename(&self, from: (&Node, &[u8]), to: (&Node, &[u8]), rename: Rename) -> Outcome<()> {
         self.check_writable()?;
@@ -425,7 +402,7 @@ impl FileSystem {
     }
 
     /// What is known of the names of files does not hold any more.
-    fn names_changed(&self) {
+    pub(crate) fn names_changed(&self) {
         self.0.names.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -473,7 +450,7 @@ impl FileSystem {
 }
 
 /// A name that may be there.
-fn known(bytes: &[u8]) -> Outcome<Name> {
+pub(crate) fn known(bytes: &[u8]) -> Outcome<Name> {
     name(bytes).map_err(|e| if e == Errno::EINVAL { Errno::ENOENT } else { e })
 }
 

@@ -96,6 +96,10 @@ impl Ahead {
             CatalogOp::Open { ws, parent, which, .. }
             | CatalogOp::Delete { ws, parent, which }
             | CatalogOp::Look { ws, parent, which, .. } => by(*ws, *parent, which),
+            CatalogOp::Unlink { ws, parent, name } => {
+                self.key(&keys::name(*ws, *parent, name));
+                None
+            }
             CatalogOp::Read { ws, uuid, .. } => {
                 // Of one moment with the record, which no writer waits for.
                 self.key(&keys::bytes(*ws, *uuid));

@@ -28,6 +28,7 @@ impl Exec<'_> {
             }
             CatalogOp::Close { ws, uuid, published } => verbs::close::close(self, ws, uuid, published.is_some()),
             CatalogOp::Delete { ws, parent, which } => verbs::delete::delete(self, ws, parent, &which),
+            CatalogOp::Unlink { ws, parent, name } => verbs::delete::unlink(self, ws, parent, &name),
             CatalogOp::Stat { ws, uuid } => verbs::stat::stat(self, ws, uuid),
             CatalogOp::Look { ws, parent, which, ahead, tell } => {
                 verbs::stat::look(self, ws, parent, &which, (ahead, tell))

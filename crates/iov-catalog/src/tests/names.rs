@@ -1,7 +1,7 @@
 //! Names, links, renames, deletes (O3, O10, T13, T22).
 
 use iov_types::{
-    Clause, Controls, EntryKind, Kind, Uuid, Which,
+    Clause, Controls, EntryKind, Error, Kind, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Named, RenameMode, Submission},
 };
 
@@ -290,4 +290,30 @@ fn o3_a_look_among_changes_sees_them_and_does_not_look_ahead() {
     let look = CatalogOp::Look { ws: client.ws, parent: ROOT, which: Which::Name(name("a")), ahead: 5, tell: 0 };
     let replies = client.submit(vec![delete, look], Submission::Each).unwrap();
     assert!(matches!(&replies[1], Ok(CatalogReply::Stat(stat)) if stat.uuid == a), "{replies:?}");
+}
+
+#[test]
+fn o3_o10_a_name_of_a_collection_is_removed_and_it_is_told_what_is_left() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let uuid = client.create("a");
+    let link = CatalogOp::Link { ws: client.ws, uuid, parent: group, name: name("b") };
+    client.ask(link).unwrap();
+    client.close(uuid).unwrap();
+    let unlink = |parent, text: &str| {
+        let reply = client.ask(CatalogOp::Unlink { ws: client.ws, parent, name: name(text) })?;
+        let CatalogReply::Removed(removed) = reply else { panic!("{reply:?}") };
+        Ok::<_, Error>((removed.uuid, removed.links, removed.group.map(|group| (group.uuid, group.entries))))
+    };
+    let kind = |e: Error| e.kind();
+    assert_eq!(unlink(ROOT, "g").map_err(kind), Err(Kind::Invalid), "a group");
+    assert_eq!(unlink(ROOT, "b").map_err(kind), Err(Kind::NotFound), "it is elsewhere");
+    assert_eq!(unlink(group, "b"), Ok((uuid, 1, Some((group, 0)))));
+    assert_eq!(unlink(group, "b").map_err(kind), Err(Kind::NotFound));
+    assert_eq!(client.stat(uuid).unwrap().links, 1);
+    assert_eq!(unlink(ROOT, "a"), Ok((uuid, 0, Some((Uuid::NIL, 1)))));
+    assert_eq!(client.stat(uuid).map_err(kind), Err(Kind::NotFound));
+    // The group is still there, and empty.
+    client.delete(ROOT, "g").unwrap();
 }

@@ -127,6 +127,10 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
                 uses.extend([(which_token(w, parent, which), true), (workspace_token(w), false)]);
                 Class::Catalog
             }
+            Op::Unlink { w, parent, name } => {
+                uses.extend([(name_token(w, parent, name), true), (workspace_token(w), false)]);
+                Class::Catalog
+            }
             Op::Look { w, parent, which, .. } => {
                 uses.extend([(which_token(w, parent, which), false), (workspace_token(w), false)]);
                 Class::Catalog

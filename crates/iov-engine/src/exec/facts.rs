@@ -98,6 +98,9 @@ impl Exec {
             Op::Delete { w, parent, which } => {
                 CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
             }
+            Op::Unlink { w, parent, name } => {
+                CatalogOp::Unlink { ws: w.uuid(), parent: parent_uuid(parent)?, name: name.clone() }
+            }
             Op::Look { w, parent, which, ahead, tell } => {
                 let (parent, which) = (parent_uuid(parent)?, which.clone());
                 CatalogOp::Look { ws: w.uuid(), parent, which, ahead: *ahead, tell: *tell }
@@ -253,6 +256,7 @@ impl Exec {
             }
             CatalogReply::Stat(stat) => Output::Stat(stat),
             CatalogReply::Looked(looked) => Output::Looked(looked.entries),
+            CatalogReply::Removed(removed) => Output::Removed(removed),
             CatalogReply::Value(value) => Output::Value(value),
             CatalogReply::Metadata(m) => Output::Metadata(m),
             CatalogReply::Lock(lock) => Output::Lock(lock),

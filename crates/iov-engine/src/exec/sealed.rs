@@ -40,9 +40,9 @@ fn needs_open(op: &Op, rollback: bool) -> impl Iterator<Item = &Collection> {
 pub(super) fn deletes(op: &Op) -> Option<(Uuid, Option<Uuid>)> {
     match op {
         Op::Delete { w, which: Which::Uuid(uuid), .. } => Some((w.uuid(), Some(*uuid))),
-        Op::Delete { w, which: Which::Name(_), .. } | Op::Rename { w, mode: RenameMode::Replace, .. } => {
-            Some((w.uuid(), None))
-        }
+        Op::Delete { w, which: Which::Name(_), .. }
+        | Op::Unlink { w, .. }
+        | Op::Rename { w, mode: RenameMode::Replace, .. } => Some((w.uuid(), None)),
         _ => None,
     }
 }

@@ -79,6 +79,7 @@ pub(crate) fn change(op: &CatalogOp) -> Option<Change> {
         | CatalogOp::MetaPut { uuid, .. }
         | CatalogOp::MetaRemove { uuid, .. } => Some(Change::One(*uuid)),
         CatalogOp::Delete { ws, which: Which::Name(_), .. }
+        | CatalogOp::Unlink { ws, .. }
         | CatalogOp::Rename { ws, .. }
         | CatalogOp::WorkspaceSet { ws, .. } => Some(Change::Workspace(*ws)),
         CatalogOp::WorkspaceDelete { .. } | CatalogOp::TokenJoin { .. } | CatalogOp::Goodbye => Some(Change::All),

@@ -1,8 +1,8 @@
 //! Operations on facts and their replies, variant by variant as in [`iov_types::catalog`].
 
 use iov_types::catalog::{
-    CatalogOp, CatalogReply, Entry, LockSpec, Looked, Named, Opened, OpenedWorkspace, Page, Published, RenameMode,
-    SearchSpec, Staged, Submission, Told,
+    CatalogOp, CatalogReply, Entry, LockSpec, Looked, Named, Opened, OpenedWorkspace, Page, Published, Removed,
+    RenameMode, SearchSpec, Staged, Submission, Told,
 };
 
 use crate::{choice, message, numbers};
@@ -112,6 +112,7 @@ choice! {
         38 => Ticket { 1 => uuid: uuid },
         39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint, 5 => tell: uint },
         40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
+        41 => Unlink { 1 => ws: uuid, 2 => parent: uuid, 3 => name: required name },
     }
 }
 
@@ -174,6 +175,8 @@ message! {
 
 message! { Looked { 1 => entries: repeated message } }
 
+message! { Removed { 1 => uuid: uuid, 2 => mode: uint, 3 => links: uint, 4 => group: optional message } }
+
 message! { Page { 1 => entries: repeated message, 2 => cursor: optional uuid, 3 => count: optional uint } }
 
 choice! {
@@ -192,5 +195,6 @@ choice! {
         12 => Map(message),
         13 => Ticket(message),
         14 => Looked(message),
+        15 => Removed(message),
     }
 }

@@ -55,6 +55,12 @@ impl Caller {
         self.gid == gid || self.groups.contains(&gid)
     }
 
+    /// Whether this one may take any name out of a directory, whatever that is for.
+    pub(crate) fn may_remove_all(&self, dir: &Attributes) -> bool {
+        let own = self.uid == 0 || dir.uid == self.uid;
+        self.may(dir, WRITE | EXECUTE) && (dir.mode & STICKY == 0 || own)
+    }
+
     /// Fails unless this one may take a name for `what` out of a directory.
     pub(crate) fn check_removal(&self, dir: &Attributes, what: &Attributes) -> Outcome<()> {
         self.check(dir, WRITE | EXECUTE)?;

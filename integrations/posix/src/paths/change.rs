@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Follow, Last, Reached, Walker, Way, access};
-use crate::{Attributes, Change, Errno, Found, Kind, Node, Rename, SetTime};
+use crate::{Attributes, Change, Errno, Found, Gone, Kind, Node, Rename, SetTime};
 
 impl Walker<'_> {
     /// The name at the end of a path, and what it stands for, if anything; a symbolic link is not followed.
@@ -83,7 +83,10 @@ impl Walker<'_> {
     }
 
     /// `unlink`.
-    pub fn unlink(&self, from: &Arc<Node>, path: &[u8]) -> Way<(Arc<Node>, Attributes)> {
+    pub fn unlink(&self, from: &Arc<Node>, path: &[u8]) -> Way<Gone> {
+        if let Some(gone) = self.unlink_unseen(from, path)? {
+            return Ok(gone);
+        }
         let (last, there) = self.last(from, path).map_err(|stop| match stop {
             super::Stop::Failed(Errno::EBUSY) => Errno::EISDIR.into(),
             stop => stop,
@@ -99,9 +102,20 @@ impl Walker<'_> {
                 node.touch();
                 self.paths.forget(&last);
                 gone?;
-                Ok((node, attributes))
+                Ok(Gone { uuid: node.uuid(), kind: node.kind(), links: attributes.links.saturating_sub(1) })
             }
         }
+    }
+
+    /// The same without looking what it is, where that cannot matter: the caller may take any name out of the directory.
+    fn unlink_unseen(&self, from: &Arc<Node>, path: &[u8]) -> Way<Option<Gone>> {
+        let Reached::Missing(last) = self.walk_to(from, path, Follow::Unseen)? else { return Ok(None) };
+        if last.slash || !self.caller.may_remove_all(&last.parent.attributes_lately()?) {
+            return Ok(None);
+        }
+        let gone = self.fs.unlink_file(&last.parent, &last.name);
+        self.paths.forget(&last);
+        Ok(gone?)
     }
 
     /// `rmdir`.

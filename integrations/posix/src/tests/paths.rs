@@ -355,3 +355,47 @@ fn who_looks_at_many_names_is_told_of_more_with_each() {
     assert_eq!(w.find(&root, b"d/f17", true).unwrap().1.size, 18);
     assert_eq!(failed(w.find(&root, b"d/f18", true)), Errno::ENOENT);
 }
+
+#[test]
+fn a_file_goes_in_one_request_and_what_it_was_is_told() {
+    let ws = workspace();
+    let other = FileSystem::new(again(&ws), Options::default());
+    let unseen = std::time::Duration::from_secs(3600);
+    let paths = Paths::new(FileSystem::new(ws.clone(), Options { unseen, ..Options::default() }));
+    let (root, w) = (paths.file_system().root(), paths.walker(&ROOT));
+    w.mkdir(&root, b"d", 0o777).unwrap();
+    let there = other.lookup(&other.root(), b"d").unwrap().0;
+    let file = put(&other, &there, b"f", b"some bytes");
+    other.link(&file, &there, b"g").unwrap();
+    other.symlink(&there, b"l", b"f", born(0o777)).unwrap();
+    other.mkdir(&there, b"sub", born(0o700)).unwrap();
+    w.find(&root, b"d", true).unwrap();
+    let before = asked(&ws);
+    let gone = |path: &[u8]| w.unlink(&root, path).map(|gone| (gone.uuid, gone.kind, gone.links));
+    assert_eq!(gone(b"d/g"), Ok((file.uuid(), Kind::File, 1)));
+    assert_eq!(
+        gone(b"d/l").map(|(_, kind, links)| (kind, links)),
+        Ok((Kind::Symlink, 0)),
+        "itself, not what it leads to"
+    );
+    assert_eq!(gone(b"d/f"), Ok((file.uuid(), Kind::File, 0)));
+    assert_eq!(asked(&ws) - before, 3);
+    assert_eq!(failed(gone(b"d/f")), Errno::ENOENT);
+    assert_eq!(failed(gone(b"d/sub")), Errno::EISDIR);
+    assert_eq!(failed(gone(b"d/sub/")), Errno::EISDIR);
+    assert_eq!(failed(gone(b"d/f/")), Errno::ENOENT);
+    assert_eq!(failed(gone(b"d/.")), Errno::EISDIR);
+    // Where it matters whose it is, that is looked at.
+    let sticky = Change { mode: Some(0o1777), ..Change::default() };
+    w.change(&w.find(&root, b"d", true).unwrap().0, &sticky).unwrap();
+    w.change(&root, &Change { mode: Some(0o755), ..Change::default() }).unwrap();
+    let (one, two) = (user(1000), user(1001));
+    drop(paths.walker(&one).open(&root, b"d/his", &MAKE).unwrap());
+    assert_eq!(failed(paths.walker(&two).unlink(&root, b"d/his")), Errno::EPERM);
+    assert_eq!(failed(paths.walker(&two).unlink(&root, b"d/none")), Errno::ENOENT);
+    paths.walker(&one).unlink(&root, b"d/his").unwrap();
+    w.change(&w.find(&root, b"d", true).unwrap().0, &Change { mode: Some(0o755), ..Change::default() }).unwrap();
+    drop(w.open(&root, b"d/his", &MAKE).unwrap());
+    assert_eq!(failed(paths.walker(&one).unlink(&root, b"d/his")), Errno::EACCES);
+    assert_eq!(failed(paths.walker(&one).unlink(&root, b"d/none")), Errno::ENOENT, "that is said first");
+}

@@ -3,7 +3,8 @@
 
 use std::ffi::{CStr, CString, c_int};
 
-use iov_posix::{Attributes, Errno, Kind, Node, Outcome, Way};
+use iov_posix::{Errno, Gone, Kind, Outcome, Way};
+use ioverbs::Uuid;
 
 use super::Here;
 use crate::{raw::kernel, world::report};
@@ -42,8 +43,8 @@ fn is_own(dir: &CStr) -> Outcome<()> {
     }
 }
 
-fn path_of(dir: &CStr, node: &Node) -> Outcome<CString> {
-    CString::new(format!("{}/{}", dir.to_string_lossy(), node.uuid())).map_err(|_| Errno::EINVAL)
+fn path_of(dir: &CStr, uuid: Uuid) -> Outcome<CString> {
+    CString::new(format!("{}/{}", dir.to_string_lossy(), uuid)).map_err(|_| Errno::EINVAL)
 }
 
 /// The pipe of the kernel for what is no file. `ENXIO`: it can only be opened where the kernel knows it.
@@ -69,7 +70,7 @@ pub(super) fn find(here: &Here, flags: c_int) -> Way<CString> {
             &format_args!("{dir} cannot be made, or is somebody else's: it has to be a directory of yours alone"),
         );
     })?;
-    let path = path_of(&dir, &node)?;
+    let path = path_of(&dir, node.uuid())?;
     let made = kernel!(libc::SYS_mknodat, libc::AT_FDCWD, path.as_ptr(), libc::S_IFIFO | 0o600, 0);
     if made < 0 && made != -(libc::EEXIST as isize) {
         return Err(Errno(-made as c_int).into());
@@ -83,11 +84,11 @@ pub(super) fn open(pipe: &CStr, flags: c_int) -> isize {
 }
 
 /// Something has lost a name: with the last one goes the pipe. Who has it open keeps it.
-pub(super) fn unnamed(node: &Node, before: &Attributes) {
-    if node.kind() != Kind::Fifo || before.links > 1 {
+pub(super) fn unnamed(gone: &Gone) {
+    if gone.kind != Kind::Fifo || gone.links > 0 {
         return;
     }
-    let path = directory().and_then(|dir| is_own(&dir).and_then(|()| path_of(&dir, node)));
+    let path = directory().and_then(|dir| is_own(&dir).and_then(|()| path_of(&dir, gone.uuid)));
     if let Ok(path) = path {
         kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0);
     }

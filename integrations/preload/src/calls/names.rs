@@ -62,8 +62,7 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
         path,
         &mut |_, here| match flags {
             0 => {
-                let (node, before) = here.walker().unlink(&here.from, &here.path)?;
-                fifos::unnamed(&node, &before);
+                fifos::unnamed(&here.walker().unlink(&here.from, &here.path)?);
                 Ok(0)
             }
             libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),

@@ -130,6 +130,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Ticket { uuid },
         Look { ws, parent, which: Which::Name(name("d")), ahead: 16, tell: 512 },
         Truncate { ws, uuid, size: 100 },
+        Unlink { ws, parent: GROUP, name: name("e") },
     ]
 }
 
@@ -241,5 +242,6 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
         CatalogReply::Looked(Looked {
             entries: vec![Named { name: name("d"), stat: stat(), bytes: Some(vec![5]), writable: true }],
         }),
+        CatalogReply::Removed(Box::new(Removed { uuid: COLLECTION, mode: 0o644, links: 1, group: Some(stat()) })),
     ]
 }

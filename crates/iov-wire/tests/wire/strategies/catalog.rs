@@ -99,6 +99,7 @@ fn entry_op() -> BoxedStrategy<CatalogOp> {
             .prop_map(|(ws, parent, which, kind, controls, tell)| Open { ws, parent, which, kind, controls, tell }),
         (uuid(), uuid(), maybe(published())).prop_map(|(ws, uuid, published)| Close { ws, uuid, published }),
         (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Delete { ws, parent, which }),
+        (uuid(), uuid(), name()).prop_map(|(ws, parent, name)| Unlink { ws, parent, name }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| Stat { ws, uuid }),
         (uuid(), uuid(), maybe(controls()), maybe(layout())).prop_map(|(ws, uuid, controls, layout)| Set {
             ws,
@@ -209,6 +210,12 @@ fn looked() -> BoxedStrategy<Looked> {
     list(named).prop_map(|entries| Looked { entries }).boxed()
 }
 
+fn removed() -> BoxedStrategy<Removed> {
+    (uuid(), any::<u32>(), any::<u32>(), maybe(stat()))
+        .prop_map(|(uuid, mode, links, group)| Removed { uuid, mode, links, group })
+        .boxed()
+}
+
 pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
     use CatalogReply::*;
     prop_oneof![
@@ -217,6 +224,7 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
         opened().prop_map(|o| Opened(Box::new(o))),
         stat().prop_map(|s| Stat(Box::new(s))),
         looked().prop_map(CatalogReply::Looked),
+        removed().prop_map(|r| CatalogReply::Removed(Box::new(r))),
         value().prop_map(Value),
         metadata().prop_map(Metadata),
         page().prop_map(Page),

@@ -1,0 +1,81 @@
+//! Names that are taken away.
+
+use ioverbs::{Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
+
+use crate::{Errno, FileSystem, Kind, Node, Outcome, names::known};
+
+/// What had a name that was taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// What it is.
+    pub kind: Kind,
+    /// The names that are left to it. Without any, it goes once nobody has it open.
+    pub links: u32,
+}
+
+impl FileSystem {
+    /// Takes a name away, and with the last one what it stands for, once nobody has it open. What stands there is a file:
+    /// the caller has looked.
+    pub fn unlink(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
+        match self.unlink_file(parent, bytes)? {
+            Some(_) => Ok(()),
+            None => self.remove(parent, bytes),
+        }
+    }
+
+    /// The same, of what nobody has looked at, in one request: `EISDIR` for a directory. `None`: the store does not know how.
+    pub(crate) fn unlink_file(&self, parent: &Node, bytes: &[u8]) -> Outcome<Option<Gone>> {
+        self.check_writable()?;
+        let (group, name) = (parent.group()?, known(bytes)?);
+        if parent.has_not(bytes) {
+            return Err(Errno::ENOENT);
+        }
+        let _going = self.names_go();
+        // Another one may have got the name by the second time.
+        let done = self.at_most_once("unlink", || {
+            let (w, parent) = (self.workspace().clone(), Some(group.clone()));
+            let ended = ioverbs::run(self.session(), Op::Unlink { w, parent, name: name.clone() });
+            match ended.map(|status| status.output) {
+                Ok(Output::Removed(removed)) => Ok(Ok(*removed)),
+                Ok(_) => Err(ioverbs::Error::internal("a name was removed, and nothing is said of it")),
+                Err(e) if matches!(e.kind(), Failure::Invalid | Failure::Version) => Ok(Err(e)),
+                Err(e) => Err(e),
+            }
+        });
+        self.names_changed();
+        let done = done.inspect_err(|_| parent.untell())?;
+        let Removed { uuid, mode, links, group } = match done {
+            Ok(removed) => removed,
+            Err(e) if e.kind() == Failure::Version => return Ok(None),
+            Err(_) => return Err(Errno::EISDIR),
+        };
+        parent.tell_of(group.as_ref());
+        let gone = Gone { uuid, kind: Kind::of(ioverbs::EntryKind::Collection, mode), links };
+        // It may have other names, and be open here.
+        self.touch(uuid);
+        Ok(Some(gone))
+    }
+
+    /// Removes an empty directory: the caller has looked that it is one.
+    pub fn rmdir(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
+        match bytes {
+            b"." => Err(Errno::EINVAL),
+            b".." => Err(Errno::ENOTEMPTY),
+            _ => self.remove(parent, bytes),
+        }
+    }
+
+    fn remove(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
+        self.check_writable()?;
+        let which = Which::Name(known(bytes)?);
+        let group = parent.group()?;
+        let _going = self.names_go();
+        let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
+        // Another one may have got the name by the second time.
+        let done = parent.rename_in("delete", &[], delete, &Vec::new);
+        self.names_changed();
+        done.map(drop)
+    }
+}
