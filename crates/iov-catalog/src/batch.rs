@@ -13,7 +13,7 @@ use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
     Clause, EntryKind, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
-    catalog::{CatalogOp, CatalogReply, Opened, Staged},
+    catalog::{CatalogOp, CatalogReply, Opened, Removed, Staged},
     limits,
 };
 use iov_wire::Wire;
@@ -218,6 +218,9 @@ fn prepare(
 fn kept(reply: &CatalogReply) -> CatalogReply {
     match reply {
         CatalogReply::Opened(opened) => CatalogReply::Opened(Box::new(Opened { told: None, ..(**opened).clone() })),
+        CatalogReply::Removed(removed) => {
+            CatalogReply::Removed(Box::new(Removed { group: None, ..(**removed).clone() }))
+        }
         reply => reply.clone(),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use iov_store::{Answer, OnAnswer, OpCx, seam};
 use iov_types::{
-    Concurrency, Error, Kind, Result,
+    Concurrency, Error, Kind, Outcome, Result,
     catalog::{CatalogOp, Submission},
 };
 
@@ -27,21 +27,28 @@ fn may_be_kept_out(op: &CatalogOp) -> bool {
     }
 }
 
-/// Whether it failed as somebody was, and left nothing behind.
-fn was_kept_out(how: &Submission, answer: &Answer) -> bool {
-    let is_busy = |e: &Error| e.kind() == Kind::Busy;
-    match (how, answer) {
-        (Submission::All { .. } | Submission::DryRun, Err(e)) => is_busy(e),
-        (Submission::All { .. } | Submission::DryRun, Ok(replies)) => {
-            replies.last().is_some_and(|last| last.as_ref().is_err_and(is_busy))
-        }
-        (_, Ok(replies)) => matches!(&replies[..], [Err(e)] if is_busy(e)),
-        (_, Err(_)) => false,
+/// Whether a submission that is refused since somebody is in its way leaves nothing behind, and takes nothing with it: what a batch has staged goes
+/// with its refusal.
+fn may_be_repeated(how: &Submission, ops: usize) -> bool {
+    match how {
+        Submission::All { staged, .. } => staged.is_empty(),
+        Submission::DryRun => true,
+        Submission::Each | Submission::UntilFailure => ops == 1,
+    }
+}
+
+/// Whether one was.
+fn was_kept_out(answer: &Answer) -> bool {
+    let is_busy = |e: &Error| e.kind() == Kind::Busy && e.outcome() == Outcome::NotApplied;
+    match answer {
+        Err(e) => is_busy(e),
+        Ok(replies) => replies.last().is_some_and(|last| last.as_ref().is_err_and(is_busy)),
     }
 }
 
 impl Server {
-    /// As [`Server::submit`], for a client; what it is kept out by is what there is once all that others have sent has been served.
+    /// As [`Server::submit`], for a client; what it is kept out by is what there is once all that others have sent has been served. What can be is tried first,
+    /// as it is hardly ever kept out.
     pub(crate) fn submit_of(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -53,11 +60,15 @@ impl Server {
         if !ops.iter().any(may_be_kept_out) {
             return self.submit(cx, ops, how, done);
         }
+        if !may_be_repeated(&how, ops.len()) {
+            self.take_in(connection);
+            return self.submit(cx, ops, how, done);
+        }
         let (server, connection, again, known) =
             (self.clone(), connection.clone(), cx.clone(), (ops.clone(), how.clone()));
         let answered = move |answer: Answer| {
             let (ops, how) = known;
-            if !was_kept_out(&how, &answer) {
+            if !was_kept_out(&answer) {
                 return done(answer);
             }
             server.take_in(&connection);
@@ -67,9 +78,10 @@ impl Server {
         self.submit(cx, ops, how, Box::new(answered))
     }
 
-    /// Waits until what others of this host have sent so far has been served.
-    fn take_in(&self, but: &Arc<Connection>) {
-        let others = self.all().into_iter().filter(|other| !other.is_network() && !Arc::ptr_eq(other, but));
+    /// Waits until what others of this host have sent so far has been served; not for those who wait so themselves, of whom all that came before has been.
+    fn take_in(&self, of: &Arc<Connection>) {
+        let _waits = of.waits_for_others();
+        let others = self.all().into_iter().filter(|other| !other.is_network() && !Arc::ptr_eq(other, of));
         let mut behind: Vec<_> = others.map(|other| (other.round(), other)).collect();
         let until_ns = seam::monotonic_ns() + PATIENCE_NS;
         loop {
@@ -83,3 +95,6 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     served: AtomicBool,
     /// How often it was gone through until nothing was left, twice; odd while it is.
     rounds: AtomicU64,
+    /// Nobody has to wait until it is through, for so many reasons.
+    passed: AtomicU32,
     /// Another worker looks at it: what comes by its ring need not be told of.
     looked_at: AtomicBool,
     /// Until when something is expected, on the monotonic clock.
@@ -141,6 +143,7 @@ impl Connection {
             broke: AtomicBool::new(false),
             served: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
+            passed: AtomicU32::new(0),
             looked_at: AtomicBool::new(false),
             expected_ns: AtomicI64::new(0),
             out: Mutex::new(out),
@@ -316,6 +319,8 @@ impl Connection {
         // Somebody who looks may still know it.
         let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
         server.ended(self.id);
+        // What it had has gone.
+        self.is_passed();
         None
     }
 

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) names: AtomicU64,
     /// Grows when a file that was written here has been closed, before it counts as closed.
     closes: AtomicU64,
+    /// The store's daemon is of an older release, which removes names only of what somebody has looked at.
+    pub(crate) looks_first: AtomicBool,
 }
 
 /// A workspace as a file system. May be used by many threads.
@@ -131,6 +133,7 @@ impl FileSystem {
             changes: AtomicU64::new(0),
             names: AtomicU64::new(0),
             closes: AtomicU64::new(0),
+            looks_first: AtomicBool::new(false),
         }))
     }
 

@@ -1,6 +1,8 @@
 //! Names that are taken away.
 
-use ioverbs::{Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
+use std::sync::atomic::Ordering;
+
+use ioverbs::{Clause, Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
 
 use crate::{Errno, FileSystem, Kind, Node, Outcome, names::known};
 
@@ -32,6 +34,10 @@ impl FileSystem {
         if parent.has_not(bytes) {
             return Err(Errno::ENOENT);
         }
+        if self.0.looks_first.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let is_group = |e: &ioverbs::Error| e.kind() == Failure::Invalid && e.clause() == Some(Clause::O10);
         let _going = self.names_go();
         // Another one may have got the name by the second time.
         let done = self.at_most_once("unlink", || {
@@ -40,16 +46,23 @@ impl FileSystem {
             match ended.map(|status| status.output) {
                 Ok(Output::Removed(removed)) => Ok(Ok(*removed)),
                 Ok(_) => Err(ioverbs::Error::internal("a name was removed, and nothing is said of it")),
-                Err(e) if matches!(e.kind(), Failure::Invalid | Failure::Version) => Ok(Err(e)),
+                Err(e) if is_group(&e) || e.kind() == Failure::Version => Ok(Err(e)),
                 Err(e) => Err(e),
             }
         });
         self.names_changed();
-        let done = done.inspect_err(|_| parent.untell())?;
+        let done = done.inspect_err(|_| {
+            // It may have gone all the same.
+            parent.untell();
+            self.0.changes.fetch_add(1, Ordering::AcqRel);
+        })?;
         let Removed { uuid, mode, links, group } = match done {
             Ok(removed) => removed,
-            Err(e) if e.kind() == Failure::Version => return Ok(None),
-            Err(_) => return Err(Errno::EISDIR),
+            Err(e) if is_group(&e) => return Err(Errno::EISDIR),
+            Err(_) => {
+                self.0.looks_first.store(true, Ordering::Relaxed);
+                return Ok(None);
+            }
         };
         parent.tell_of(group.as_ref());
         let gone = Gone { uuid, kind: Kind::of(ioverbs::EntryKind::Collection, mode), links };

@@ -30,7 +30,7 @@ pub(crate) fn unlink(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, name: &Name) -> R
     let at = x.workspace(ws, Right::Write)?;
     let (uuid, kind) = named(x, ws, parent, name)?;
     if kind == EntryKind::Group {
-        return Err(Error::invalid(format!("{name:?} is a group: delete it as one")).with_clause(Clause::O3));
+        return Err(Error::invalid(format!("{name:?} is a group: delete it as one")).with_clause(Clause::O10));
     }
     let record = there(x, at, uuid)?;
     let only = Some((parent, name));

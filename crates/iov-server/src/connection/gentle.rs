@@ -41,6 +41,11 @@ impl Connection {
         channel: u32,
     ) -> Result<(), End> {
         incoming.priority = priority(&frame.header);
+        // What is asked in the background waits until nobody else does.
+        match incoming.priority {
+            Priority::Background => self.is_passed(),
+            Priority::Foreground => self.is_passed_no_more(),
+        }
         incoming.aside = Some(frame);
         lock(&self.out).set_aside = true;
         let workers = server.workers(incoming.priority, channel);

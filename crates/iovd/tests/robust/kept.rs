@@ -282,6 +282,40 @@ fn x1_x2_what_was_closed_before_is_in_nobodys_way() {
 }
 
 #[test]
+fn x1_b1_what_a_batch_has_staged_is_not_lost_to_what_was_closed_before() {
+    let store = Store::new();
+    let (a, b) = (store.in_workspace(), store.again());
+    let c = crate::kit::create(&a, "f", "consistency=session");
+    ioverbs::write_at(&c, 0, &[1; 10_000]).unwrap();
+    ioverbs::run(a.session(), Op::Close { c }).unwrap();
+    let open = |by: &Workspace, concurrency| {
+        let out = by.pending(EntryKind::Collection);
+        let controls = Controls { concurrency, ..Controls::default() };
+        let which = Which::Name(Name::new(b"f").unwrap());
+        (out.clone(), Op::Open { out, parent: None, which, controls })
+    };
+    for turn in 0..500_u64 {
+        let (read, op) = open(&a, None);
+        ioverbs::run(a.session(), op).unwrap();
+        // Sent, and not waited for.
+        assert!(read.close_unheard());
+        let (held, op) = open(&b, Some(ioverbs::Concurrency::Exclusive));
+        let bytes = vec![turn as u8; 10_000];
+        let write = ioverbs::Lent::Write { c: held.clone(), offset: 0, data: &bytes };
+        let attr = ioverbs::BatchAttr { on_error: Some(ioverbs::OnError::Rollback), ..Default::default() };
+        let ended = ioverbs::run_batch(b.session(), attr, vec![op.into(), write]).unwrap();
+        ended.iter().for_each(|status| status.result().unwrap_or_else(|e| panic!("the {turn}th time: {e}")));
+        ioverbs::run(b.session(), Op::Close { c: held }).unwrap();
+        let (read, op) = open(&a, None);
+        ioverbs::run(a.session(), op).unwrap();
+        let mut got = vec![0; 10_000];
+        assert_eq!(ioverbs::read_at(&read, 0, &mut got).unwrap(), 10_000);
+        assert!(got == bytes, "the {turn}th time");
+        ioverbs::run(a.session(), Op::Close { c: read }).unwrap();
+    }
+}
+
+#[test]
 fn what_goes_a_time_after_it_was_last_open_is_opened_each_time() {
     let store = Store::new();
     let (ws, b) = (store.in_workspace(), session(store.again()));
