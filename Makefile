@@ -104,7 +104,7 @@ test-long-packages:
 # Tests marked #[ignore] are the long ones; the number of random cases grows with them.
 test-long: export IOV_TEST_LONG = 1
 test-long: test-long-packages test
-	PROPTEST_CASES=4096 cargo test --workspace --release -- --include-ignored
+	PROPTEST_CASES=4096 cargo test --workspace --profile optimized -- --include-ignored
 	bindings/c/tests/asan.sh
 
 bench: build

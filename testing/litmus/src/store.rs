@@ -1,6 +1,7 @@
 //! A store of its own for each test, with a daemon that the test can arm and kill.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -40,9 +41,9 @@ pub(crate) fn iovd() -> &'static Path {
             let mut build = Command::new(env!("CARGO"));
             build.args(["build", "--quiet", "--package", "iovd", "--manifest-path"]);
             build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
-            if path.parent().is_some_and(|p| p.ends_with("release")) {
-                build.arg("--release");
-            }
+            // Programs lie in a directory named after their profile.
+            let profile = path.parent().and_then(Path::file_name).filter(|name| *name != "debug");
+            build.args(profile.map(|name| [OsStr::new("--profile"), name]).into_iter().flatten());
             assert!(build.status().expect("cargo runs").success(), "iovd could not be built");
         }
         path

@@ -1,6 +1,7 @@
 //! A store of its own for each test, and the program as a person would call it.
 
 use std::{
+    ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -17,9 +18,9 @@ fn iovd() -> &'static Path {
             let mut build = Command::new(env!("CARGO"));
             build.args(["build", "--quiet", "--package", "iovd", "--manifest-path"]);
             build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
-            if path.parent().is_some_and(|p| p.ends_with("release")) {
-                build.arg("--release");
-            }
+            // Programs lie in a directory named after their profile.
+            let profile = path.parent().and_then(Path::file_name).filter(|name| *name != "debug");
+            build.args(profile.map(|name| [OsStr::new("--profile"), name]).into_iter().flatten());
             assert!(build.status().unwrap().success(), "iovd could not be built");
         }
         path
