@@ -210,6 +210,23 @@ fn c3_a_close_behind_small_bytes_goes_with_them_and_never_before_them() {
     let (bytes, mtime) = there("two");
     assert_eq!((bytes.len(), &bytes[..6], mtime), (20_000, &b"moved\x09"[..], 5));
     assert!(ioverbs::write_at(&two, 0, b"x").is_err(), "it is closed");
+    // More than a record takes goes with the close, or with what publishes it, after which the file is written on.
+    let large: &'static [u8] = Box::leak(vec![3; 20_000].into_boxed_slice());
+    for (name, closes) in [("closed", true), ("published", false)] {
+        let c = create(name);
+        let end = if closes { close(&c) } else { Op::Commit { c: c.clone() }.into() };
+        let asked = ["metadata_requests", "data_requests"].map(|name| counter(&s, name));
+        assert!(run(vec![write(&c, large), set(&c), end]));
+        let since = ["metadata_requests", "data_requests"].map(|name| counter(&s, name));
+        assert_eq!((since[0] - asked[0], since[1] - asked[1]), (1, 0), "{name}: in one request");
+        assert_eq!(there(name), (large.to_vec(), 5));
+        if !closes {
+            ioverbs::write_at(&c, 20_000, b"more").unwrap();
+            assert_eq!((all(&c).len(), &all(&c)[19_998..]), (20_004, &b"\x03\x03more"[..]));
+            ioverbs::close(&c).unwrap();
+            assert_eq!(there(name).0.len(), 20_004);
+        }
+    }
     // What is to be done between the two is.
     let three = create("three");
     let look = Op::Stat { c: three.clone() };
@@ -278,6 +295,53 @@ fn b3_a_whole_batch_over_a_small_collection_is_all_or_nothing() {
     batch.push(Op::Write { c: c.clone(), chunks: vec![(0, from)] }).unwrap();
     batch.start().unwrap().wait(i64::MAX).unwrap();
     assert_eq!(all(&c), b"new");
+}
+
+#[test]
+fn b3_a_whole_batch_opens_small_collections_by_itself() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    for name in ["read", "written", "copied"] {
+        let c = ioverbs::create(&ws, None, Some(name), Metadata::new(), Controls::default()).unwrap();
+        ioverbs::write_at(&c, 0, format!("old {name}").as_bytes()).unwrap();
+        ioverbs::close(&c).unwrap();
+    }
+    let open = |name: &str| {
+        let out = ws.pending(ioverbs::EntryKind::Collection);
+        let which = Which::Name(Name::new(name).unwrap());
+        (out.clone(), Op::Open { out, parent: None, which, controls: Controls::default() })
+    };
+    let (read, open_read) = open("read");
+    let (written, open_written) = open("written");
+    let (copied, open_copied) = open("copied");
+    let mut buffer = [0; 16];
+    // SAFETY: it lives until the request has completed.
+    let into = unsafe { ioverbs::Memory::writable(buffer.as_mut_ptr(), buffer.len()) };
+    // SAFETY: static data.
+    let from = unsafe { ioverbs::Memory::readable(b"NEW".as_ptr(), 3) };
+    let mut batch = rollback(&s);
+    for op in [open_read, open_written, open_copied] {
+        batch.push(op).unwrap();
+    }
+    batch.push(Op::Read { c: read.clone(), chunks: vec![(0, into)] }).unwrap();
+    batch.push(Op::Write { c: written.clone(), chunks: vec![(0, from)] }).unwrap();
+    batch.push(Op::Copy { src: copied, src_offset: 4, dst: written.clone(), dst_offset: 4, len: 6 }).unwrap();
+    batch.push(Op::Close { c: written }).unwrap();
+    // What the batch makes itself is nowhere before.
+    let made = ws.pending(ioverbs::EntryKind::Collection);
+    let name = Some(Name::new("made").unwrap());
+    let (metadata, controls) = (Metadata::new(), Controls::default());
+    batch.push(Op::Create { out: made.clone(), parent: None, name, metadata, controls }).unwrap();
+    let (again, open_again) = open("made");
+    batch.push(open_again).unwrap();
+    // SAFETY: static data.
+    let from = unsafe { ioverbs::Memory::readable(b"made".as_ptr(), 4) };
+    batch.push(Op::Write { c: again, chunks: vec![(0, from)] }).unwrap();
+    let request = batch.start().unwrap();
+    request.wait(i64::MAX).unwrap();
+    assert_eq!(&buffer[..8], b"old read");
+    let there = |name: &str| all(&ioverbs::lookup(&ws, None, name, Controls::default()).unwrap());
+    assert_eq!((there("written"), there("made")), (b"NEW copiedn".to_vec(), b"made".to_vec()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A rollback batch: all or nothing (B3).
 //!
-//! 1. The catalog runs every operation on facts without applying it, so that errors show and handles are known.
+//! 1. The catalog runs every operation on facts without applying it, so that errors show and handles are known. What needs a
+//!    handle that is opened by a name is run once more with those before it, when that is known. Bytes beside the records of what is opened here move to targets, which alone have stages.
 //! 2. Bytes go into the batch's stage on the targets; its reads see them.
 //! 3. What must survive power loss is synced there.
 //! 4. One submission applies everything at one point P; the catalog freezes the objects before and publishes them after.
@@ -22,6 +23,8 @@ use crate::{Collection, Op, OpState, Status, op::Output, request::RequestInner};
 pub(super) enum Step {
     /// 1.
     DryRun,
+    /// Bytes in records go to targets.
+    Move,
     /// 2.
     Stage,
     /// 3.
@@ -43,10 +46,17 @@ impl Exec {
                 if self.attach_first(&all, request) {
                     return;
                 }
-                match self.rollback_facts() {
+                match self.rollback_facts(self.first_unknown()) {
                     Err((i, e)) => self.undo(Some(i), e),
                     Ok(ops) if ops.is_empty() => self.phase = Phase::Rollback(Step::Stage),
                     Ok(ops) => self.submit_facts(ops, Submission::DryRun, request),
+                }
+            }
+            Step::Move => {
+                let ops = self.moves();
+                match ops.is_empty() {
+                    true => self.phase = Phase::Rollback(Step::Stage),
+                    false => self.submit_facts(ops, Submission::Each, request),
                 }
             }
             Step::Stage => {
@@ -104,7 +114,7 @@ impl Exec {
                 }
             }
             Step::Commit => {
-                let mut ops = match self.rollback_facts() {
+                let mut ops = match self.rollback_facts(self.ops.len()) {
                     Ok(ops) => ops,
                     Err((i, e)) => return self.undo(Some(i), e),
                 };
@@ -142,11 +152,61 @@ impl Exec {
         self.ops[i].is_data()
     }
 
-    /// The operations on facts, in order; `sent` remembers whose they are.
-    fn rollback_facts(&mut self) -> std::result::Result<Vec<CatalogOp>, (usize, Error)> {
+    /// The first operation on facts of a collection that the batch opens, and of which is not known yet which one it is; their number, if there is none.
+    fn first_unknown(&self) -> usize {
+        let mut opened = HashSet::new();
+        let unknown = |(i, op): (usize, &Op)| {
+            if let Op::Open { out, .. } = op {
+                opened.insert(Arc::as_ptr(&out.0));
+            }
+            let waits = |c: &Collection| opened.contains(&Arc::as_ptr(&c.0)) && c.uuid().is_err();
+            (!op.is_data() && op.handle().is_some_and(waits)).then_some(i)
+        };
+        self.ops.iter().enumerate().find_map(unknown).unwrap_or(self.ops.len())
+    }
+
+    /// Has the bytes of collections that the batch opens at their targets, if it does anything with them. What nobody has open no server moves
+    /// by itself. That stays so whatever becomes of the batch, and nobody sees a difference.
+    fn moves(&mut self) -> Vec<CatalogOp> {
+        self.sent.clear();
+        let used = self.ops.iter().filter(|op| op.is_data()).flat_map(|op| {
+            let source = if let Op::Copy { src, .. } = op { Some(src) } else { None };
+            op.handle().into_iter().chain(source).map(|c| Arc::as_ptr(&c.0))
+        });
+        let used: HashSet<_> = used.collect();
+        let mut ops = Vec::new();
+        for (i, op) in self.ops.iter().enumerate() {
+            let Op::Open { out, .. } = op else { continue };
+            let Some((opened, contract)) = self.tentative.get(&Arc::as_ptr(&out.0)) else { continue };
+            // Who asks for more persistence than the record has is not told that it has the bytes.
+            let may_be_inline = opened.inline || contract.durability >= Persistence::Durable;
+            if may_be_inline && used.contains(&Arc::as_ptr(&out.0)) {
+                self.sent.push(Some(i));
+                ops.push(CatalogOp::MoveOut { ws: opened.ws, uuid: opened.uuid });
+            }
+        }
+        ops
+    }
+
+    fn moves_arrived(&mut self, answer: Answer) {
+        let sent = std::mem::take(&mut self.sent);
+        let replies = answer.unwrap_or_else(|e| vec![Err(e); sent.len()]);
+        for (reply, i) in replies.into_iter().zip(sent) {
+            match reply {
+                // The batch makes it first.
+                Err(e) if e.kind() == Kind::NotFound => {}
+                Err(e) => return self.undo(i, e.with_outcome(Outcome::NotApplied)),
+                Ok(_) => {}
+            }
+        }
+        self.phase = Phase::Rollback(Step::Stage);
+    }
+
+    /// The operations on facts before one of them, in order; `sent` remembers whose they are.
+    fn rollback_facts(&mut self, before: usize) -> std::result::Result<Vec<CatalogOp>, (usize, Error)> {
         self.sent.clear();
         let mut ops = Vec::new();
-        for i in 0..self.ops.len() {
+        for i in 0..before {
             if self.is_data(i) {
                 continue;
             }
@@ -214,6 +274,7 @@ impl Exec {
     pub(super) fn rollback_arrived(&mut self, step: Step, arrived: Arrived) {
         match (step, arrived) {
             (Step::DryRun, Arrived::Answer(answer)) => self.dry_run_arrived(answer),
+            (Step::Move, Arrived::Answer(answer)) => self.moves_arrived(answer),
             (Step::Stage, Arrived::Evidence(evidence)) => self.stage_arrived(evidence),
             (Step::Sync, Arrived::Evidence(evidence)) => {
                 let failed =
@@ -229,6 +290,7 @@ impl Exec {
     }
 
     fn dry_run_arrived(&mut self, answer: Answer) {
+        let known = self.first_unknown();
         let sent = std::mem::take(&mut self.sent);
         let replies = match answer {
             Ok(replies) => replies,
@@ -252,7 +314,12 @@ impl Exec {
                 _ => {}
             }
         }
-        self.phase = Phase::Rollback(Step::Stage);
+        // More is known by now: what could not be asked is, behind the same once more, as nothing of it is applied.
+        let all_asked = known == self.ops.len();
+        if !all_asked && self.first_unknown() == known {
+            return self.undo(Some(known), Error::internal("the catalog did not tell what an open has opened"));
+        }
+        self.phase = Phase::Rollback(if all_asked { Step::Move } else { Step::DryRun });
     }
 
     fn stage_arrived(&mut self, evidence: Vec<Result<Evidence>>) {
