@@ -113,15 +113,15 @@ impl Exec {
         volatile && !c.is_dirty() && !c.is_unsynced() && !c.has_stage() && c.broken().is_ok()
     }
 
-    /// Whether it writes all that a collection gets, and the close comes with it: the catalog then takes somewhat more than it keeps, and writes it at the
-    /// target by itself.
+    /// Whether it writes all that a collection gets, as the close or what publishes it comes with it: the catalog then takes somewhat more than it keeps, and
+    /// writes it at the target by itself.
     fn ends_behind(&self, i: usize, c: &Collection) -> bool {
         let of_it = |op: &Op| op.handle().is_some_and(|other| other.uuid() == c.uuid());
         let behind = self.ops.get(i + 1..).unwrap_or_default();
         let mut rest = behind.iter().skip_while(|op| matches!(op, Op::SetAttr { .. }) && of_it(op));
         matches!(&self.ops[i], Op::Write { chunks, .. } if matches!(chunks[..], [(0, _)]))
             && self.apart
-            && rest.next().is_some_and(|op| matches!(op, Op::Close { .. }) && of_it(op))
+            && rest.next().is_some_and(|op| matches!(op, Op::Close { .. } | Op::Commit { .. }) && of_it(op))
             && self.only_ends(c)
     }
 
