@@ -1,4 +1,5 @@
-//! Small new files are written behind: what a program writes to a file that it has just made, from its beginning on, and what it
+//! Small new files are written behind: what a program writes to a file that it has just made, or opened to write all of it anew (`O_TRUNC`), from its
+//! beginning on, and what it
 //! sets of its attributes, goes to the store together with the publication, in one request, when the file is closed.
 //!
 //! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
@@ -63,8 +64,8 @@ pub(crate) struct Tellers {
 }
 
 impl Handle {
-    /// From now on what is done to this file, which was just made, is told later, if that is allowed.
-    pub(crate) fn begin_behind(&self, attributes: &Attributes) {
+    /// From now on what is done to this file, which was just made or is empty since it was opened, is told later, if that is allowed. `attr` is some of it.
+    pub(crate) fn begin_behind(&self, attributes: &Attributes, attr: Attr) {
         let allows = |effective: Effective| {
             matches!(effective.consistency, Consistency::Session | Consistency::Commit)
                 && effective.mutability == Mutability::Overwrite
@@ -75,7 +76,7 @@ impl Handle {
             && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
-            let untold = Untold { attributes: *attributes, data: Vec::new(), attr: Attr::default(), names };
+            let untold = Untold { attributes: *attributes, data: Vec::new(), attr, names };
             *lock(&self.behind.untold) = Some(untold);
             self.behind.any.store(true, Ordering::Release);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use ioverbs::{Collection, Op, Output, Persistence, Point, Range};
+use ioverbs::{Attr, Collection, Op, Output, Persistence, Point, Range, seam};
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle, later::Slot};
 
@@ -92,7 +92,12 @@ impl File {
         }
         if self.flags.truncate {
             self.truncate(0)?;
-            attributes.size = 0;
+            let now_ns = seam::now_ns();
+            (attributes.size, attributes.blocks) = (0, 0);
+            (attributes.mtime_ns, attributes.ctime_ns) = (now_ns, now_ns);
+            if let Some(handle) = self.joined().filter(|_| self.flags.write) {
+                self.node.begin_behind(handle, attributes);
+            }
         }
         Ok(())
     }
@@ -101,7 +106,7 @@ impl File {
     pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags, attributes: &Attributes) -> File {
         node.tell(attributes);
         let handle = Handle::new(node.file_system(), c);
-        handle.begin_behind(attributes);
+        handle.begin_behind(attributes, Attr::default());
         let handle = node.share(handle);
         node.file_system().0.tellers.add(&handle);
         File { node: node.clone(), slot: Slot::of(handle), flags, early: None }

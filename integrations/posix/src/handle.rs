@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
-use ioverbs::{Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
+use ioverbs::{Attr, Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
 
 use crate::{
     Attributes, FileSystem, Flags, Node, Outcome,
@@ -111,6 +111,19 @@ impl Node {
         // What others did who had it comes before this.
         fence(Ordering::Acquire);
         !handle.ended.swap(true, Ordering::Relaxed)
+    }
+
+    /// What is written by a handle of it, which is empty, is told later from now on, if the caller is the only one who has it. Others who get it then have it told first.
+    pub(crate) fn begin_behind(&self, handle: &Arc<Handle>, attributes: &Attributes) {
+        let shared = lock(&self.shared);
+        if Arc::strong_count(handle) == 1 {
+            // What others did who had it comes before this.
+            fence(Ordering::Acquire);
+            // The time is told, too, so that it is the one that was seen meanwhile.
+            handle.begin_behind(attributes, Attr { mtime_ns: Some(attributes.mtime_ns), ..Attr::default() });
+        }
+        drop(shared);
+        self.file_system().0.tellers.add(handle);
     }
 
     /// A handle for who opens it: the one that there is if it is still good, else a new one.

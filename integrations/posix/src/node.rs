@@ -181,6 +181,9 @@ impl Node {
         if let Some(untold) = handle.as_ref().and_then(|handle| handle.untold_attributes()) {
             return Ok(untold);
         }
+        if let Some(told) = self.told_as_it_is() {
+            return Ok(told);
+        }
         let since = self.fs.since();
         let status = self.fs.again("stat", || ioverbs::run(self.fs.session(), self.stat_op(handle.as_deref())));
         let status = match status {
@@ -247,9 +250,11 @@ impl Node {
 
     /// What was told of it, if that still holds.
     pub fn told_still(&self) -> Option<Attributes> {
-        if self.is_open() {
-            return None;
-        }
+        if self.is_open() { None } else { self.told_as_it_is() }
+    }
+
+    /// The same, where the store knows all that was written here: as long as its bytes lie at a target and anybody may write them it counts as being changed.
+    fn told_as_it_is(&self) -> Option<Attributes> {
         let told = lock(&self.told).as_ref().map(|told| (told.attributes, told.since.clone()));
         let (attributes, since) = told?;
         self.fs.holds(&since?, &[self.itself()]).then_some(attributes)

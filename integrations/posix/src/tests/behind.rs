@@ -126,6 +126,65 @@ fn small_new_files_are_written_behind_and_nobody_notices() {
 }
 
 #[test]
+fn who_writes_a_file_anew_tells_it_as_one_that_was_made() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let node = put(&fs, &fs.root(), b"a", b"before, and longer");
+    let size_there = || elsewhere.lookup(&elsewhere.root(), b"a").unwrap().1.size;
+    let anew = Flags { truncate: true, ..WRITE };
+    let (file, attributes) = File::open(&node, anew).unwrap();
+    // What was there goes at once, for everybody.
+    assert_eq!((attributes.size, node.attributes().unwrap(), size_there()), (0, attributes, 0));
+    let before = asked(&ws);
+    assert_eq!((file.write(0, b"af").unwrap(), file.write(2, b"ter").unwrap()), (2, 3));
+    let seen = node.attributes().unwrap();
+    assert!(seen.size == 5 && seen.mtime_ns >= attributes.mtime_ns);
+    assert_eq!(asked(&ws), before, "nobody was asked");
+    file.close().unwrap();
+    assert!(asked(&ws) - before <= 2, "the bytes, and what is behind them, in this store that keeps none in records");
+    assert_eq!((get(&node), size_there(), node.attributes().unwrap().mtime_ns), (b"after".to_vec(), 5, seen.mtime_ns));
+    // Nothing comes: the time that was seen stays.
+    let (file, attributes) = File::open(&node, anew).unwrap();
+    file.close().unwrap();
+    let closed = node.attributes().unwrap();
+    assert_eq!((closed.size, closed.mtime_ns), (0, attributes.mtime_ns));
+    // Others who have it open see each write, whoever came first.
+    let (file, _) = File::open(&node, anew).unwrap();
+    file.write(0, b"one").unwrap();
+    let second = File::open(&node, READ).unwrap().0;
+    let mut bytes = [0; 9];
+    assert_eq!((second.read(0, &mut bytes).unwrap(), &bytes[..3]), (3, &b"one"[..]));
+    file.write(3, b"two").unwrap();
+    assert_eq!(second.read(0, &mut bytes).unwrap(), 6);
+    let (third, _) = File::open(&node, anew).unwrap();
+    assert_eq!((second.size().unwrap(), file.size().unwrap()), (0, 0));
+    third.write(0, b"3").unwrap();
+    assert_eq!((second.read(0, &mut bytes).unwrap(), bytes[0]), (1, b'3'));
+    drop((file, second, third));
+    // In a while it is told, whoever looks, and others write on behind it.
+    let (file, _) = File::open(&node, anew).unwrap();
+    file.write(0, b"late").unwrap();
+    let until = seam::monotonic_ns() + 30_000_000_000;
+    while size_there() < 4 {
+        assert!(seam::monotonic_ns() < until, "nobody was told");
+        seam::sleep(10_000_000);
+    }
+    let there = elsewhere.lookup(&elsewhere.root(), b"a").unwrap().0;
+    let other = File::open(&there, WRITE).unwrap().0;
+    other.append(b"r").unwrap();
+    other.close().unwrap();
+    file.close().unwrap();
+    assert_eq!(get(&there), b"later");
+    // Where everybody is to see everything at once, it is told at once.
+    let strict = FileSystem::new(again(&ws), Options { level: crate::Level::Strict, ..Options::default() });
+    let node = strict.lookup(&strict.root(), b"a").unwrap().0;
+    let (file, _) = File::open(&node, anew).unwrap();
+    file.write(0, b"now").unwrap();
+    assert_eq!(size_there(), 3);
+}
+
+#[test]
 fn what_cannot_be_told_is_heard_of_when_the_file_is_closed() {
     let ws = workspace();
     let fs = FileSystem::new(ws.clone(), Options::default());

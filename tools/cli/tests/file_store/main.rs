@@ -12,6 +12,7 @@ mod offline;
 mod passed_writes;
 mod passthrough;
 mod programs;
+mod questions;
 mod runs;
 mod shared;
 mod sharing;

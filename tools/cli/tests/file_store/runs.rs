@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::Path,
     process::{Command, Stdio},
     sync::OnceLock,
 };
@@ -9,7 +10,7 @@ use std::{
 use crate::{
     mounts::{Mounted, has_fuse},
     programs::{self, Door},
-    store::{Ran, Store, finished, until},
+    store::{Ran, Store, finished, profile, until},
 };
 
 /// The library that is loaded into programs lies beside the program. Cargo builds it only where somebody asks for it.
@@ -19,9 +20,7 @@ pub(crate) fn has_library() -> bool {
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "iov-preload", "--manifest-path"]);
         build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
-        if env!("CARGO_BIN_EXE_iov").contains("/release/") {
-            build.arg("--release");
-        }
+        build.args(profile(Path::new(env!("CARGO_BIN_EXE_iov"))));
         assert!(build.status().unwrap().success(), "the library could not be built");
     });
     let here = cfg!(all(target_arch = "x86_64", target_env = "gnu"));

@@ -18,13 +18,17 @@ fn iovd() -> &'static Path {
             let mut build = Command::new(env!("CARGO"));
             build.args(["build", "--quiet", "--package", "iovd", "--manifest-path"]);
             build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
-            // Programs lie in a directory named after their profile.
-            let profile = path.parent().and_then(Path::file_name).filter(|name| *name != "debug");
-            build.args(profile.map(|name| [OsStr::new("--profile"), name]).into_iter().flatten());
+            build.args(profile(&path));
             assert!(build.status().unwrap().success(), "iovd could not be built");
         }
         path
     })
+}
+
+/// What Cargo is told to build something else as a program was: programs lie in a directory named after their profile.
+pub(crate) fn profile(program: &Path) -> Vec<&OsStr> {
+    let named = program.parent().and_then(Path::file_name).filter(|name| *name != "debug");
+    named.map_or(Vec::new(), |name| vec![OsStr::new("--profile"), name])
 }
 
 pub(crate) struct Store {
