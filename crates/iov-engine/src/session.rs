@@ -75,6 +75,8 @@ pub(crate) struct SessionInner {
     pub(crate) detached: Detached,
     /// The catalog cannot set the length of bytes in records.
     pub(crate) cut_elsewhere: AtomicBool,
+    /// Nor append to them.
+    pub(crate) append_elsewhere: AtomicBool,
     generation: u64,
     closed: AtomicBool,
 }
@@ -113,6 +115,7 @@ impl Session {
             records,
             detached: Detached::default(),
             cut_elsewhere: AtomicBool::new(false),
+            append_elsewhere: AtomicBool::new(false),
             generation: seam::fork_generation(),
             closed: AtomicBool::new(false),
         }))

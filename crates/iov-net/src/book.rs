@@ -237,6 +237,7 @@ impl Book {
         let lost = |op: &CatalogOp| match op {
             CatalogOp::Read { uuid, .. }
             | CatalogOp::Write { uuid, .. }
+            | CatalogOp::Append { uuid, .. }
             | CatalogOp::Truncate { uuid, .. }
             | CatalogOp::Lock { uuid, .. }
             | CatalogOp::Unlock { uuid, .. } => inner.lost.get(uuid).cloned(),

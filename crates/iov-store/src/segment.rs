@@ -36,6 +36,9 @@ pub struct Head {
 
 const _: () = assert!(size_of::<Head>() as u64 == HEAD_BYTES);
 
+/// More than two times that are taken by the coarse clock of a kernel lie apart.
+const TICK_NS: i64 = 20_000_000;
+
 impl Head {
     /// Length of the object: what lies before it has been written, or is a hole (T18).
     pub fn size(&self) -> u64 {
@@ -49,7 +52,10 @@ impl Head {
 
     /// Notes bytes that were written up to `end`. To be called when all of them are there.
     pub fn written(&self, end: u64) {
-        self.mtime_ns.store(seam::coarse_now_ns(), Ordering::Relaxed);
+        let (before, now) = (self.mtime_ns(), seam::coarse_now_ns());
+        // Another time than before, also within a tick of that clock: whoever has noted the one before sees that something was written since.
+        let within_tick = now <= before && before - now < TICK_NS;
+        self.mtime_ns.store(if within_tick { before + 1 } else { now }, Ordering::Relaxed);
         words::note_end(&self.size, end);
     }
 

@@ -174,6 +174,8 @@ pub enum CatalogOp {
     Write { ws: Uuid, uuid: Uuid, offset: u64, data: Vec<u8> },
     /// Sets the length of bytes that live in the record; what is beyond the old one reads as zeros. `Moved` as for a write.
     Truncate { ws: Uuid, uuid: Uuid, size: u64 },
+    /// Writes bytes behind those that live in the record, wherever these end then; the answer says where. `Moved` as for a write.
+    Append { ws: Uuid, uuid: Uuid, data: Vec<u8> },
     /// Moves bytes out of the record, to a target.
     MoveOut { ws: Uuid, uuid: Uuid },
     /// Seals (M2): the record first, so that nobody can open it for writing any more; the target follows.
@@ -388,4 +390,6 @@ pub enum CatalogReply {
     Ticket(Box<SignedTicket>),
     /// What a removed name leaves.
     Removed(Box<Removed>),
+    /// Where bytes were appended.
+    Appended(u64),
 }

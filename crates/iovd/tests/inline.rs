@@ -245,6 +245,58 @@ fn c3_a_close_behind_small_bytes_goes_with_them_and_never_before_them() {
 }
 
 #[test]
+fn m4_appends_to_small_collections_never_lie_on_each_other() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let c = ioverbs::create(&ws, None, Some("c"), Metadata::new(), Controls::default()).unwrap();
+    let asked = |s: &Session| ["metadata_requests", "data_requests"].map(|name| counter(s, name));
+    let before = asked(&s);
+    assert_eq!((ioverbs::append(&c, b"one").unwrap(), ioverbs::append(&c, b"two").unwrap()), (0, 3));
+    assert_eq!(asked(&s), [before[0] + 2, before[1]], "each is one request, of the catalog");
+    // By several sessions, until they are too many for a record, and behind that.
+    let each = 300;
+    let workers: Vec<_> = (0..4u8)
+        .map(|worker| {
+            let url = store.url();
+            std::thread::spawn(move || {
+                let s = open(Some(&url), SessionAttr::default()).unwrap();
+                let ws = s.load_workspace(Which::parse("w").unwrap()).unwrap();
+                let c = ioverbs::lookup(&ws, None, "c", Controls::default()).unwrap();
+                let append = |i: u16| {
+                    let [high, low] = i.to_be_bytes();
+                    let data = [worker, high, low, !worker, 9, 9, 9, 9, 9, 9];
+                    (ioverbs::append(&c, &data).unwrap(), data)
+                };
+                let appended: Vec<_> = (0..each).map(append).collect();
+                ioverbs::close(&c).unwrap();
+                appended
+            })
+        })
+        .collect();
+    let appended: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+    let bytes = all(&c);
+    assert_eq!((bytes.len(), &bytes[..6]), (6 + 4 * usize::from(each) * 10, &b"onetwo"[..]));
+    for (offset, data) in appended {
+        assert_eq!(&bytes[offset as usize..][..10], data, "at {offset}");
+    }
+    // With the close in one request, and with an id, by which a repeated batch is known (B3), at the target.
+    let d = ioverbs::create(&ws, None, Some("d"), Metadata::new(), Controls::default()).unwrap();
+    let append = |c: &ioverbs::Collection| ioverbs::Lent::Append { c: c.clone(), data: b"end" };
+    let before = asked(&s);
+    let ops = vec![append(&d), Op::Close { c: d.clone() }.into()];
+    let statuses = ioverbs::run_batch(&s, BatchAttr::default(), ops).unwrap();
+    assert!(matches!(statuses[0].output, ioverbs::Output::Offset(0)) && statuses[1].result().is_ok(), "{statuses:?}");
+    assert_eq!(asked(&s), [before[0] + 1, before[1]]);
+    let d = ioverbs::lookup(&ws, None, "d", Controls::default()).unwrap();
+    let attr = BatchAttr { id: Some(ioverbs::seam::new_uuid()), ..BatchAttr::default() };
+    for _ in 0..2 {
+        let statuses = ioverbs::run_batch(&s, attr.clone(), vec![append(&d)]).unwrap();
+        assert!(matches!(statuses[0].output, ioverbs::Output::Offset(3)), "{statuses:?}");
+    }
+    assert_eq!(all(&d), b"endend");
+}
+
+#[test]
 fn p2_bytes_in_records_survive_sigkill_of_the_daemon() {
     let store = Store::new();
     let (_, ws) = store.workspace();

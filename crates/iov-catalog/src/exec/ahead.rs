@@ -108,6 +108,7 @@ impl Ahead {
             }
             CatalogOp::Stat { ws, uuid }
             | CatalogOp::Write { ws, uuid, .. }
+            | CatalogOp::Append { ws, uuid, .. }
             | CatalogOp::Truncate { ws, uuid, .. }
             | CatalogOp::MoveOut { ws, uuid }
             | CatalogOp::MetaGet { ws, uuid, .. }

@@ -53,6 +53,10 @@ impl Exec<'_> {
                 let written = verbs::bytes::write(self, ws, uuid, offset, &data);
                 self.note_sent_on(uuid, written)
             }
+            CatalogOp::Append { ws, uuid, data } => {
+                let appended = verbs::bytes::append(self, ws, uuid, &data);
+                self.note_sent_on(uuid, appended)
+            }
             CatalogOp::Truncate { ws, uuid, size } => {
                 let cut = verbs::bytes::truncate(self, ws, uuid, size);
                 self.note_sent_on(uuid, cut)

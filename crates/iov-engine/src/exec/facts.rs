@@ -257,6 +257,7 @@ impl Exec {
             CatalogReply::Stat(stat) => Output::Stat(stat),
             CatalogReply::Looked(looked) => Output::Looked(looked.entries),
             CatalogReply::Removed(removed) => Output::Removed(removed),
+            CatalogReply::Appended(offset) => Output::Offset(offset),
             CatalogReply::Value(value) => Output::Value(value),
             CatalogReply::Metadata(m) => Output::Metadata(m),
             CatalogReply::Lock(lock) => Output::Lock(lock),

@@ -3,7 +3,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use iov_store::Answer;
@@ -72,7 +75,7 @@ impl Exec {
     /// Attributes that are set behind writes which are sent to the catalog, and the close: it takes all of it in this order, so that they go
     /// with them. Where the bytes have moved meanwhile, they are sent once more behind those.
     fn along_with(&self, sent: &[Option<usize>]) -> Vec<(usize, CatalogOp)> {
-        let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. } | Op::Truncate { .. });
+        let writes = |i: &usize| matches!(self.ops[*i], Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. });
         let sent: HashSet<usize> = sent.iter().flatten().copied().filter(writes).collect();
         let mut along = Vec::new();
         if !self.apart || sent.is_empty() {
@@ -136,12 +139,14 @@ impl Exec {
         let (c, chunks) = match &self.ops[i] {
             Op::Read { c, chunks } | Op::Write { c, chunks } => (c, &chunks[..]),
             Op::Truncate { c, .. } if !self.session.0.cut_elsewhere.load(Ordering::Relaxed) => (c, &[][..]),
+            // What is not to be done twice only a target remembers.
+            Op::Append { c, .. } if !self.append_elsewhere() && self.append_key(i).is_none() => (c, &[][..]),
             _ => return None,
         };
         if !c.is_inline() || c.has_stage() || self.stage.is_some() {
             return None;
         }
-        if matches!(self.ops[i], Op::Write { .. } | Op::Truncate { .. }) {
+        if matches!(self.ops[i], Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. }) {
             let Ok(contract) = self.contract(c) else { return Some(c.clone()) };
             // What a batch promises beyond its handle, whoever moves the bytes later would not know of.
             if contract.durability >= Persistence::Durable
@@ -154,13 +159,27 @@ impl Exec {
             let limit = if self.ends_behind(i, c) { limit.max(limits::WRITE_THROUGH) } else { limit };
             let limit = if contract.max_size == 0 { limit } else { limit.min(contract.max_size) };
             let fits = |offset: u64, len: usize| offset.checked_add(len as u64).is_some_and(|end| end <= limit);
-            let cut = if let Op::Truncate { size, .. } = self.ops[i] { size } else { 0 };
-            if cut > limit || !chunks.iter().all(|(offset, memory)| fits(*offset, memory.len())) {
+            let end = match &self.ops[i] {
+                Op::Truncate { size, .. } => *size,
+                Op::Append { memory, .. } => memory.len() as u64,
+                _ => 0,
+            };
+            if end > limit || !chunks.iter().all(|(offset, memory)| fits(*offset, memory.len())) {
                 return None;
             }
         }
         let (bytes, ops) = self.inline_cost(i);
         (bytes <= BYTES && ops <= OPS).then(|| c.clone())
+    }
+
+    /// What to note where the catalog is of a release that cannot append to bytes in records, or cannot cut them.
+    fn elsewhere(&self, appends: bool) -> &AtomicBool {
+        let session = &self.session.0;
+        if appends { &session.append_elsewhere } else { &session.cut_elsewhere }
+    }
+
+    fn append_elsewhere(&self) -> bool {
+        self.elsewhere(true).load(Ordering::Relaxed)
     }
 
     /// The bytes that an operation takes to the catalog or brings back, at most, and how many operations it makes.
@@ -170,6 +189,7 @@ impl Exec {
             Op::Read { c, .. } if let Some(size) = self.whole(c) => (size, 1),
             Op::Read { chunks, .. } => (chunks.iter().map(|(_, m)| limit.min(m.len() as u64)).sum(), chunks.len()),
             Op::Write { chunks, .. } => (chunks.iter().map(|(_, m)| m.len() as u64).sum(), chunks.len()),
+            Op::Append { memory, .. } => (memory.len() as u64, 1),
             Op::Truncate { .. } => (0, 1),
             _ => (0, 0),
         }
@@ -197,6 +217,10 @@ impl Exec {
                 self.may_overwrite(&contract, i)?;
                 Ok(vec![CatalogOp::Truncate { ws, uuid, size: *size }])
             }
+            Op::Append { memory, .. } => {
+                self.data_handle(c, true)?;
+                Ok(vec![CatalogOp::Append { ws, uuid, data: memory.bytes().to_vec() }])
+            }
             _ => Err(Error::internal("not an operation on bytes")),
         }
     }
@@ -205,14 +229,16 @@ impl Exec {
     pub(super) fn inline_arrived(&mut self, answer: Answer) {
         self.phase = Phase::Unsent;
         let sent = std::mem::take(&mut self.sent);
-        let cuts = sent.iter().flatten().any(|i| matches!(self.ops[*i], Op::Truncate { .. }));
+        let any = |is: fn(&Op) -> bool| sent.iter().flatten().any(|i| is(&self.ops[*i]));
+        let appends = any(|op| matches!(op, Op::Append { .. }));
+        let cuts = any(|op| matches!(op, Op::Truncate { .. }));
         let mut replies = match answer {
             Ok(replies) => replies.into_iter(),
-            Err(e) if cuts && e.kind() == Kind::Version => {
-                // A daemon of an older release, which has done nothing of it: a target cuts them.
+            Err(e) if (cuts || appends) && e.kind() == Kind::Version => {
+                // A daemon of an older release, which has done nothing of it: a target does. Appends are younger than cuts.
                 let closes = sent.iter().flatten().filter(|i| matches!(self.ops[**i], Op::Close { .. }));
                 closes.for_each(|i| self.not_started(*i));
-                return self.session.0.cut_elsewhere.store(true, Ordering::Relaxed);
+                return self.elsewhere(appends).store(true, Ordering::Relaxed);
             }
             Err(e) => vec![Err(e); sent.len()].into_iter(),
         };
@@ -252,7 +278,7 @@ impl Exec {
             c.mark_moved();
             return None;
         }
-        let mut bytes = 0;
+        let (mut bytes, mut output) = (0, Output::None);
         let mut error = None;
         let whole = self.whole(&c).filter(|_| matches!(self.ops[i], Op::Read { .. }));
         let whole = whole.map(|size| match replies.pop() {
@@ -294,17 +320,29 @@ impl Exec {
                 }
                 Counters::add(&self.session.counters().bytes_written, bytes);
             }
-            _ => {
-                error = replies.into_iter().find_map(Result::err);
-                if error.as_ref().is_some_and(|e| e.kind() == Kind::Version) {
-                    // A daemon of an older release: a target cuts them.
-                    self.session.0.cut_elsewhere.store(true, Ordering::Relaxed);
-                    return None;
+            op => {
+                let (appended, is_append) = match op {
+                    Op::Append { memory, .. } => (memory.len() as u64, true),
+                    _ => (0, false),
+                };
+                match replies.pop() {
+                    Some(Ok(CatalogReply::Appended(offset))) if is_append => {
+                        (bytes, output) = (appended, Output::Offset(offset));
+                        Counters::add(&self.session.counters().bytes_written, bytes);
+                    }
+                    Some(Ok(_)) if !is_append => {}
+                    Some(Err(e)) if e.kind() == Kind::Version => {
+                        // A daemon of an older release: a target does it.
+                        self.elsewhere(is_append).store(true, Ordering::Relaxed);
+                        return None;
+                    }
+                    Some(Err(e)) => error = Some(e),
+                    _ => error = Some(Error::internal("an append was not answered by where it is")),
                 }
             }
         }
         Some(match error {
-            None => Status::ok(bytes, Output::None),
+            None => Status::ok(bytes, output),
             Some(e) => {
                 if e.kind() == Kind::Corrupt && self.contract(&c).is_ok_and(|k| k.durability >= Persistence::Durable) {
                     c.mark_broken(&e);

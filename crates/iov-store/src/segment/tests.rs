@@ -64,6 +64,23 @@ fn t18_a_size_only_grows_by_writing() {
 }
 
 #[test]
+fn each_write_has_another_time_than_the_one_before() {
+    let segment = Segment::make(file(), 1 << 20).expect("a segment");
+    let head = segment.head(128);
+    let mut before = 0;
+    for _ in 0..1000 {
+        head.written(1);
+        assert!(head.mtime_ns() > before);
+        before = head.mtime_ns();
+    }
+    // Where the clock was set back, it is that clock's time.
+    let future = before + 3_600_000_000_000;
+    head.set_mtime_ns(future);
+    head.written(1);
+    assert!(head.mtime_ns() < future);
+}
+
+#[test]
 fn t23_a_child_does_not_inherit_what_is_mapped_for_writing() {
     let path = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
     drop(Segment::make(path.as_file(), 1 << 20).expect("a segment"));

@@ -113,6 +113,7 @@ choice! {
         39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint, 5 => tell: uint },
         40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
         41 => Unlink { 1 => ws: uuid, 2 => parent: uuid, 3 => name: required name },
+        42 => Append { 1 => ws: uuid, 2 => uuid: uuid, 3 => data: bytes },
     }
 }
 
@@ -196,5 +197,6 @@ choice! {
         13 => Ticket(message),
         14 => Looked(message),
         15 => Removed(message),
+        16 => Appended(uint),
     }
 }

@@ -20,7 +20,7 @@ fn named(verb: Verb, suffix: &str) -> PathBuf {
 fn path(verb: Verb) -> PathBuf {
     use Verb::*;
     let newest = match verb {
-        CatalogAnswer | Catalog => "-12",
+        CatalogAnswer | Catalog => "-13",
         Welcome => "-6",
         GrantAnswer | Hello => "-4",
         Grant => "-3",
@@ -89,16 +89,30 @@ fn version_1_is_read_for_ever() {
     reads_as(examples::join_answer());
 }
 
+/// As sent before bytes were appended to those in records.
+fn request_without_appends() -> CatalogRequest {
+    let mut request = examples::catalog_request();
+    request.ops.retain(|op| !matches!(op, Ok(CatalogOp::Append { .. })));
+    request
+}
+
+/// Likewise.
+fn answer_without_appends() -> CatalogAnswer {
+    let mut answer = examples::catalog_answer();
+    answer.replies.retain(|reply| !matches!(reply, Ok(CatalogReply::Appended(_))));
+    answer
+}
+
 /// As sent before names of collections were removed as such.
 fn request_without_unlinks() -> CatalogRequest {
-    let mut request = examples::catalog_request();
+    let mut request = request_without_appends();
     request.ops.retain(|op| !matches!(op, Ok(CatalogOp::Unlink { .. })));
     request
 }
 
 /// Likewise.
 fn answer_without_removals() -> CatalogAnswer {
-    let mut answer = examples::catalog_answer();
+    let mut answer = answer_without_appends();
     answer.replies.retain(|reply| !matches!(reply, Ok(CatalogReply::Removed(_))));
     answer
 }
@@ -328,6 +342,11 @@ fn what_older_releases_of_version_1_sent_is_read_for_ever() {
     reads(&bytes, ringless);
     let bytes = std::fs::read(named(Verb::Hello, "-3")).expect("the bytes of a later one");
     reads(&bytes, Hello { rings: false, ..examples::hello() });
+    // Before bytes were appended to those in records.
+    let bytes = std::fs::read(named(Verb::Catalog, "-12")).expect("the bytes of a later one");
+    reads(&bytes, request_without_appends());
+    let bytes = std::fs::read(named(Verb::CatalogAnswer, "-12")).expect("the bytes of a later one");
+    reads(&bytes, answer_without_appends());
     // Before names of collections were removed as such.
     let bytes = std::fs::read(named(Verb::Catalog, "-11")).expect("the bytes of a later one");
     reads(&bytes, request_without_unlinks());
@@ -428,9 +447,9 @@ fn tags(choices: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
 #[test]
 fn no_operation_is_without_golden_bytes() {
     let known = |op: &Result<CatalogOp>| op.as_ref().expect("an operation").to_bytes();
-    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=41).collect::<Vec<_>>());
+    assert_eq!(tags(examples::catalog_request().ops.iter().map(known)), (1..=42).collect::<Vec<_>>());
     let replies = examples::catalog_answer().replies;
-    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=15).collect::<Vec<_>>());
+    assert_eq!(tags(replies.iter().flatten().map(Wire::to_bytes)), (1..=16).collect::<Vec<_>>());
     let calls = examples::object_request().calls;
     let verbs: Vec<_> = calls.iter().map(|c| &c.op.as_ref().expect("an operation").verb).collect();
     assert_eq!(tags(verbs.iter().map(|v| v.to_bytes())), (1..=19).collect::<Vec<_>>());

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::store::{Ran, Store, pattern};
+use crate::{
+    runs::{has_library, python},
+    store::{Ran, Store, pattern},
+};
 
 /// Ends the store, whatever became of the test.
 struct Up<'a>(&'a Store);
@@ -87,4 +90,35 @@ fn what_cannot_be_had_is_told() {
     up(&store, "shmem:lots").fails(64, &["lots"]);
     up(&store, "tape").fails(64, &["shmem:SIZE"]);
     assert!(store.iov(&["status"]).ok().text().contains("no daemon runs"));
+}
+
+#[test]
+fn what_is_written_behind_a_time_that_was_set_has_another_one() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::new();
+    up(&store, "shmem:64MiB").ok();
+    let _up = Up(&store);
+    store.iov(&["ws", "create", "w"]).ok();
+    // Right after it, in files whose bytes are in their record, in segments, and on their way from the one to the other.
+    let program = r#"
+import os
+os.chdir("/iov/w")
+writes = [("ab", b"+"), ("r+b", b"+"), ("ab", b"+" * 9000), ("r+b", b"+" * 9000)]
+for size in (1, 4000, 20000):
+    for mode, more in writes:
+        for _ in range(8):
+            with open("f", "wb") as f: f.write(b"x" * size)
+            os.utime("f", (5, 5))
+            with open("f", mode) as f: f.write(more)
+            assert os.stat("f").st_mtime > 5, (size, mode, len(more))
+            with open("f", "r+b", buffering=0) as f:
+                os.utime(f.fileno(), (5, 5))
+                f.write(more)
+            assert os.stat("f").st_mtime > 5, (size, mode, len(more), "open")
+            os.unlink("f")
+print("done")
+"#;
+    assert_eq!(python(&store, program).ok().text(), "done\n");
 }

@@ -131,6 +131,7 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Look { ws, parent, which: Which::Name(name("d")), ahead: 16, tell: 512 },
         Truncate { ws, uuid, size: 100 },
         Unlink { ws, parent: GROUP, name: name("e") },
+        Append { ws, uuid, data: vec![6, 7] },
     ]
 }
 
@@ -243,5 +244,6 @@ pub(crate) fn replies() -> Vec<CatalogReply> {
             entries: vec![Named { name: name("d"), stat: stat(), bytes: Some(vec![5]), writable: true }],
         }),
         CatalogReply::Removed(Box::new(Removed { uuid: COLLECTION, mode: 0o644, links: 1, group: Some(stat()) })),
+        CatalogReply::Appended(300),
     ]
 }

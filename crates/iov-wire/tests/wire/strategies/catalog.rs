@@ -100,6 +100,7 @@ fn entry_op() -> BoxedStrategy<CatalogOp> {
         (uuid(), uuid(), maybe(published())).prop_map(|(ws, uuid, published)| Close { ws, uuid, published }),
         (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Delete { ws, parent, which }),
         (uuid(), uuid(), name()).prop_map(|(ws, parent, name)| Unlink { ws, parent, name }),
+        (uuid(), uuid(), any::<Vec<u8>>()).prop_map(|(ws, uuid, data)| Append { ws, uuid, data }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| Stat { ws, uuid }),
         (uuid(), uuid(), maybe(controls()), maybe(layout())).prop_map(|(ws, uuid, controls, layout)| Set {
             ws,
@@ -225,6 +226,7 @@ pub(crate) fn catalog_reply() -> BoxedStrategy<CatalogReply> {
         stat().prop_map(|s| Stat(Box::new(s))),
         looked().prop_map(CatalogReply::Looked),
         removed().prop_map(|r| CatalogReply::Removed(Box::new(r))),
+        any::<u64>().prop_map(Appended),
         value().prop_map(Value),
         metadata().prop_map(Metadata),
         page().prop_map(Page),
