@@ -15,6 +15,7 @@ use crate::{
     door::{Door, Known},
     opened::Opened,
     passing::Passing,
+    staying::{self, Staying},
 };
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
@@ -102,6 +103,8 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
 pub struct Mount {
     session: Session,
     at: PathBuf,
+    /// It comes back to its store as long as this is here.
+    staying: Option<Staying>,
 }
 
 impl std::fmt::Debug for Mount {
@@ -153,6 +156,7 @@ impl Mount {
         };
         let strict = options.posix.level == Level::Strict;
         let ttl = if strict { Duration::ZERO } else { options.ttl };
+        let staying = staying::stay(&ws);
         let fs = FileSystem::new(ws, Options { unseen: ttl, ..options.posix });
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let door = Door {
@@ -173,7 +177,7 @@ impl Mount {
                 ),
                 _ => fail(e),
             })?;
-        Ok(Mount { session, at: at.to_owned() })
+        Ok(Mount { session, at: at.to_owned(), staying })
     }
 
     /// Where it is.
@@ -188,7 +192,7 @@ impl Mount {
 
     /// Waits until somebody has unmounted it.
     pub fn wait(self) -> Result<()> {
-        let at = self.at;
+        let (at, _stays) = (self.at, self.staying);
         self.session.join().map_err(|e| Error::from(e).context(format!("serving {}", at.display())))
     }
 }

@@ -247,21 +247,21 @@ impl Filesystem for Door {
             XATTR_REPLACE => SetXattr::Replace,
             _ => SetXattr::Either,
         };
-        self.node(req.node)?.set_xattr(name, value, how)
+        by_identity(self.node(req.node)?.set_xattr(name, value, how))
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
         if self.tag(req.node).is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        room.give(&self.node(req.node)?.xattr(name)?);
+        room.give(&by_identity(self.node(req.node)?.xattr(name))?);
         Ok(())
     }
 
     fn listxattr(&self, req: &Request<'_>, room: &mut Room<'_>) -> Outcome<()> {
         let names = match self.tag(req.node) {
             Some(_) => Vec::new(),
-            None => self.node(req.node)?.xattrs()?,
+            None => by_identity(self.node(req.node)?.xattrs())?,
         };
         let mut list = names.join(&0);
         if !names.is_empty() {
@@ -272,7 +272,7 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
-        self.node(req.node)?.remove_xattr(name)
+        by_identity(self.node(req.node)?.remove_xattr(name))
     }
 
     fn getlk(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {

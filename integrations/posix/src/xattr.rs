@@ -69,7 +69,8 @@ impl Node {
     fn value(&self, key: &str) -> Outcome<Option<Value>> {
         let get = self.with_handle("getxattr", |c| vec![Op::MetaGet { c: c.clone(), key: key.to_owned() }]);
         match get {
-            Err(Errno::ENOENT) => Ok(None),
+            // It has none of this name, or is gone itself.
+            Err(Errno::ENOENT) => self.attributes().map(|_| None),
             other => match other?.pop().map(|status| status.output) {
                 Some(Output::Value(value)) => Ok(Some(value)),
                 _ => Err(Errno::EIO),
@@ -140,6 +141,10 @@ impl Node {
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
         self.unsay();
         self.touch();
-        removed.map(drop).map_err(|e| if e == Errno::ENOENT { Errno::ENODATA } else { e })
+        match removed {
+            // It has none of this name, or is gone itself.
+            Err(Errno::ENOENT) => self.attributes().and(Err(Errno::ENODATA)),
+            removed => removed.map(drop),
+        }
     }
 }

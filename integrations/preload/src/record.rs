@@ -5,7 +5,10 @@
 //! the descriptor see it, and a program that finds itself with one knows what it is. Who does not (a static program) can read
 //! nothing from it and write nothing to it.
 
-use std::{ffi::c_int, sync::Arc};
+use std::{
+    ffi::{CStr, c_int},
+    sync::Arc,
+};
 
 use iov_posix::{Caller, Errno, Node, Outcome};
 use ioverbs::Uuid;
@@ -124,6 +127,22 @@ impl Record {
         }
         let mut bytes = vec![0; RECORD];
         let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+        bytes.truncate(usize::try_from(n).ok()?);
+        Record::read(&bytes)
+    }
+
+    /// What a descriptor of another process stands for, by its path in `/proc`.
+    pub(crate) fn behind(link: &CStr) -> Option<Record> {
+        let mut name = [0_u8; 32];
+        let n = kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), name.as_mut_ptr(), name.len());
+        if usize::try_from(n).ok().and_then(|n| name.get(..n)) != Some(LINK) {
+            return None;
+        }
+        let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, link.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
+        let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+        let mut bytes = vec![0; RECORD];
+        let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+        kernel!(libc::SYS_close, fd);
         bytes.truncate(usize::try_from(n).ok()?);
         Record::read(&bytes)
     }

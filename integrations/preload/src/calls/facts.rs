@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use iov_posix::{Attributes, Errno, FileSystem, Kind, Outcome};
 
-use super::{Here, at, bytes_of, export, own_link};
+use super::{Here, at, bytes_of, export, links, own_link};
 use crate::{
     files::{self, with},
     memory,
@@ -207,9 +207,10 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     // Where a descriptor of ours is, programs ask the kernel.
     if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
         && path.starts_with(b"/proc/")
-        && let Some(open) = own_link(world, path)
+        && links::is_link(path)
+        && let Some(target) = links::leads_to(world, path).transpose()
     {
-        return outcome(give(&open.record.path));
+        return outcome(target.and_then(|target| give(&target)));
     }
     if len == 0 {
         return failed(Errno::EINVAL);

@@ -11,6 +11,7 @@ pub(crate) mod fifos;
 pub(crate) mod flagged;
 pub(crate) mod libraries;
 pub(crate) mod limits;
+pub(crate) mod links;
 pub(crate) mod locks;
 pub(crate) mod mapping;
 pub(crate) mod names;
@@ -31,7 +32,6 @@ use std::{
 use iov_posix::{Caller, Errno, Node, Outcome, Stop, Walker, Way};
 
 use crate::{
-    files::Open,
     raw::{self, failed, kernel},
     world::{Directory, Inside, Mounted, World},
 };
@@ -59,6 +59,7 @@ macro_rules! export {
     };
 }
 pub(crate) use export;
+pub(crate) use links::own_link;
 
 /// A directory and a path in a workspace.
 pub(crate) struct Here {
@@ -162,25 +163,11 @@ fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
     absolute(world, &[dir, b"/", path].concat())
 }
 
-/// What is open under the descriptor that a path of the system names.
-pub(crate) fn own_link(world: &World, path: &[u8]) -> Option<Arc<Open>> {
-    let fd = match path {
-        b"/dev/stdin" => 0,
-        b"/dev/stdout" => 1,
-        b"/dev/stderr" => 2,
-        _ => {
-            let fd = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
-            std::str::from_utf8(fd).ok()?.parse().ok()?
-        }
-    };
-    world.files.get(fd)
-}
-
 /// An absolute path.
 fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
     // What is open here under a descriptor; to the kernel that is what stands for it.
-    if let Some(open) = own_link(world, path) {
-        return absolute(world, &open.record.path);
+    if let Some(path) = links::leads_to(world, path)? {
+        return absolute(world, &path);
     }
     let tidy = !path.windows(2).any(|two| two == b"//" || two == b"/.");
     let found = match tidy {

@@ -128,7 +128,7 @@ fn path_of(mounted: &Mounted, node: &Node) -> Option<Vec<u8>> {
 }
 
 /// The path of the process's directory, where that is one of a workspace; `Err`: it has none any more.
-fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
+pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
     match directory(world)? {
         Directory::Outside => Ok(None),
         Directory::Named(path) => Ok(Some(path)),

@@ -217,3 +217,22 @@ fn what_only_its_owner_may_ask_for_is_refused_to_others() {
         printf("%s %s\n", E(linkat(-1, "x", AT_FDCWD, "g", 0)), E(linkat(AT_FDCWD, "f", -1, "g", 0)));"#;
     assert_eq!(compiled(&store, body).ok().text(), "EPERM done\n41777\nEINVAL\nEBADF EBADF\n");
 }
+
+#[test]
+fn paths_of_the_system_lead_to_what_is_open_here() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+        echo text > f; mkdir d; echo below > d/x; exec 5< f 6> w 7< d
+        # By the shell's number, of which its children are others; by other ways to spell it; below a directory.
+        cat /proc/$$/fd/5 /proc/thread-self/fd/5 /dev/fd//5 /proc/self/fd/../fd/5 /proc/self/fd/7/x
+        echo written > /proc/$$/fd/6; cat w; stat -Lc %s /proc/$$/fd/5; ls /proc/self/fd/7/
+        cat /proc/self/cwd/f; readlink /proc/self/cwd /proc/self/fd/5; cd d; cat /proc/self/cwd/../f; readlink /proc/self/cwd
+        rm ../w; cat /proc/$$/fd/6 2> /dev/null || echo gone; readlink /proc/self/exe | grep -c /"#;
+    let said = shell(&store, script).ok().text();
+    let expected =
+        ["text\n".repeat(4), "below\nwritten\n5\nx\ntext\n/iov/w\n/iov/w/f\ntext\n/iov/w/d\ngone\n1\n".into()].concat();
+    assert_eq!(said, expected);
+}

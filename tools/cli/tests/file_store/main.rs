@@ -6,6 +6,7 @@ mod asked;
 mod calls;
 mod daemon;
 mod dying;
+mod followed;
 mod mounts;
 mod network;
 mod offline;

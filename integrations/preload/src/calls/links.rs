@@ -1,0 +1,112 @@
+//! Paths below `/proc` and `/dev` that lead to what a process has open, and to where it is: the kernel knows only what stands for that.
+
+use std::{ffi::CString, sync::Arc};
+
+use iov_posix::{Errno, Outcome};
+
+use super::place;
+use crate::{files::Open, record::Record, world::World};
+
+/// What such a path names, and what comes behind that.
+struct Named<'a> {
+    what: What,
+    rest: Vec<&'a [u8]>,
+}
+
+enum What {
+    /// A descriptor of this process.
+    Own(i32),
+    /// One of another process, or thread, by the kernel's path of it.
+    Others(CString),
+    /// The directory of this process.
+    Directory,
+}
+
+/// Reads such a path. `..` behind a link leads from where it leads to, and is not taken back here.
+fn read(path: &[u8]) -> Option<Named<'_>> {
+    if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
+        return None;
+    }
+    let mut names = path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".");
+    let mut so_far: Vec<&[u8]> = Vec::new();
+    while let Some(name) = names.next() {
+        match name {
+            b".." => drop(so_far.pop()),
+            name => so_far.push(name),
+        }
+        if let Some(what) = what(&so_far) {
+            return Some(Named { what, rest: names.collect() });
+        }
+    }
+    None
+}
+
+fn number(name: &[u8]) -> Option<i32> {
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+fn what(names: &[&[u8]]) -> Option<What> {
+    let (process, link) = match names {
+        [b"dev", b"stdin"] => return Some(What::Own(0)),
+        [b"dev", b"stdout"] => return Some(What::Own(1)),
+        [b"dev", b"stderr"] => return Some(What::Own(2)),
+        [b"dev", b"fd", fd] => return number(fd).map(What::Own),
+        [b"proc", process, link @ ..] => (*process, link),
+        _ => return None,
+    };
+    let own = process == b"self" || process == b"thread-self" || number(process) == Some(std::process::id() as i32);
+    // Threads have all of their process.
+    let link = match link {
+        [b"task", _, link @ ..] => link,
+        link => link,
+    };
+    match link {
+        [b"cwd"] if own => Some(What::Directory),
+        [b"fd", fd] if own => number(fd).map(What::Own),
+        [b"fd", fd] => {
+            number(fd)?;
+            CString::new([b"/proc/", number(process)?.to_string().as_bytes(), b"/fd/", fd].concat())
+                .ok()
+                .map(What::Others)
+        }
+        _ => None,
+    }
+}
+
+/// What is open in this process under the descriptor that a path of the system names.
+pub(crate) fn own_link(world: &World, path: &[u8]) -> Option<Arc<Open>> {
+    match read(path)? {
+        Named { what: What::Own(fd), rest } if rest.is_empty() => world.files.get(fd),
+        _ => None,
+    }
+}
+
+/// Whether a path is that of a link itself, and not of something behind it.
+pub(super) fn is_link(path: &[u8]) -> bool {
+    read(path).is_some_and(|named| named.rest.is_empty())
+}
+
+/// The path in a workspace to which a path of the system leads. `None`: the kernel knows.
+pub(super) fn leads_to(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    let Some(Named { what, rest }) = read(path) else { return Ok(None) };
+    let to = match what {
+        What::Own(fd) => world.files.get(fd).map(|open| open.record.path.clone()),
+        What::Others(link) => Record::behind(&link).map(|record| record.path),
+        What::Directory => place::own_path(world)?,
+    };
+    let Some(mut to) = to else { return Ok(None) };
+    if to.is_empty() {
+        // It has no name.
+        return Err(Errno::ENOENT);
+    }
+    for name in &rest {
+        to.push(b'/');
+        to.extend_from_slice(name);
+    }
+    // As the program has said that it is a directory.
+    to.extend(path.ends_with(b"/").then_some(b'/'));
+    Ok(Some(to))
+}
+
+#[cfg(test)]
+mod tests;

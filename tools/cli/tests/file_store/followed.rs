@@ -1,0 +1,53 @@
+//! Mounts behind which something is followed by something else of its name: a daemon by another one, a file by another.
+
+use crate::{
+    mounts::{Mounted, has_fuse, kill},
+    store::Store,
+};
+
+#[test]
+fn o11_an_idle_mount_comes_back_to_a_new_daemon_so_that_others_get_locks() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (busy, _idle) = (Mounted::new(&store, "busy", ""), Mounted::new(&store, "idle", ""));
+    std::fs::write(busy.path("f"), "x").unwrap();
+    let status = || store.iov(&["status", "--json"]).ok().json();
+    let before = status();
+    kill(before["daemon"]["pid"].as_u64().unwrap() as u32, "KILL");
+    // Nobody asks for anything in the other one. Long before its lease is over it has said that it has no locks.
+    busy.shell("until flock -n f true; do sleep 0.1; done").ok();
+    assert_eq!(status()["daemon"]["sessions"], before["daemon"]["sessions"]);
+    assert_ne!(status()["daemon"]["pid"], before["daemon"]["pid"]);
+}
+
+#[test]
+fn attributes_of_a_name_are_there_whoever_replaces_it() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    let program = r#"
+import errno, os
+def replace():
+    open("t", "w").close(); os.setxattr("t", "user.a", b"1"); os.rename("t", "x")
+replace()
+child = os.fork()
+if child == 0:
+    for _ in range(300): replace()
+    os._exit(0)
+told = 0
+while os.waitpid(child, os.WNOHANG) == (0, 0):
+    try:
+        assert os.getxattr("x", "user.a") == b"1" and os.listxattr("x") == ["user.a"]
+        told += 1
+    except OSError as e:
+        # The kernel looks a name up a second time, and no third one.
+        assert e.errno == errno.ESTALE, e
+assert told > 0
+"#;
+    std::fs::write(store.path("race.py"), program).unwrap();
+    m.shell(&format!("python3 {}", store.path("race.py").display())).ok();
+}
