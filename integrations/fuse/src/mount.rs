@@ -12,6 +12,7 @@ use iov_posix::{Errno, FileSystem, Level, Options, Paths, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
 use crate::{
+    contended::Contended,
     door::{Door, Known},
     opened::Opened,
     passing::Passing,
@@ -168,6 +169,7 @@ impl Mount {
             streams: Opened::default(),
             passthrough: options.passthrough,
             passing: Passing::new(None),
+            contended: Contended::default(),
             tags,
         };
         let session =

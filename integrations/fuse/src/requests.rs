@@ -21,6 +21,9 @@ const O_EXCL: i32 = 0o200;
 const RENAME_NOREPLACE: u32 = 1 << 0;
 const RENAME_EXCHANGE: u32 = 1 << 1;
 
+/// How often what has gone is looked for again.
+const RACES: usize = 16;
+
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
@@ -39,6 +42,7 @@ impl Filesystem for Door {
 
     fn end(&self) {
         self.passing.end();
+        self.contended.end();
         self.files.clear();
         self.streams.clear();
     }
@@ -48,7 +52,14 @@ impl Filesystem for Door {
             return Ok(Entry { ttl: self.ttl, attr: self.tell_tag(tag?)? });
         }
         let parent = self.node(req.node)?;
-        self.entry(self.paths.lookup(&parent, name))
+        let mut found = self.paths.lookup(&parent, name)?;
+        for _ in 0..RACES {
+            match self.contended.keep(&found.0) {
+                Ok(()) => break,
+                Err(_) => found = self.paths.lookup(&parent, name)?,
+            }
+        }
+        self.entry(Ok(found))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -67,9 +78,9 @@ impl Filesystem for Door {
         let node = self.node(req.node)?;
         if set.size.is_some() {
             self.known.inodes.changed(req.node);
-            by_identity(lower_rights(set.lowers_rights, &node))?;
+            self.named(lower_rights(set.lowers_rights, &node))?;
         }
-        let attributes = by_identity(node.change(&convert::change(set)))?;
+        let attributes = self.named(node.change(&convert::change(set)))?;
         Ok((convert::attr(req.node, &attributes), self.ttl))
     }
 
@@ -77,7 +88,7 @@ impl Filesystem for Door {
         if let Some(Tag::Link(_, target)) = self.tag(req.node).as_deref() {
             return Ok(target.clone());
         }
-        by_identity(self.node(req.node).and_then(|node| node.read_link()))
+        self.named(self.node(req.node).and_then(|node| node.read_link()))
     }
 
     fn mknod(&self, req: &Request<'_>, name: &[u8], mode: u32, (major, minor): (u32, u32)) -> Outcome<Entry> {
@@ -117,14 +128,14 @@ impl Filesystem for Door {
 
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {
         let (node, parent) = (self.node(of)?, self.node(req.node)?);
-        let linked = by_identity(self.fs.link(&node, &parent, name));
+        let linked = self.named(self.fs.link(&node, &parent, name));
         self.entry(linked.map(|attributes| (node, attributes)))
     }
 
     fn open(&self, req: &Request<'_>, raw: i32, lowers_rights: bool) -> Outcome<Opened> {
         let flags = flags(raw);
         let opened = self.node(req.node).and_then(|node| File::open(&node, Flags { truncate: false, ..flags }));
-        let (file, mut attributes) = by_identity(opened)?;
+        let (file, mut attributes) = self.named(opened)?;
         if self.passing.is_lost(req.node, &file) {
             return Err(Errno::EBUSY);
         }
@@ -154,12 +165,17 @@ impl Filesystem for Door {
 
     fn create(&self, req: &Request<'_>, name: &[u8], mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
         let parent = self.node(req.node)?;
-        let made = match self.fs.create(&parent, name, born(req, mode), flags(raw)) {
-            // Somebody else was faster. The kernel looks again, and checks who may open it.
-            Err(Errno::EEXIST) if raw & O_EXCL == 0 => Err(Errno::ESTALE),
-            other => other,
-        };
-        made.map(|made| self.made(made))
+        for _ in 0..RACES {
+            match self.fs.create(&parent, name, born(req, mode), flags(raw)) {
+                Err(Errno::EEXIST) if raw & O_EXCL == 0 => {}
+                other => return other.map(|made| self.made(made)),
+            }
+            // Somebody else was faster. The kernel looks again, and checks who may open it, if it has not gone by now.
+            if !matches!(self.paths.lookup(&parent, name), Err(Errno::ENOENT)) {
+                break;
+            }
+        }
+        self.contended.noted(Err(Errno::ESTALE))
     }
 
     fn tmpfile(&self, req: &Request<'_>, mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -247,21 +263,21 @@ impl Filesystem for Door {
             XATTR_REPLACE => SetXattr::Replace,
             _ => SetXattr::Either,
         };
-        by_identity(self.node(req.node)?.set_xattr(name, value, how))
+        self.named(self.node(req.node)?.set_xattr(name, value, how))
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
         if self.tag(req.node).is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        room.give(&by_identity(self.node(req.node)?.xattr(name))?);
+        room.give(&self.named(self.node(req.node)?.xattr(name))?);
         Ok(())
     }
 
     fn listxattr(&self, req: &Request<'_>, room: &mut Room<'_>) -> Outcome<()> {
         let names = match self.tag(req.node) {
             Some(_) => Vec::new(),
-            None => by_identity(self.node(req.node)?.xattrs())?,
+            None => self.named(self.node(req.node)?.xattrs())?,
         };
         let mut list = names.join(&0);
         if !names.is_empty() {
@@ -272,7 +288,7 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
-        by_identity(self.node(req.node)?.remove_xattr(name))
+        self.named(self.node(req.node)?.remove_xattr(name))
     }
 
     fn getlk(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
@@ -305,6 +321,11 @@ impl Filesystem for Door {
 }
 
 impl Door {
+    /// What comes of asking for something by its identity, for a program that has named it.
+    fn named<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
+        self.contended.noted(by_identity(outcome))
+    }
+
     /// What the kernel is told of a file that was made.
     fn made(&self, (file, node, attributes): (File, Arc<Node>, iov_posix::Attributes)) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);

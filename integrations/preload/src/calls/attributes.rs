@@ -307,6 +307,10 @@ pub(crate) unsafe extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode
     crate::raw::answer(on((dirfd, path, flags), &mut here, &mut there)) as c_int
 }
 
+/// Longest name and value of an attribute, as for the kernel (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+const XATTR_NAME: usize = 255;
+const XATTR_SIZE: usize = 65536;
+
 fn put(
     walker: Walker<'_>,
     node: &Arc<Node>,
@@ -318,6 +322,9 @@ fn put(
         libc::XATTR_REPLACE => SetXattr::Replace,
         _ => return Err(Errno::EINVAL.into()),
     };
+    if n > XATTR_SIZE {
+        return Err(Errno::E2BIG.into());
+    }
     walker.may_xattr(node, true)?;
     let name = name_of(name)?;
     memory::check(value, n, Use::Read)?;
@@ -350,7 +357,10 @@ fn remove(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char) -> Way<isiz
 
 /// The name of an attribute.
 fn name_of<'a>(name: *const c_char) -> Outcome<&'a [u8]> {
-    bytes_of(name).ok_or(Errno(libc::EFAULT))
+    match bytes_of(name).ok_or(Errno(libc::EFAULT))? {
+        name if name.is_empty() || name.len() > XATTR_NAME => Err(Errno::ERANGE),
+        name => Ok(name),
+    }
 }
 
 /// Gives a program a value, or tells how long it is.
