@@ -28,7 +28,9 @@ pub(crate) fn stay(ws: &Workspace) -> Option<Staying> {
             if known && !there && matches!(ioverbs::daemon_status_within(ws.session().url(), PATIENCE_NS), Ok(Some(_)))
             {
                 // What it says does not matter: that it is asked brings the session back.
-                let _ = ioverbs::run(ws.session(), Op::WorkspaceStat { w: ws.clone() });
+                let asked = ioverbs::run(ws.session(), Op::WorkspaceStat { w: ws.clone() });
+                // It may be one of a release that says nothing of this.
+                known = asked.is_err();
             }
             known |= ws.session().changes().is_some();
         }

@@ -42,6 +42,8 @@ pub(crate) struct Untold {
     /// All of the file's bytes.
     data: Vec<u8>,
     attr: Attr,
+    /// When it was written is told, too: not of another one's file, whose times only he may set. The store takes its own then.
+    timed: bool,
     /// How often names had been taken away or moved when it was made.
     names: u64,
 }
@@ -64,8 +66,8 @@ pub(crate) struct Tellers {
 }
 
 impl Handle {
-    /// From now on what is done to this file, which was just made or is empty since it was opened, is told later, if that is allowed. `attr` is some of it.
-    pub(crate) fn begin_behind(&self, attributes: &Attributes, attr: Attr) {
+    /// From now on what is done to this file, which was just made or is empty since it was opened, is told later, if that is allowed. `timed`: also when.
+    pub(crate) fn begin_behind(&self, attributes: &Attributes, attr: Attr, timed: bool) {
         let allows = |effective: Effective| {
             matches!(effective.consistency, Consistency::Session | Consistency::Commit)
                 && effective.mutability == Mutability::Overwrite
@@ -76,7 +78,7 @@ impl Handle {
             && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
-            let untold = Untold { attributes: *attributes, data: Vec::new(), attr, names };
+            let untold = Untold { attributes: *attributes, data: Vec::new(), attr, timed, names };
             *lock(&self.behind.untold) = Some(untold);
             self.behind.any.store(true, Ordering::Release);
         }
@@ -115,7 +117,9 @@ impl Handle {
         let a = &mut untold.attributes;
         (a.size, a.blocks) = (untold.data.len() as u64, (untold.data.len() as u64).div_ceil(512));
         (a.mtime_ns, a.ctime_ns) = (now_ns, now_ns);
-        untold.attr.mtime_ns = Some(now_ns);
+        if untold.timed {
+            untold.attr.mtime_ns = Some(now_ns);
+        }
         Ok(true)
     }
 

@@ -95,7 +95,9 @@ impl File {
             let now_ns = seam::now_ns();
             (attributes.size, attributes.blocks) = (0, 0);
             (attributes.mtime_ns, attributes.ctime_ns) = (now_ns, now_ns);
-            if let Some(handle) = self.joined().filter(|_| self.flags.write) {
+            // What rights it gives to who runs it go before others can see what is written.
+            let gives_none = attributes.mode & 0o6000 == 0;
+            if let Some(handle) = self.joined().filter(|_| self.flags.write && gives_none) {
                 self.node.begin_behind(handle, attributes);
             }
         }
@@ -106,7 +108,7 @@ impl File {
     pub(crate) fn of_new(node: &Arc<Node>, c: Collection, flags: Flags, attributes: &Attributes) -> File {
         node.tell(attributes);
         let handle = Handle::new(node.file_system(), c);
-        handle.begin_behind(attributes, Attr::default());
+        handle.begin_behind(attributes, Attr::default(), true);
         let handle = node.share(handle);
         node.file_system().0.tellers.add(&handle);
         File { node: node.clone(), slot: Slot::of(handle), flags, early: None }

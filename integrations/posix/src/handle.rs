@@ -120,7 +120,9 @@ impl Node {
             // What others did who had it comes before this.
             fence(Ordering::Acquire);
             // The time is told, too, so that it is the one that was seen meanwhile.
-            handle.begin_behind(attributes, Attr { mtime_ns: Some(attributes.mtime_ns), ..Attr::default() });
+            let timed = attributes.uid == ioverbs::caller().uid;
+            let mtime_ns = timed.then_some(attributes.mtime_ns);
+            handle.begin_behind(attributes, Attr { mtime_ns, ..Attr::default() }, timed);
         }
         drop(shared);
         self.file_system().0.tellers.add(handle);

@@ -138,7 +138,9 @@ impl Record {
         if usize::try_from(n).ok().and_then(|n| name.get(..n)) != Some(LINK) {
             return None;
         }
-        let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, link.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
+        // It may be something else by now.
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, link.as_ptr(), flags, 0);
         let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
         let mut bytes = vec![0; RECORD];
         let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);

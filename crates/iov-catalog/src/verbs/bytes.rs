@@ -1,7 +1,7 @@
 //! Bytes that live beside their record: small collections cost no object at a target, and move there when they grow.
 //!
 //! They are read and written here alone, in turns, so that every level of consistency and every unit of atomicity is
-//! given. Whoever needs more than that (direct access, stages, appends, holes) has them moved out first.
+//! given. Whoever needs more than that (direct access, stages, holes) has them moved out first.
 
 use bytes::Bytes;
 use iov_store::{Bytes as Payload, OpCx};

@@ -160,7 +160,7 @@ impl Exec {
                 opened.insert(Arc::as_ptr(&out.0));
             }
             let waits = |c: &Collection| opened.contains(&Arc::as_ptr(&c.0)) && c.uuid().is_err();
-            (!op.is_data() && op.handle().is_some_and(waits)).then_some(i)
+            (!op.is_data() && op.handle().into_iter().chain(op.parents()).any(waits)).then_some(i)
         };
         self.ops.iter().enumerate().find_map(unknown).unwrap_or(self.ops.len())
     }
@@ -305,7 +305,11 @@ impl Exec {
                     match iov_semantics::admit(&opened.effective, None, &out.capability()) {
                         Err(refusal) => return self.undo(Some(i), refusal.error),
                         Ok(contract) => {
-                            out.choose_uuid(opened.uuid);
+                            if out.choose_uuid(opened.uuid) != opened.uuid {
+                                // Between two of these; what comes behind it is of the one that had the name first.
+                                let why = "a name that the batch opens stands for something else by now: repeat it";
+                                return self.undo(Some(i), Error::conflict(why).with_outcome(Outcome::NotApplied));
+                            }
                             let known = (*opened, Arc::new(contract));
                             self.tentative.insert(Arc::as_ptr(&out.0), known);
                         }

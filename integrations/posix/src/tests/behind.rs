@@ -149,6 +149,14 @@ fn who_writes_a_file_anew_tells_it_as_one_that_was_made() {
     file.close().unwrap();
     let closed = node.attributes().unwrap();
     assert_eq!((closed.size, closed.mtime_ns), (0, attributes.mtime_ns));
+    // Whose times only another one may set: the store has its own of when it was written.
+    let own = node.attributes().unwrap().uid;
+    node.change(&Change { uid: Some(own + 1), mtime: Some(SetTime::At(7)), ..Change::default() }).unwrap();
+    let (file, _) = File::open(&node, anew).unwrap();
+    file.write(0, b"theirs").unwrap();
+    file.close().unwrap();
+    assert!(get(&node) == b"theirs" && node.attributes().unwrap().mtime_ns > 7);
+    node.change(&Change { uid: Some(own), ..Change::default() }).unwrap();
     // Others who have it open see each write, whoever came first.
     let (file, _) = File::open(&node, anew).unwrap();
     file.write(0, b"one").unwrap();

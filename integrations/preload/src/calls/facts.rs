@@ -147,6 +147,8 @@ fn look(
         let _inside = Inside::enter();
         return outcome(of_open(world, &open).and_then(|facts| told(&facts)));
     }
+    let led = if follow { links::followed(path) } else { None };
+    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
     at(dirfd, path, &mut |_, here| Ok(told(&of_here(here, follow)?)?), &mut |_, _| outcome(told(&of_top())), there)
 }
 
@@ -170,6 +172,8 @@ fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> is
         }
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    let led = if follow { links::followed(path) } else { None };
+    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
     at(
         dirfd,
         path,

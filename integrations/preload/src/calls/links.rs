@@ -1,10 +1,13 @@
 //! Paths below `/proc` and `/dev` that lead to what a process has open, and to where it is: the kernel knows only what stands for that.
 
-use std::{ffi::CString, sync::Arc};
+use std::{
+    ffi::{CString, c_char},
+    sync::Arc,
+};
 
 use iov_posix::{Errno, Outcome};
 
-use super::place;
+use super::{bytes_of, place};
 use crate::{files::Open, record::Record, world::World};
 
 /// What such a path names, and what comes behind that.
@@ -42,7 +45,8 @@ fn read(path: &[u8]) -> Option<Named<'_>> {
 }
 
 fn number(name: &[u8]) -> Option<i32> {
-    std::str::from_utf8(name).ok()?.parse().ok()
+    let digits = name.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(name).ok().filter(|_| digits)?.parse().ok()
 }
 
 fn what(names: &[&[u8]]) -> Option<What> {
@@ -83,7 +87,25 @@ pub(crate) fn own_link(world: &World, path: &[u8]) -> Option<Arc<Open>> {
 
 /// Whether a path is that of a link itself, and not of something behind it.
 pub(super) fn is_link(path: &[u8]) -> bool {
-    read(path).is_some_and(|named| named.rest.is_empty())
+    path.last() != Some(&b'/') && read(path).is_some_and(|named| named.rest.is_empty())
+}
+
+/// As [`leads_to`], for a call that may mean the link itself, which only of own descriptors is what it leads to.
+pub(super) fn leads_on(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    match read(path) {
+        Some(Named { what: What::Own(_), .. }) => leads_to(world, path),
+        Some(_) if !is_link(path) => leads_to(world, path),
+        _ => Ok(None),
+    }
+}
+
+/// The same, for one that means what a link leads to, if it names another link than that of an own descriptor.
+pub(super) fn followed(path: *const c_char) -> Option<CString> {
+    let (world, path) = (crate::world::world()?, bytes_of(path)?);
+    match read(path)?.what {
+        What::Own(_) => None,
+        _ => CString::new(leads_to(world, path).ok()??).ok(),
+    }
 }
 
 /// The path in a workspace to which a path of the system leads. `None`: the kernel knows.
@@ -91,7 +113,10 @@ pub(super) fn leads_to(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
     let Some(Named { what, rest }) = read(path) else { return Ok(None) };
     let to = match what {
         What::Own(fd) => world.files.get(fd).map(|open| open.record.path.clone()),
-        What::Others(link) => Record::behind(&link).map(|record| record.path),
+        // What another process says leads nowhere else than into a workspace.
+        What::Others(link) => Record::behind(&link)
+            .map(|record| record.path)
+            .filter(|path| path.is_empty() || world.place(path).is_some()),
         What::Directory => place::own_path(world)?,
     };
     let Some(mut to) = to else { return Ok(None) };

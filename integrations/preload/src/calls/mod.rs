@@ -166,7 +166,7 @@ fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
 /// An absolute path.
 fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
     // What is open here under a descriptor; to the kernel that is what stands for it.
-    if let Some(path) = links::leads_to(world, path)? {
+    if let Some(path) = links::leads_on(world, path)? {
         return absolute(world, &path);
     }
     let tidy = !path.windows(2).any(|two| two == b"//" || two == b"/.");

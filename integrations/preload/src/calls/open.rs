@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 
 use iov_posix::{Errno, How, Opened, Stop};
 
-use super::{Here, at, bytes_of, export, fifos, own_link};
+use super::{Here, at, bytes_of, export, fifos, links, own_link};
 use crate::{
     files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
@@ -99,6 +99,8 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
         let _inside = Inside::enter();
         return outcome(open_again(world, &open, flags));
     }
+    let led = if flags & libc::O_NOFOLLOW == 0 { links::followed(path) } else { None };
+    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
     let mut pipe = None;
     let opened = at(
         dirfd,

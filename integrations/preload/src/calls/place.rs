@@ -8,7 +8,7 @@ use std::{
 use iov_posix::{Errno, Kind, Node, Outcome, Stop, Way};
 use ioverbs::Uuid;
 
-use super::{at, export};
+use super::{at, export, links};
 use crate::{
     files::with,
     memory::{self, Use},
@@ -25,6 +25,8 @@ fn go_to(world: &World, directory: Directory) {
 }
 
 fn change_dir(path: *const c_char) -> isize {
+    let led = links::followed(path);
+    let path = led.as_ref().map_or(path, |led| led.as_ptr());
     at(
         HERE,
         path,
