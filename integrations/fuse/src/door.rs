@@ -9,7 +9,6 @@ use iov_fuse_kernel::{Entry, Kernel, Request, open};
 use iov_posix::{Attributes, Create, Errno, File, FileSystem, Flags, Level, Node, Outcome, Paths, Tag, Tags, Who};
 
 use crate::{
-    contended::Contended,
     convert,
     folders::Stream,
     inodes::{self, Content, Inodes, lock},
@@ -58,7 +57,6 @@ pub(crate) struct Door {
     /// The kernel may read sealed files by itself, if it can.
     pub(crate) passthrough: bool,
     pub(crate) passing: Arc<Passing>,
-    pub(crate) contended: Contended,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
 }

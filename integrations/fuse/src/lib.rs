@@ -6,7 +6,6 @@
 //! cache from one open to the next if the bytes have not changed. Mounted `strict`, nothing is cached.
 #![forbid(unsafe_code)]
 
-mod contended;
 mod convert;
 mod door;
 mod folders;

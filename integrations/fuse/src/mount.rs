@@ -12,7 +12,6 @@ use iov_posix::{Errno, FileSystem, Level, Options, Paths, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
 use crate::{
-    contended::Contended,
     door::{Door, Known},
     opened::Opened,
     passing::Passing,
@@ -169,7 +168,6 @@ impl Mount {
             streams: Opened::default(),
             passthrough: options.passthrough,
             passing: Passing::new(None),
-            contended: Contended::default(),
             tags,
         };
         let session =

@@ -42,7 +42,6 @@ impl Filesystem for Door {
 
     fn end(&self) {
         self.passing.end();
-        self.contended.end();
         self.files.clear();
         self.streams.clear();
     }
@@ -52,14 +51,7 @@ impl Filesystem for Door {
             return Ok(Entry { ttl: self.ttl, attr: self.tell_tag(tag?)? });
         }
         let parent = self.node(req.node)?;
-        let mut found = self.paths.lookup(&parent, name)?;
-        for _ in 0..RACES {
-            match self.contended.keep(&found.0) {
-                Ok(()) => break,
-                Err(_) => found = self.paths.lookup(&parent, name)?,
-            }
-        }
-        self.entry(Ok(found))
+        self.entry(self.paths.lookup(&parent, name))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -78,9 +70,9 @@ impl Filesystem for Door {
         let node = self.node(req.node)?;
         if set.size.is_some() {
             self.known.inodes.changed(req.node);
-            self.named(lower_rights(set.lowers_rights, &node))?;
+            by_identity(lower_rights(set.lowers_rights, &node))?;
         }
-        let attributes = self.named(node.change(&convert::change(set)))?;
+        let attributes = by_identity(node.change(&convert::change(set)))?;
         Ok((convert::attr(req.node, &attributes), self.ttl))
     }
 
@@ -88,7 +80,7 @@ impl Filesystem for Door {
         if let Some(Tag::Link(_, target)) = self.tag(req.node).as_deref() {
             return Ok(target.clone());
         }
-        self.named(self.node(req.node).and_then(|node| node.read_link()))
+        by_identity(self.node(req.node).and_then(|node| node.read_link()))
     }
 
     fn mknod(&self, req: &Request<'_>, name: &[u8], mode: u32, (major, minor): (u32, u32)) -> Outcome<Entry> {
@@ -128,14 +120,14 @@ impl Filesystem for Door {
 
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {
         let (node, parent) = (self.node(of)?, self.node(req.node)?);
-        let linked = self.named(self.fs.link(&node, &parent, name));
+        let linked = by_identity(self.fs.link(&node, &parent, name));
         self.entry(linked.map(|attributes| (node, attributes)))
     }
 
     fn open(&self, req: &Request<'_>, raw: i32, lowers_rights: bool) -> Outcome<Opened> {
         let flags = flags(raw);
         let opened = self.node(req.node).and_then(|node| File::open(&node, Flags { truncate: false, ..flags }));
-        let (file, mut attributes) = self.named(opened)?;
+        let (file, mut attributes) = by_identity(opened)?;
         if self.passing.is_lost(req.node, &file) {
             return Err(Errno::EBUSY);
         }
@@ -175,7 +167,7 @@ impl Filesystem for Door {
                 break;
             }
         }
-        self.contended.noted(Err(Errno::ESTALE))
+        Err(Errno::ESTALE)
     }
 
     fn tmpfile(&self, req: &Request<'_>, mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -263,21 +255,21 @@ impl Filesystem for Door {
             XATTR_REPLACE => SetXattr::Replace,
             _ => SetXattr::Either,
         };
-        self.named(self.node(req.node)?.set_xattr(name, value, how))
+        by_identity(self.node(req.node)?.set_xattr(name, value, how))
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
         if self.tag(req.node).is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        room.give(&self.named(self.node(req.node)?.xattr(name))?);
+        room.give(&by_identity(self.node(req.node)?.xattr(name))?);
         Ok(())
     }
 
     fn listxattr(&self, req: &Request<'_>, room: &mut Room<'_>) -> Outcome<()> {
         let names = match self.tag(req.node) {
             Some(_) => Vec::new(),
-            None => self.named(self.node(req.node)?.xattrs())?,
+            None => by_identity(self.node(req.node)?.xattrs())?,
         };
         let mut list = names.join(&0);
         if !names.is_empty() {
@@ -288,7 +280,7 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
-        self.named(self.node(req.node)?.remove_xattr(name))
+        by_identity(self.node(req.node)?.remove_xattr(name))
     }
 
     fn getlk(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
@@ -321,11 +313,6 @@ impl Filesystem for Door {
 }
 
 impl Door {
-    /// What comes of asking for something by its identity, for a program that has named it.
-    fn named<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
-        self.contended.noted(by_identity(outcome))
-    }
-
     /// What the kernel is told of a file that was made.
     fn made(&self, (file, node, attributes): (File, Arc<Node>, iov_posix::Attributes)) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);

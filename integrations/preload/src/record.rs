@@ -6,7 +6,7 @@
 //! nothing from it and write nothing to it.
 
 use std::{
-    ffi::{CStr, c_int},
+    ffi::{CStr, CString, c_int},
     sync::Arc,
 };
 
@@ -119,12 +119,11 @@ impl Record {
 
     /// What a descriptor stands for, if it is one of these.
     pub(crate) fn of(fd: c_int) -> Option<Record> {
-        let mut link = [0_u8; 32];
-        let path = format!("/proc/self/fd/{fd}\0");
-        let n = kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), link.as_mut_ptr(), link.len());
-        if usize::try_from(n).ok().and_then(|n| link.get(..n)) != Some(LINK) {
-            return None;
-        }
+        let path = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+        if is_named(&path) { Record::from_file(fd) } else { None }
+    }
+
+    fn from_file(fd: c_int) -> Option<Record> {
         let mut bytes = vec![0; RECORD];
         let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
         bytes.truncate(usize::try_from(n).ok()?);
@@ -133,20 +132,16 @@ impl Record {
 
     /// What a descriptor of another process stands for, by its path in `/proc`.
     pub(crate) fn behind(link: &CStr) -> Option<Record> {
-        let mut name = [0_u8; 32];
-        let n = kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), name.as_mut_ptr(), name.len());
-        if usize::try_from(n).ok().and_then(|n| name.get(..n)) != Some(LINK) {
+        if !is_named(link) {
             return None;
         }
         // It may be something else by now.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, link.as_ptr(), flags, 0);
         let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        let mut bytes = vec![0; RECORD];
-        let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+        let record = Record::from_file(fd);
         kernel!(libc::SYS_close, fd);
-        bytes.truncate(usize::try_from(n).ok()?);
-        Record::read(&bytes)
+        record
     }
 
     /// A descriptor of a file of its own that stands for it.
@@ -160,6 +155,13 @@ impl Record {
         }
         Ok(fd)
     }
+}
+
+/// Whether a link in `/proc` leads to such a file, by its name.
+fn is_named(link: &CStr) -> bool {
+    let mut name = [0_u8; 32];
+    let n = kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), name.as_mut_ptr(), name.len());
+    usize::try_from(n).ok().and_then(|n| name.get(..n)) == Some(LINK)
 }
 
 /// A memory file that stands for something, and says nothing yet.

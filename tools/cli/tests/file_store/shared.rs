@@ -108,7 +108,7 @@ os.chdir("/iov/w")
 writes = [("ab", b"+"), ("r+b", b"+"), ("ab", b"+" * 9000), ("r+b", b"+" * 9000)]
 for size in (1, 4000, 20000):
     for mode, more in writes:
-        for _ in range(8):
+        for _ in range(4):
             with open("f", "wb") as f: f.write(b"x" * size)
             os.utime("f", (5, 5))
             with open("f", mode) as f: f.write(more)
