@@ -3,6 +3,7 @@
 
 mod access;
 mod along;
+mod appended;
 mod batches;
 mod check;
 mod crashes;
