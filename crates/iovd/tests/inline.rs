@@ -325,6 +325,8 @@ fn p3_a_durable_write_into_a_record_syncs_the_log_before_it_completes() {
     let before = counter(&s, "syncs");
     ioverbs::write_at(&c, 0, b"kept").unwrap();
     assert_eq!((counter(&s, "syncs") - before, counter(&s, "data_requests")), (1, 0));
+    ioverbs::append(&c, b", too").unwrap();
+    assert_eq!((counter(&s, "syncs") - before, counter(&s, "data_requests")), (2, 0));
 }
 
 #[test]

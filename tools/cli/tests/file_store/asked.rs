@@ -219,6 +219,20 @@ fn what_only_its_owner_may_ask_for_is_refused_to_others() {
 }
 
 #[test]
+fn attributes_are_as_long_as_the_kernel_takes_them() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        static char value[65537], name[300] = "user."; memset(name + 5, 'n', 245); int f = open("f", O_CREAT | O_RDWR, 0644);
+        printf("%s %s ", E(fsetxattr(f, "user.a", value, 65536, 0)), E(fsetxattr(f, "user.a", value, 65537, 0)));
+        printf("%s ", E(setxattr("f", name, "v", 1, 0))); memset(name + 5, 'n', 251);
+        printf("%s %s %s\n", E(setxattr("f", name, "v", 1, 0)), E(getxattr("f", name, 0, 0)), E(removexattr("f", "")));"#;
+    assert_eq!(compiled(&store, body).ok().text(), "done E2BIG done ERANGE ERANGE ERANGE\n");
+}
+
+#[test]
 fn paths_of_the_system_lead_to_what_is_open_here() {
     if !has_library() {
         return;
