@@ -15,6 +15,7 @@ use crate::{
     locks::{Owners, Taken},
     opened::Opened,
     passing::{Passing, Way},
+    retried::Retried,
 };
 
 const O_ACCMODE: i32 = 0o3;
@@ -57,6 +58,7 @@ pub(crate) struct Door {
     /// The kernel may read sealed files by itself, if it can.
     pub(crate) passthrough: bool,
     pub(crate) passing: Arc<Passing>,
+    pub(crate) retried: Retried,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
 }

@@ -15,7 +15,7 @@ mod mount;
 mod opened;
 mod passing;
 mod requests;
-mod staying;
+mod retried;
 mod tagged;
 
 pub use iov_fuse_kernel::Rings;

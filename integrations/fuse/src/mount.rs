@@ -8,14 +8,14 @@ use std::{
 };
 
 use iov_fuse_kernel::{MountTable, Rings, Session};
-use iov_posix::{Errno, FileSystem, Level, Options, Paths, Tags};
+use iov_posix::{Errno, FileSystem, Level, Options, Paths, Staying, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
 use crate::{
     door::{Door, Known},
     opened::Opened,
     passing::Passing,
-    staying::{self, Staying},
+    retried::Retried,
 };
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
@@ -156,7 +156,7 @@ impl Mount {
         };
         let strict = options.posix.level == Level::Strict;
         let ttl = if strict { Duration::ZERO } else { options.ttl };
-        let staying = staying::stay(&ws);
+        let staying = iov_posix::stay(&ws);
         let fs = FileSystem::new(ws, Options { unseen: ttl, ..options.posix });
         let tags = options.tags.map(|name| view(&fs, &name)).transpose()?;
         let door = Door {
@@ -168,6 +168,7 @@ impl Mount {
             streams: Opened::default(),
             passthrough: options.passthrough,
             passing: Passing::new(None),
+            retried: Retried::default(),
             tags,
         };
         let session =

@@ -42,6 +42,7 @@ impl Filesystem for Door {
 
     fn end(&self) {
         self.passing.end();
+        self.retried.end();
         self.files.clear();
         self.streams.clear();
     }
@@ -51,7 +52,14 @@ impl Filesystem for Door {
             return Ok(Entry { ttl: self.ttl, attr: self.tell_tag(tag?)? });
         }
         let parent = self.node(req.node)?;
-        self.entry(self.paths.lookup(&parent, name))
+        let mut found = self.paths.lookup(&parent, name)?;
+        for _ in 0..RACES {
+            if self.retried.keep(req.pid, &found.0) {
+                break;
+            }
+            found = self.paths.lookup(&parent, name)?;
+        }
+        self.entry(Ok(found))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -72,7 +80,7 @@ impl Filesystem for Door {
             self.known.inodes.changed(req.node);
             by_identity(lower_rights(set.lowers_rights, &node))?;
         }
-        let attributes = by_identity(node.change(&convert::change(set)))?;
+        let attributes = self.retried.asked(req.pid, by_identity(node.change(&convert::change(set))))?;
         Ok((convert::attr(req.node, &attributes), self.ttl))
     }
 
@@ -120,14 +128,14 @@ impl Filesystem for Door {
 
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {
         let (node, parent) = (self.node(of)?, self.node(req.node)?);
-        let linked = by_identity(self.fs.link(&node, &parent, name));
+        let linked = self.retried.asked(req.pid, by_identity(self.fs.link(&node, &parent, name)));
         self.entry(linked.map(|attributes| (node, attributes)))
     }
 
     fn open(&self, req: &Request<'_>, raw: i32, lowers_rights: bool) -> Outcome<Opened> {
         let flags = flags(raw);
         let opened = self.node(req.node).and_then(|node| File::open(&node, Flags { truncate: false, ..flags }));
-        let (file, mut attributes) = by_identity(opened)?;
+        let (file, mut attributes) = self.retried.asked(req.pid, by_identity(opened))?;
         if self.passing.is_lost(req.node, &file) {
             return Err(Errno::EBUSY);
         }
@@ -167,7 +175,7 @@ impl Filesystem for Door {
                 break;
             }
         }
-        Err(Errno::ESTALE)
+        self.retried.asked(req.pid, Err(Errno::ESTALE))
     }
 
     fn tmpfile(&self, req: &Request<'_>, mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -255,21 +263,21 @@ impl Filesystem for Door {
             XATTR_REPLACE => SetXattr::Replace,
             _ => SetXattr::Either,
         };
-        by_identity(self.node(req.node)?.set_xattr(name, value, how))
+        self.retried.asked(req.pid, by_identity(self.node(req.node)?.set_xattr(name, value, how)))
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
         if self.tag(req.node).is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        room.give(&by_identity(self.node(req.node)?.xattr(name))?);
+        room.give(&self.told(req.pid, self.node(req.node)?.xattr(name))?);
         Ok(())
     }
 
     fn listxattr(&self, req: &Request<'_>, room: &mut Room<'_>) -> Outcome<()> {
         let names = match self.tag(req.node) {
             Some(_) => Vec::new(),
-            None => by_identity(self.node(req.node)?.xattrs())?,
+            None => self.told(req.pid, self.node(req.node)?.xattrs())?,
         };
         let mut list = names.join(&0);
         if !names.is_empty() {
@@ -280,7 +288,7 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
-        by_identity(self.node(req.node)?.remove_xattr(name))
+        self.retried.asked(req.pid, by_identity(self.node(req.node)?.remove_xattr(name)))
     }
 
     fn getlk(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
@@ -313,6 +321,14 @@ impl Filesystem for Door {
 }
 
 impl Door {
+    /// What a thread is told of something by its identity. The kernel asks for some of it by itself, behind a look at a name and before what the program wants.
+    fn told<T>(&self, thread: u32, outcome: Outcome<T>) -> Outcome<T> {
+        match by_identity(outcome) {
+            Err(Errno::ESTALE) => self.retried.asked(thread, Err(Errno::ESTALE)),
+            told => told,
+        }
+    }
+
     /// What the kernel is told of a file that was made.
     fn made(&self, (file, node, attributes): (File, Arc<Node>, iov_posix::Attributes)) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);

@@ -30,6 +30,7 @@ mod errno;
 mod file;
 mod fs;
 mod handle;
+pub mod holder;
 mod holes;
 mod later;
 mod lent;
@@ -43,6 +44,7 @@ mod removal;
 mod rules;
 pub mod run;
 mod special;
+mod staying;
 mod tags;
 mod xattr;
 
@@ -59,6 +61,7 @@ pub use node::Node;
 pub use paths::{Caller, How, Last, Opened, Paths, Reached, Stop, Walker, Way};
 pub use removal::Gone;
 pub use rules::Rule;
+pub use staying::{Staying, stay};
 pub use tags::{Tag, Tags, View};
 pub use xattr::SetXattr;
 

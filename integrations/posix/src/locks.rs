@@ -10,7 +10,7 @@ use ioverbs::{Op, Output, Range, catalog::LockSpec, limits::LEASE_NS};
 use crate::{Errno, File, Outcome};
 
 /// The last byte that can be locked.
-const LAST: u64 = i64::MAX as u64 - 2;
+pub(crate) const LAST: u64 = i64::MAX as u64 - 2;
 /// How long one request waits for a lock.
 const WAIT_NS: i64 = 1_000_000_000;
 
@@ -71,32 +71,35 @@ fn machine() -> u32 {
     })
 }
 
-impl LockRange {
-    fn range(self) -> Outcome<Range> {
-        match self {
-            LockRange::Whole => LockRange::Bytes(0, LAST).range(),
-            LockRange::Bytes(first, last) if first > last => Err(Errno::EINVAL),
-            LockRange::Bytes(first, last) => {
-                let (first, last) = (first.min(LAST), last.min(LAST));
-                Ok(Range { offset: first, len: last - first + 1 })
-            }
+/// The bytes that are locked.
+pub(crate) fn range_of(range: LockRange) -> Outcome<Range> {
+    match range {
+        LockRange::Whole => range_of(LockRange::Bytes(0, LAST)),
+        LockRange::Bytes(first, last) if first > last => Err(Errno::EINVAL),
+        LockRange::Bytes(first, last) => {
+            let (first, last) = (first.min(LAST), last.min(LAST));
+            Ok(Range { offset: first, len: last - first + 1 })
         }
     }
 }
 
-impl File {
-    fn spec(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<LockSpec> {
-        let (range, exclusive) = (range.range()?, kind != LockKind::Read);
-        Ok(LockSpec { exclusive, try_only: true, range, owner, lease_ns: LEASE_NS })
-    }
+fn spec(owner: u64, range: Range, kind: LockKind) -> LockSpec {
+    LockSpec { exclusive: kind != LockKind::Read, try_only: true, range, owner, lease_ns: LEASE_NS }
+}
 
+impl File {
     /// Takes or gives back a lock without waiting. `EAGAIN`: somebody else has it. `owner` is whoever the front door says.
     pub fn lock(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
+        self.lock_of(owner, range_of(range)?, kind)
+    }
+
+    /// The same for any range.
+    pub(crate) fn lock_of(&self, owner: u64, range: Range, kind: LockKind) -> Outcome<()> {
         if kind == LockKind::None && self.joined().is_none() {
             // Nobody has locked what is not open yet.
             return Ok(());
         }
-        let (c, lock) = (self.collection()?.clone(), self.spec(owner, range, kind)?);
+        let (c, lock) = (self.collection()?.clone(), spec(owner, range, kind));
         let fs = self.node().file_system();
         if kind == LockKind::None {
             // Whoever has the lock next sees what was written under it, by whichever descriptor.
@@ -109,7 +112,15 @@ impl File {
         fs.again("lock", || ioverbs::run(c.session(), op())).map(drop).map_err(in_the_way)
     }
 
-    /// The same, waiting for a moment; `EAGAIN`: not yet.
+    /// Takes a lock when it is this one's turn, in the order of those that wait like this.
+    pub(crate) fn lock_in_turn(&self, owner: u64, range: Range, kind: LockKind) -> Outcome<()> {
+        let (c, lock) = (self.collection()?.clone(), LockSpec { try_only: false, ..spec(owner, range, kind) });
+        self.node()
+            .file_system()
+            .again("lock", || ioverbs::run(c.session(), Op::Lock { c: c.clone(), lock: lock.clone() }).map(drop))
+    }
+
+    /// The same as [`File::lock`], waiting for a moment; `EAGAIN`: not yet.
     pub fn lock_soon(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
         let until = ioverbs::seam::monotonic_ns() + WAIT_NS;
         loop {
@@ -122,7 +133,12 @@ impl File {
 
     /// A lock that is in the way of this one.
     pub fn lock_in_the_way(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<Option<InTheWay>> {
-        let op = Op::LockQuery { c: self.collection()?.clone(), lock: self.spec(owner, range, kind)? };
+        self.in_the_way(owner, range_of(range)?, kind)
+    }
+
+    /// The same for any range.
+    pub(crate) fn in_the_way(&self, owner: u64, range: Range, kind: LockKind) -> Outcome<Option<InTheWay>> {
+        let op = Op::LockQuery { c: self.collection()?.clone(), lock: spec(owner, range, kind) };
         let status = match self.node().file_system().run(op) {
             Err(Errno::ENOENT) => return Ok(None),
             other => other?,

@@ -29,6 +29,8 @@ pub struct Settings {
     pub controls: Vec<String>,
     /// How long a request may take, in nanoseconds.
     pub deadline_ns: i64,
+    /// The program that holds locks for several processes ([`crate::holder`]); none: nobody does.
+    pub holder: Option<Vec<u8>>,
 }
 
 impl Settings {
@@ -37,6 +39,9 @@ impl Settings {
         let mut text = format!("store {}\ndeadline {}\n", self.store, self.deadline_ns).into_bytes();
         if self.strict {
             text.extend_from_slice(b"strict yes\n");
+        }
+        if let Some(holder) = &self.holder {
+            text.extend([b"holder ", &holder[..], b"\n"].concat());
         }
         for rule in &self.rules {
             text.extend_from_slice(format!("rule {rule}\n").as_bytes());
@@ -50,7 +55,8 @@ impl Settings {
             // No path has two slashes side by side, so that this tells the two apart.
             text.extend([key, &place.at, b"//", name, b"\n"].concat());
         }
-        let lines = 2 + usize::from(self.strict) + self.rules.len() + self.controls.len() + self.places.len();
+        let single = usize::from(self.strict) + usize::from(self.holder.is_some());
+        let lines = 2 + single + self.rules.len() + self.controls.len() + self.places.len();
         if text.contains(&0) || text.iter().filter(|b| **b == b'\n').count() != lines {
             return Err("a line break in a path, a name or a rule cannot be handed to programs".into());
         }
@@ -68,6 +74,7 @@ impl Settings {
                 b"store" => settings.store = said()?,
                 b"deadline" => settings.deadline_ns = said()?.parse().ok()?,
                 b"strict" => settings.strict = true,
+                b"holder" => settings.holder = Some(value.to_vec()),
                 b"rule" => settings.rules.push(said()?),
                 b"control" => settings.controls.push(said()?),
                 b"workspace" | b"all" => {

@@ -6,21 +6,24 @@ use std::{
     ffi::c_int,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
 
-use iov_posix::{Attributes, Directory, Errno, File, Flags, How, Kind, Node, Opened, Outcome};
+use iov_posix::{Attributes, Directory, Errno, File, Flags, Kind, Node, Outcome};
 use ioverbs::Uuid;
 
 use crate::{
     raw::{kernel, outcome},
-    record::{Access, Record, descriptors},
+    record::{Record, descriptors},
     standing::{Lender, Standing},
     world::{Inside, Mounted, World, lock},
 };
 
+mod adding;
 mod table;
+
+pub(crate) use adding::Adding;
 
 /// Descriptors that are looked for at once; others are looked for in the table.
 const BITS: usize = 1 << 16;
@@ -37,6 +40,20 @@ pub(crate) enum What {
     Top(OnceLock<Vec<Vec<u8>>>),
 }
 
+/// What an open file has locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Locked {
+    /// Nothing.
+    No,
+    /// All of it, for reading.
+    Shared,
+    /// All of it, for writing.
+    Alone,
+    /// Parts of it, or what nobody can tell any more.
+    Parts,
+}
+
 /// An open file, as POSIX has it: descriptors share it.
 pub(crate) struct Open {
     pub(crate) record: Record,
@@ -50,8 +67,8 @@ pub(crate) struct Open {
     pub(crate) dirty: AtomicBool,
     /// It is at the end, wherever that is: something was appended.
     pub(crate) at_end: AtomicBool,
-    /// Somebody in this process has locks on it by `flock`.
-    pub(crate) flocked: AtomicBool,
+    /// What it has locked, where this process holds that.
+    locked: AtomicU8,
     /// Why others could not be told, where the program has not heard of it.
     failed: Mutex<Option<Errno>>,
     /// Who moves the offset.
@@ -72,6 +89,8 @@ pub(crate) struct Files {
     ids: AtomicU64,
     /// What stands for what is open.
     pub(crate) lender: Lender,
+    /// By this others may use what this process has open; none: nobody has asked for it yet.
+    token: Mutex<Vec<u8>>,
     /// The process of which these are.
     pub(crate) pid: i32,
 }
@@ -93,7 +112,7 @@ impl Open {
             append: AtomicBool::new(append),
             dirty: AtomicBool::new(false),
             at_end: AtomicBool::new(false),
-            flocked: AtomicBool::new(false),
+            locked: AtomicU8::new(Locked::No as u8),
             failed: Mutex::default(),
             moving: Mutex::default(),
             shared: AtomicBool::new(false),
@@ -206,6 +225,17 @@ impl Open {
         }
     }
 
+    /// What it has locked by the locks of open files, where this process holds that.
+    pub(crate) fn locked(&self) -> Locked {
+        let is = |locked: &Locked| *locked as u8 == self.locked.load(Ordering::Relaxed);
+        [Locked::No, Locked::Shared, Locked::Alone].into_iter().find(is).unwrap_or(Locked::Parts)
+    }
+
+    /// It has locked this from now on.
+    pub(crate) fn set_locked(&self, locked: Locked) {
+        self.locked.store(locked as u8, Ordering::Relaxed);
+    }
+
     /// A lock on it was got: names and attributes are looked for anew.
     pub(crate) fn refresh(&self, world: &World) {
         if let Ok(Some(mounted)) = self.mounted(world) {
@@ -276,6 +306,7 @@ impl Default for Files {
             locked: Mutex::default(),
             ids: AtomicU64::new(1),
             lender: Lender::default(),
+            token: Mutex::default(),
             pid: crate::raw::pid(),
         }
     }
@@ -301,7 +332,7 @@ impl Files {
     }
 
     /// What a child of `fork` has: the same, opened anew when it is used.
-    pub(crate) fn of_child(held: &Held<'_>) -> Files {
+    pub(crate) fn of_child(held: &Held<'_>, token: Vec<u8>) -> Files {
         let files = Files::default();
         let mut known: Vec<(u64, Arc<Open>)> = Vec::new();
         for (fd, open) in held.iter().enumerate() {
@@ -310,7 +341,11 @@ impl Files {
                 Some((_, child)) => child.clone(),
                 None => {
                     let append = open.append.load(Ordering::Relaxed);
-                    let child = files.opened(open.record.clone(), None, open.standing.of_parent(), append);
+                    let mut record = open.record.clone();
+                    if !token.is_empty() {
+                        record.token.clone_from(&token);
+                    }
+                    let child = files.opened(record, None, open.standing.of_parent(), append);
                     child.shared.store(open.standing.is_own(), Ordering::Relaxed);
                     child.at_end.store(open.at_end.load(Ordering::Relaxed), Ordering::Relaxed);
                     known.push((open.id, child.clone()));
@@ -339,6 +374,16 @@ impl Files {
         Arc::new(Open::new(record, what, standing, append, self.ids.fetch_add(1, Ordering::Relaxed)))
     }
 
+    /// By this others may use what this process has open, whatever becomes of its name, as soon as somebody has asked for it.
+    pub(crate) fn token(&self) -> Vec<u8> {
+        lock(&self.token).clone()
+    }
+
+    /// That is this from now on; none: it is asked for anew.
+    pub(crate) fn set_token(&self, token: Vec<u8>) {
+        *lock(&self.token) = token;
+    }
+
     /// Gives something that was opened a descriptor.
     pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
         let Adding { record, what, how, flags } = opened;
@@ -357,9 +402,12 @@ impl Files {
     }
 
     /// Everybody else is told all that was written, and where it ended: there is another process from now on, which has it too.
-    pub(crate) fn publish(&self) {
+    pub(crate) fn publish(&self, world: &World) {
         let _inside = Inside::enter();
         let all = self.all();
+        if all.iter().any(|(_, open)| !open.standing.is_own()) && self.token().is_empty() {
+            self.set_token(world.token());
+        }
         for (fd, open) in &all {
             open.publish_early();
             if let Some(What::File(file)) = open.what.get() {
@@ -397,40 +445,6 @@ impl Files {
             // What cannot be told ends with this process.
             let _ = file.unlock_all(crate::calls::lock_owner(world));
         }
-    }
-}
-
-/// Something that was opened, and gets a descriptor.
-pub(crate) struct Adding<'a> {
-    record: Record,
-    what: What,
-    how: &'a How,
-    flags: c_int,
-}
-
-impl<'a> Adding<'a> {
-    /// What was opened under a path, with these flags.
-    pub(crate) fn new(at: &Mounted, path: Vec<u8>, opened: Opened, how: &'a How, flags: c_int) -> Adding<'a> {
-        let (uuid, what) = match opened {
-            Opened::File(file, _) => (file.node().uuid(), What::File(file)),
-            Opened::Directory(dir) => (dir.node().uuid(), What::Directory(dir)),
-            Opened::Path(node, _) => (node.uuid(), What::Path(node)),
-        };
-        let access = Access { read: how.read, write: how.write, path: how.path };
-        let record = Record { at: at.at.clone(), workspace: at.name.clone(), uuid, path, access };
-        Adding { record, what, how, flags }
-    }
-
-    /// The directory of all workspaces.
-    pub(crate) fn top(at: &[u8], how: &'a How, flags: c_int) -> Adding<'a> {
-        let record = Record {
-            at: at.to_vec(),
-            workspace: Vec::new(),
-            uuid: Uuid::NIL,
-            path: at.to_vec(),
-            access: Access { read: true, ..Access::default() },
-        };
-        Adding { record, what: What::Top(OnceLock::new()), how, flags }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod calls;
 mod files;
+mod holder;
 mod memory;
 mod patch;
 mod raw;

@@ -20,7 +20,7 @@ const NAME: &std::ffi::CStr = c"iov-run";
 /// What the link of such a descriptor in `/proc/self/fd` reads.
 const LINK: &[u8] = b"/memfd:iov-run (deleted)";
 /// The first bytes of what is written into it.
-const MAGIC: &[u8; 8] = b"IOVRUN01";
+const MAGIC: &[u8; 8] = b"IOVRUN02";
 /// Most bytes of that.
 const RECORD: usize = 8192;
 
@@ -61,6 +61,8 @@ pub(crate) struct Record {
     pub(crate) path: Vec<u8>,
     /// What may be done with it.
     pub(crate) access: Access,
+    /// By this who gets it may use what a process before has open, whatever has become of its name (X1, O10); none: that process could not say.
+    pub(crate) token: Vec<u8>,
 }
 
 impl Record {
@@ -68,7 +70,7 @@ impl Record {
         let mut bytes = MAGIC.to_vec();
         bytes.push(self.access.bits());
         bytes.extend_from_slice(&self.uuid.0);
-        for part in [&self.at, &self.workspace, &self.path] {
+        for part in [&self.at, &self.workspace, &self.path, &self.token] {
             bytes.extend_from_slice(&(part.len() as u16).to_le_bytes());
             bytes.extend_from_slice(part);
         }
@@ -86,7 +88,7 @@ impl Record {
             rest = &rest[2 + len..];
             Some(part)
         };
-        Some(Record { at: part()?, workspace: part()?, path: part()?, uuid, access })
+        Some(Record { at: part()?, workspace: part()?, path: part()?, token: part()?, uuid, access })
     }
 
     /// As text, for a variable.
@@ -111,9 +113,20 @@ impl Record {
             let (node, _) = mounted.paths.walker(&root).find(&fs.root(), path, true).ok()?;
             (node.uuid() == self.uuid).then_some(node)
         };
-        match by_path() {
-            Some(node) => Ok(node),
-            None => fs.by_identity(self.uuid).map(|(node, _)| node),
+        if let Some(node) = by_path() {
+            return Ok(node);
+        }
+        let by_identity = || fs.by_identity(self.uuid).map(|(node, _)| node);
+        match by_identity() {
+            // Its last name has gone, or it never had one.
+            Err(Errno::ENOENT | Errno::ESTALE) if !self.token.is_empty() => {
+                fs.workspace().session().join(self.token.clone()).map_err(|_| Errno::ESTALE)?;
+                if let Some(world) = crate::world::world() {
+                    world.files.set_token(Vec::new());
+                }
+                by_identity()
+            }
+            found => found,
         }
     }
 

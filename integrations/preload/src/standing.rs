@@ -18,7 +18,7 @@ use iov_posix::{Errno, Outcome};
 use crate::{
     files::{Files, Open},
     raw::kernel,
-    record::{empty, seal},
+    record::{Record, empty, seal},
     world::lock,
 };
 
@@ -116,9 +116,9 @@ impl Standing {
 }
 
 /// Which file of the kernel something is: its device, and its number there.
-type Which = (u64, u64);
+pub(crate) type Which = (u64, u64);
 
-fn which(fd: c_int) -> Option<Which> {
+pub(crate) fn which(fd: c_int) -> Option<Which> {
     // SAFETY: the kernel fills it.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     (kernel!(libc::SYS_fstat, fd, &raw mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
@@ -185,6 +185,16 @@ impl Files {
         }
     }
 
+    /// What others are told of an open file of this process.
+    fn told(&self, record: &Record) -> Record {
+        let mut told = record.clone();
+        let token = self.token();
+        if !token.is_empty() {
+            told.token = token;
+        }
+        told
+    }
+
     /// The same for one.
     pub(crate) fn own_one(&self, open: &Arc<Open>, hasty: bool) -> Outcome<()> {
         let standing = &open.standing;
@@ -199,7 +209,7 @@ impl Files {
         if standing.is_own() {
             return Ok(());
         }
-        let make = || open.record.descriptor(true, standing.status.load(Ordering::Relaxed));
+        let make = || self.told(&open.record).descriptor(true, standing.status.load(Ordering::Relaxed));
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();

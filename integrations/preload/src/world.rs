@@ -6,14 +6,14 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use iov_posix::{
-    Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule,
+    Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule, Staying,
     run::{Place, Settings},
 };
 use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
@@ -33,6 +33,15 @@ pub(crate) struct Mounted {
     pub(crate) paths: Paths,
     /// The number of the device that programs take it for.
     pub(crate) dev: u64,
+    /// Locks that this process has are kept, also while it asks for nothing.
+    stays: OnceLock<Option<Staying>>,
+}
+
+impl Mounted {
+    /// There are locks in it from now on that this process holds.
+    pub(crate) fn stay(&self) {
+        self.stays.get_or_init(|| iov_posix::stay(self.paths.file_system().workspace()));
+    }
 }
 
 /// The directory of the process, where that is not one of the kernel's.
@@ -160,6 +169,12 @@ impl World {
         Ok(session.insert(opened).clone())
     }
 
+    /// By this others may use what this process has open (X1); none: it has nothing, or the store does not say.
+    pub(crate) fn token(&self) -> Vec<u8> {
+        let session = lock(&self.session).clone();
+        session.and_then(|session| session.export_token().ok()).unwrap_or_default()
+    }
+
     /// This process is a child of `fork`: what its parent has used it may use too.
     pub(crate) fn comes_from(&self, parent: &World) {
         self.used.store(parent.used.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -189,8 +204,8 @@ impl World {
         let ws = session.load_workspace(Which::Name(which)).map_err(|e| failed("a workspace", &e))?;
         let dev = ws.uuid().0.iter().fold(0_u64, |dev, byte| dev.wrapping_mul(131).wrapping_add(u64::from(*byte)));
         let fs = FileSystem::new(ws, self.options()?);
-        let mounted =
-            Mounted { at: at.to_vec(), name: name.to_vec(), paths: Paths::new(fs), dev: (dev >> 24) | 0x10_0000 };
+        let (paths, dev) = (Paths::new(fs), (dev >> 24) | 0x10_0000);
+        let mounted = Mounted { at: at.to_vec(), name: name.to_vec(), paths, dev, stays: OnceLock::new() };
         // Somebody else may have been faster: there is one.
         Ok(lock(&self.mounted).entry(at.to_vec()).or_insert_with(|| Arc::new(mounted)).clone())
     }

@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Bench(commands::bench::Args),
     Completions(commands::completions::Args),
     #[command(hide = true)]
+    HoldLock(commands::hold_lock::Args),
+    #[command(hide = true)]
     Man(commands::man::Args),
 }
 
@@ -132,6 +134,7 @@ impl Command {
             Command::Help(args) => commands::help::run(ctx, args),
             Command::Bench(args) => commands::bench::run(ctx, args),
             Command::Completions(args) => commands::completions::run(ctx, args),
+            Command::HoldLock(args) => commands::hold_lock::run(ctx, args),
             Command::Man(args) => commands::man::run(ctx, args),
         }
     }

@@ -8,6 +8,7 @@ use super::Exec;
 use crate::{
     index, keys,
     record::{Facts, Record, RemovedRecord, pack},
+    state::Slot,
 };
 
 /// The epoch of the first hold.
@@ -29,8 +30,8 @@ impl Exec<'_> {
         Record::parse(&self.record_bytes(ws, uuid)?)
     }
 
-    /// A record that the caller may use: one whose last name is gone only for those who have it open (O10), an unsealed
-    /// one of a dead writer only for its owner (M2).
+    /// A record that the caller may use: one whose last name is gone only for those who have it open, or act for the same holder
+    /// as one who has (O10, X1), an unsealed one of a dead writer only for its owner (M2).
     pub(crate) fn usable_record(&mut self, at: usize, uuid: Uuid) -> Result<Record> {
         let record = self.any_record(self.workspaces[at].uuid, uuid)?;
         self.check_usable(at, uuid, record.deleted, record.abandoned_ns, record.uid)?;
@@ -47,7 +48,8 @@ impl Exec<'_> {
     /// See [`Exec::usable_record`].
     pub(crate) fn check_usable(&self, at: usize, uuid: Uuid, deleted: bool, abandoned_ns: i64, uid: u32) -> Result<()> {
         let session = self.cx.caller.session;
-        if deleted && self.shared().opens.get(uuid).is_none_or(|e| e.slot(session).is_none()) {
+        let has = |slot: &Slot| slot.session == session || self.is_mine(slot.holder);
+        if deleted && !self.shared().opens.get(uuid).is_some_and(|e| e.slots().any(has)) {
             return Err(missing(uuid).with_clause(Clause::O10));
         }
         if abandoned_ns != 0 && uid != self.cx.caller.uid && !self.has_right(at, Right::Admin) {

@@ -31,6 +31,27 @@ fn o10_a_deleted_collection_lives_on_for_those_who_have_it_open() {
 }
 
 #[test]
+fn o10_who_acts_for_the_same_holder_opens_what_was_deleted() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    client.bytes(uuid).write(0, b"data").unwrap();
+    client.delete_uuid(uuid).unwrap();
+    let (rank, stranger) = (client.other(), client.other());
+    let CatalogReply::Token(token) = client.ask(CatalogOp::TokenExport).unwrap() else { panic!() };
+    assert_eq!(kind(rank.open(uuid)), Kind::NotFound);
+    rank.ask(CatalogOp::TokenJoin { token }).unwrap();
+    assert_eq!(rank.stat(uuid).unwrap().bytes, 4);
+    rank.open(uuid).unwrap();
+    client.close_written(uuid).unwrap();
+    assert_eq!(rank.bytes(uuid).read().unwrap(), b"data", "a handle of its own");
+    assert_eq!(kind(stranger.open(uuid)), Kind::NotFound);
+    rank.close(uuid).unwrap();
+    assert_eq!(kind(rank.open(uuid)), Kind::NotFound, "nobody has it any more");
+    assert!(!rank.bytes(uuid).exists());
+}
+
+#[test]
 fn o10_each_handle_counts_and_each_session_has_its_own() {
     let rig = Rig::new();
     let client = rig.in_workspace();

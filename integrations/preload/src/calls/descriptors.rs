@@ -209,7 +209,7 @@ export! {
             .unwrap_or_else(|| kernel!(libc::SYS_ioctl, fd, request, arg));
     /// `flock(2)`
     fn flock(fd: c_int, operation: c_int) -> c_int =
-        with(fd, |w, open| locks::flock(w, open, operation)).unwrap_or_else(|| kernel!(libc::SYS_flock, fd, operation));
+        with(fd, |w, open| locks::flock(w, fd, open, operation)).unwrap_or_else(|| kernel!(libc::SYS_flock, fd, operation));
 }
 
 fn dup_to(old: c_int, new: c_int, flags: c_int) -> isize {

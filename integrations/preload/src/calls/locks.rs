@@ -1,17 +1,22 @@
-//! Locks of files: those of a process (`fcntl`) and those of an open file (`flock`, `F_OFD_SETLK`).
+//! Locks of files: those of a process (`fcntl`) and those of an open file (`flock`, `F_OFD_SETLK`). Those of an open file that no other process has belong to this
+//! process's session; others are held by a process of their own ([`crate::holder`]).
 
 use std::{
     ffi::c_int,
     sync::{Arc, atomic::Ordering},
 };
 
-use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome};
+use iov_posix::{
+    Errno, File, InTheWay, LockKind, LockRange, Outcome,
+    holder::{Request, Wants},
+};
 
 use super::lock_owner;
 use crate::{
-    files::Open,
+    files::{Locked, Open},
+    holder,
     raw::kernel,
-    world::{World, lock},
+    world::{Inside, World, lock},
 };
 
 /// Owners of locks of open files, which are no processes.
@@ -52,10 +57,10 @@ fn range_of(fd: c_int, open: &Open, file: &File, lock: &libc::flock) -> Outcome<
 const PAUSES: std::ops::RangeInclusive<i64> = 500_000..=20_000_000;
 
 /// Takes a lock; waits for it, if that is wanted, until it is there or a signal comes.
-fn take(file: &File, owner: u64, range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
+fn take(wait: bool, lock: impl Fn() -> Outcome<()>) -> Outcome<()> {
     let mut pause = *PAUSES.start();
     loop {
-        match file.lock(owner, range, kind) {
+        match lock() {
             Err(Errno::EAGAIN) if wait => {}
             done => return done,
         }
@@ -65,6 +70,78 @@ fn take(file: &File, owner: u64, range: LockRange, kind: LockKind, wait: bool) -
             return Err(Errno::EINTR);
         }
         pause = (pause * 2).min(*PAUSES.end());
+    }
+}
+
+impl Open {
+    /// A lock on it was got that this process holds, or given back.
+    fn stay(&self, world: &World, kind: LockKind) {
+        if kind != LockKind::None
+            && let Ok(Some(mounted)) = self.mounted(world)
+        {
+            mounted.stay();
+        }
+    }
+}
+
+/// Takes a lock of an open file, or gives it back.
+fn of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
+    let file = open.file(world)?;
+    let has = open.locked();
+    if has == Locked::No && open.shared.load(Ordering::Relaxed) {
+        let releases = kind == LockKind::None;
+        if releases {
+            // Whoever has the lock next sees what was written under it.
+            open.dirty.store(false, Ordering::Relaxed);
+            file.flush()?;
+        }
+        let asked = Request { wants: Wants::Lock, kind, range };
+        // There is somebody from the first look on.
+        let once = || holder::ask(world, (fd, open), &asked, !releases).map(|answer| answer.map(drop));
+        match once() {
+            Some(Err(Errno::EAGAIN)) if wait => {
+                return take(true, || once().unwrap_or(Err(Errno::ENOLCK)));
+            }
+            Some(done) => return done,
+            None if releases => return Ok(()),
+            // Nobody can be had who holds it: it ends with this process.
+            None => {}
+        }
+    }
+    take(wait, || file.lock(owner_of(open), range, kind))?;
+    open.stay(world, kind);
+    open.set_locked(match (kind, range) {
+        (LockKind::None, LockRange::Whole) => Locked::No,
+        (LockKind::Read, LockRange::Whole) if has != Locked::Parts => Locked::Shared,
+        (LockKind::Write, LockRange::Whole) if has != Locked::Parts => Locked::Alone,
+        (LockKind::None, _) if has == Locked::No => Locked::No,
+        _ => Locked::Parts,
+    });
+    Ok(())
+}
+
+/// There is another process from now on that has what is open here, or another program in this one: locks of open files are held by who stays.
+pub(crate) fn hand_over(world: &World) {
+    let _inside = Inside::enter();
+    for (fd, open) in world.files.all() {
+        let kind = match open.locked() {
+            Locked::Alone => LockKind::Write,
+            Locked::Shared => LockKind::Read,
+            Locked::No | Locked::Parts => continue,
+        };
+        let asked = Request { wants: Wants::Place, kind, range: LockRange::Whole };
+        let (true, Ok(file)) = (open.shared.load(Ordering::Relaxed), open.file(world)) else { continue };
+        if !matches!(holder::ask(world, (fd, &open), &asked, true), Some(Ok(_))) {
+            // It ends with this process.
+            continue;
+        }
+        let asked = Request { wants: Wants::Lock, ..asked };
+        let given = file.unlock_all(owner_of(&open));
+        let has =
+            take(true, || holder::ask(world, (fd, &open), &asked, true).map_or(Ok(()), |answer| answer.map(drop)));
+        if given.and(has).is_ok() {
+            open.set_locked(Locked::No);
+        }
     }
 }
 
@@ -81,7 +158,10 @@ pub(crate) fn fcntl(
     let of_file = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
     let owner = if of_file { owner_of(open) } else { lock_owner(world) };
     if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
-        let found = file.lock_in_the_way(owner, range, kind)?;
+        let asked = Request { wants: Wants::InTheWay, kind, range };
+        let shares = of_file && open.locked() == Locked::No && open.shared.load(Ordering::Relaxed);
+        let found = shares.then(|| holder::ask(world, (fd, open), &asked, false)).flatten();
+        let found = found.unwrap_or_else(|| file.lock_in_the_way(owner, range, kind))?;
         let Some(found) = found else {
             wanted.l_type = libc::F_UNLCK as i16;
             return Ok(0);
@@ -102,15 +182,20 @@ pub(crate) fn fcntl(
     if !allowed {
         return Err(Errno::EBADF);
     }
-    take(file, owner, range, kind, matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW))?;
+    let wait = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
+    match of_file {
+        true => of_open((world, fd, open), range, kind, wait)?,
+        false => {
+            take(wait, || file.lock(owner, range, kind))?;
+            open.stay(world, kind);
+        }
+    }
     if kind == LockKind::None {
         open.dirty.store(false, Ordering::Relaxed);
         return Ok(0);
     }
     open.refresh(world);
-    if of_file {
-        open.flocked.store(true, Ordering::Relaxed);
-    } else {
+    if !of_file {
         let mut locked = lock(&world.files.locked);
         if !locked.contains(&open.record.uuid) {
             locked.push(open.record.uuid);
@@ -120,16 +205,14 @@ pub(crate) fn fcntl(
 }
 
 /// `flock`
-pub(crate) fn flock(world: &World, open: &Arc<Open>, operation: c_int) -> Outcome<isize> {
+pub(crate) fn flock(world: &World, fd: c_int, open: &Arc<Open>, operation: c_int) -> Outcome<isize> {
     let kind = match operation & !libc::LOCK_NB {
         libc::LOCK_SH => LockKind::Read,
         libc::LOCK_EX => LockKind::Write,
         libc::LOCK_UN => LockKind::None,
         _ => return Err(Errno::EINVAL),
     };
-    let file = open.file(world)?;
-    take(file, owner_of(open), LockRange::Whole, kind, operation & libc::LOCK_NB == 0)?;
-    open.flocked.store(kind != LockKind::None, Ordering::Relaxed);
+    of_open((world, fd, open), LockRange::Whole, kind, operation & libc::LOCK_NB == 0)?;
     if kind != LockKind::None {
         open.refresh(world);
     }
@@ -138,7 +221,7 @@ pub(crate) fn flock(world: &World, open: &Arc<Open>, operation: c_int) -> Outcom
 
 /// The last descriptor of an open file is closed: the locks that it has end.
 pub(crate) fn ended(open: &Open, file: &File) {
-    if open.flocked.load(Ordering::Relaxed) {
+    if open.locked() != Locked::No {
         // What cannot be told ends with this process.
         let _ = file.unlock_all(owner_of(open));
     }

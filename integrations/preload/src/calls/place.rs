@@ -102,6 +102,7 @@ pub(crate) fn to_pass(world: &World) -> Option<Record> {
         uuid,
         path,
         access: Access { path: true, ..Access::default() },
+        token: Vec::new(),
     };
     match directory {
         Directory::Outside => None,

@@ -8,7 +8,7 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, at, bytes_of, export, is_inside, place};
+use super::{Here, at, bytes_of, export, is_inside, locks, place};
 use crate::{
     files::{Files, Held},
     memory,
@@ -217,7 +217,10 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
 /// a signal, nothing can be asked of the store.
 fn publish(world: &World) {
     match Inside::is() {
-        false => world.files.publish(),
+        false => {
+            world.files.publish(world);
+            locks::hand_over(world);
+        }
         true => world.files.own(true),
     }
 }
@@ -372,7 +375,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
     let Forking { held, directory } = forking;
-    let files = Files::of_child(&held);
+    let files = Files::of_child(&held, world.files.token());
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
     // So are its connections: the parent's end when it does, and not when this process does.

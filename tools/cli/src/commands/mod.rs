@@ -11,6 +11,7 @@ pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod help;
+pub(crate) mod hold_lock;
 pub(crate) mod import;
 pub(crate) mod keep;
 pub(crate) mod ls;

@@ -97,6 +97,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if settings.store.starts_with("mem:") {
         return Err(Error::invalid("a mem: store is that of one process: use file:DIR").into());
     }
+    settings.holder = std::env::current_exe().ok().map(|exe| exe.into_os_string().into_vec());
     let text = settings.to_text().map_err(Error::invalid)?;
 
     let preload = preload(&library)?;

@@ -7,6 +7,7 @@ mod calls;
 mod daemon;
 mod dying;
 mod followed;
+mod held;
 mod mounts;
 mod network;
 mod offline;

@@ -1,4 +1,4 @@
-//! A mount that is asked for nothing comes back to its store by itself when the daemon there has been followed by another one, which gives no locks until
+//! Who is asked for nothing comes back to its store by itself when the daemon there has been followed by another one, which gives no locks until
 //! those whom the earlier one served are there, or their leases are over (O11).
 
 use std::{
@@ -14,10 +14,10 @@ const EVERY: Duration = Duration::from_millis(500);
 const PATIENCE_NS: i64 = 5_000_000_000;
 
 /// Nobody looks any more once this has gone.
-pub(crate) struct Staying(#[expect(dead_code, reason = "its end is what it says")] Sender<()>);
+pub struct Staying(#[expect(dead_code, reason = "its end is what it says")] Sender<()>);
 
 /// Looks from now on whether the daemon of a workspace's store is the one that was there before. `None`: that is not known here, or nobody can be had to look.
-pub(crate) fn stay(ws: &Workspace) -> Option<Staying> {
+pub fn stay(ws: &Workspace) -> Option<Staying> {
     let (sender, ended) = channel();
     let ws = ws.clone();
     let mut known = ws.session().changes().is_some();

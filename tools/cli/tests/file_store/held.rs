@@ -1,0 +1,206 @@
+//! Locks of open files that several programs have (O11, ADR 31).
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+};
+
+use crate::{
+    mounts::{Mounted, has_fuse, kill, wait_until},
+    runs::{has_library, run, shell},
+    store::{Store, finished},
+};
+
+/// Processes that hold locks of files of this workspace.
+fn holders(store: &Store) -> usize {
+    let of = format!("IOVERBS_URL={}\0", store.url());
+    let is = |pid: &u32| {
+        let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+        let (line, environment) = (read("cmdline"), read("environ"));
+        String::from_utf8_lossy(&line).contains("\0hold-lock\0") && String::from_utf8_lossy(&environment).contains(&of)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+    processes.filter(is).count()
+}
+
+#[test]
+fn o11_shells_lock_files_that_they_have_open_by_a_program_of_its_own() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+others() { ( flock -n 7 && echo free || echo held ) 7> lock; }
+test $(others) = free
+# A subshell has it until its end, and not the program that has taken it.
+( flock -n 9; test $(others) = held; test $( (flock -ns 7 && echo free || echo held) 7> lock ) = held ) 9> lock
+test $(others) = free
+# What a shell has open; given back by another program, and by the end of what is open.
+exec 8> lock
+flock 8; test $(others) = held; flock -u 8; test $(others) = free
+flock -s 8; test $(others) = held; ( flock -ns 7 ) 7> lock; flock 8; ! ( flock -ns 7 ) 7> lock
+sleep 0.3 8>&8 & exec 8>&-; test $(others) = held; wait; test $(others) = free
+# Each waits for the one before.
+echo 0 > n
+count() { for i in $(seq 5); do ( flock 9; read v < n; echo $((v + 1)) > n ) 9> lock; done; }
+count & count & count & wait
+test $(cat n) = 15
+# A child has what its parent has locked, and when it is killed nobody does.
+flock lock sleep 60 & lock=$!
+until child=$(pgrep -P $lock -x sleep); do sleep 0.01; done
+kill -9 $lock; wait $lock || true; test $(others) = held
+kill -9 $child
+until test $(others) = free; do sleep 0.01; done
+"#;
+    shell(&store, script).ok();
+    wait_until("whoever holds a lock goes with it", || holders(&store) == 0);
+}
+
+#[test]
+fn o11_locks_stay_with_open_files_that_are_passed_on() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = r#"
+import fcntl, os, signal, struct, time
+os.chdir("/iov/w")
+EX, SH, UN, NB = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_UN, fcntl.LOCK_NB
+def had(name, how):
+    with open(name, "a+") as f:
+        try: fcntl.flock(f, how | NB)
+        except BlockingIOError: return False
+        return True
+def soon(condition):
+    until = time.time() + 30
+    while not condition():
+        assert time.time() < until
+        time.sleep(0.01)
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        work(); os._exit(0)
+    return pid
+
+# Who becomes a daemon has what it had locked before.
+r, w = os.pipe()
+f = open("pid", "w")
+fcntl.flock(f, EX)
+os.waitpid(child(lambda: os.write(w, b"%d" % child(lambda: time.sleep(60)))), 0)
+f.close()
+assert not had("pid", SH)
+os.kill(int(os.read(r, 20)), signal.SIGKILL)
+soon(lambda: had("pid", EX))
+
+# Shared ones, changed into each other, by either process.
+f = open("pid", "a+")
+fcntl.flock(f, SH)
+r, w = os.pipe()
+pid = child(lambda: (os.read(r, 1), fcntl.flock(f, EX | NB), os.read(r, 1), fcntl.flock(f, UN), os.read(r, 1)))
+assert had("pid", SH) and not had("pid", EX)
+os.write(w, b"x"); soon(lambda: not had("pid", SH))
+os.write(w, b"x"); soon(lambda: had("pid", EX))
+fcntl.flock(f, EX | NB); assert not had("pid", SH)
+os.write(w, b"x"); os.waitpid(pid, 0)
+assert not had("pid", SH)
+f.close(); soon(lambda: had("pid", EX))
+
+# Another program in its place.
+pid = child(lambda: (f := os.open("pid", os.O_RDWR), os.set_inheritable(f, True), fcntl.flock(f, EX), os.execvp("cat", ["cat", "/dev/zero"])))
+soon(lambda: not had("pid", SH))
+os.kill(pid, signal.SIGKILL); os.waitpid(pid, 0); soon(lambda: had("pid", EX))
+
+# Parts, and whose they are.
+def part(kind, start, len): return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, len, 0)
+f = open("parts", "w+b")
+pid = child(lambda: (fcntl.fcntl(f, fcntl.F_OFD_SETLK, part(fcntl.F_WRLCK, 10, 5))))
+os.waitpid(pid, 0)
+g = open("parts", "r+b")
+found = struct.unpack("hhqqi4x", fcntl.fcntl(g, fcntl.F_OFD_GETLK, part(fcntl.F_RDLCK, 0, 100)))
+assert found == (fcntl.F_WRLCK, os.SEEK_SET, 10, 5, -1), found
+assert struct.unpack("hhqqi4x", fcntl.fcntl(f, fcntl.F_OFD_GETLK, part(fcntl.F_WRLCK, 0, 0)))[0] == fcntl.F_UNLCK
+fcntl.fcntl(g, fcntl.F_OFD_SETLK, part(fcntl.F_WRLCK, 15, 0))
+try: fcntl.fcntl(f, fcntl.F_OFD_SETLK, part(fcntl.F_WRLCK, 12, 5)); assert False
+except BlockingIOError: pass
+f.close()
+def whole():
+    try: fcntl.fcntl(g, fcntl.F_OFD_SETLK, part(fcntl.F_WRLCK, 0, 0)); return True
+    except BlockingIOError: return False
+soon(whole)
+
+# Who gets a lock reads what was written under it.
+f = os.open("data", os.O_CREAT | os.O_RDWR)
+os.write(f, b"old")
+r, w = os.pipe()
+def reads():
+    fcntl.flock(f, EX); os.write(w, os.pread(f, 9, 0))
+g = open("data", "r+b", buffering=0)
+fcntl.flock(g, EX)
+pid = child(reads)
+time.sleep(0.1)
+g.write(b"newer"); fcntl.flock(g, UN)
+os.waitpid(pid, 0)
+assert os.read(r, 9) == b"newer"
+"#;
+    std::fs::write(store.path("locks.py"), program).unwrap();
+    run(&store, &["--", "python3", store.path("locks.py").to_str().unwrap()]).ok();
+    wait_until("whoever holds a lock goes with it", || holders(&store) == 0);
+}
+
+/// Neither mounts nor those who come after the daemon was killed get what a shell has locked.
+#[test]
+fn o11_what_is_held_is_so_for_all_doors_and_daemons() {
+    if !has_library() || !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    m.shell("touch f").ok();
+    let mut command = store.command(&["run", "bash", "-euc", "cd /iov/w; exec 9> f; flock 9; echo has; read line"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    assert_eq!((line.as_str(), holders(&store)), ("has\n", 1));
+    m.shell("! flock -n f true").ok();
+    let daemon = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap();
+    kill(daemon as u32, "KILL");
+    m.shell("for i in $(seq 40); do ! flock -n f true; sleep 0.1; done").ok();
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    finished(child, 60).ok();
+    m.shell("until flock -n f true; do sleep 0.1; done").ok();
+    wait_until("whoever holds a lock goes with it", || holders(&store) == 0);
+}
+
+#[test]
+fn o10_what_has_no_name_is_used_by_children_that_have_it_open() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+exec 3<> deleted; echo "some text" >&3; rm deleted
+python3 -c 'import os; st = os.fstat(3); os.lseek(3, 0, 0); assert (os.read(3, 4), st.st_nlink, st.st_size) == (b"some", 0, 10); os.write(3, b" more")'
+python3 -c 'import os; assert (os.pread(3, 99, 0), os.lseek(3, 0, 1)) == (b"some more\n", 9)'
+python3 - << 'END'
+import os, subprocess, tempfile
+def deleted():
+    f = open("named", "w+b"); os.unlink("named")
+    return f
+for f in (tempfile.TemporaryFile(dir="."), deleted()):
+    f.write(b"begins\n"); f.flush()
+    subprocess.run(["bash", "-c", "echo a shell"], stdout=f, check=True)
+    subprocess.run(["bash", "-c", "cat /proc/self/fd/9 9<&0 | wc -c >&2; (exec cat)"], stdin=f, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    f.seek(0, 2)
+    pid = os.fork()
+    if pid == 0:
+        f.write(b"forked\n"); f.flush(); os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    f.seek(0)
+    assert f.read() == b"begins\na shell\nforked\n"
+    assert os.listdir(".") == [], os.listdir(".")
+END
+"#;
+    shell(&store, script).ok();
+}
