@@ -196,3 +196,6 @@ impl Holder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,6 +79,10 @@ impl Walker<'_> {
     /// `link`, to something that was found.
     pub fn link(&self, node: &Arc<Node>, from: &Arc<Node>, path: &[u8]) -> Way<()> {
         let last = self.new_name(from, path, false)?;
+        // Only something that is not there says that a directory can have no other name.
+        if node.kind() == Kind::Directory && self.last(from, path)?.1.is_some() {
+            return Err(Errno::EEXIST.into());
+        }
         self.made(&last, self.fs.link(node, &last.parent, &last.name)).map(drop)
     }
 
@@ -121,10 +125,18 @@ impl Walker<'_> {
     /// `rmdir`.
     pub fn rmdir(&self, from: &Arc<Node>, path: &[u8]) -> Way<()> {
         let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
-        match path[..end].rsplit(|b| *b == b'/').next() {
-            Some(b".") => return Err(Errno::EINVAL.into()),
-            Some(b"..") => return Err(Errno::ENOTEMPTY.into()),
-            _ => {}
+        let name = path[..end].rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let never = match name {
+            b"." => Some(Errno::EINVAL),
+            b".." => Some(Errno::ENOTEMPTY),
+            _ => None,
+        };
+        if let Some(never) = never {
+            // What is wrong with the way there is said first.
+            let dir = &path[..end - name.len()];
+            let dir = if dir.is_empty() { &b"."[..] } else { dir };
+            let (dir, _) = self.find(from, dir, true)?;
+            return Err(if dir.kind() == Kind::Directory { never } else { Errno::ENOTDIR }.into());
         }
         let (last, there) = self.last(from, path)?;
         let (node, attributes) = there.ok_or(Errno::ENOENT)?;
@@ -146,6 +158,11 @@ impl Walker<'_> {
         how: Rename,
     ) -> Way<()> {
         let (node, attributes) = what.ok_or(Errno::ENOENT)?;
+        if let Some((other, _)) = there.as_ref().filter(|_| how == Rename::Replace)
+            && (from.parent.is(other) || from.parent.above().any(|above| above.is(other)))
+        {
+            return Err(Errno::ENOTEMPTY.into());
+        }
         self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
         let to_dir = to.parent.attributes_lately()?;
         match &there {

@@ -49,6 +49,10 @@ const RACES: usize = 16;
 impl Walker<'_> {
     /// Opens what is at the end of a path.
     pub fn open(&self, from: &Arc<Node>, path: &[u8], how: &How) -> Way<Opened> {
+        if how.create.is_some() && how.directory && how.unnamed.is_none() && !how.path {
+            // As Linux since 6.4: nothing is made that is no directory.
+            return Err(Errno::EINVAL.into());
+        }
         if let Some(mode) = how.unnamed {
             return self.open_unnamed(from, path, mode, how);
         }
@@ -195,7 +199,7 @@ impl Walker<'_> {
     }
 
     fn create(&self, last: &Last, mode: u32, how: &How) -> Way<Opened> {
-        if last.slash || how.directory {
+        if last.slash {
             return Err(Errno::EISDIR.into());
         }
         self.may_make(last, false)?;

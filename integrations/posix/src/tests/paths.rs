@@ -202,9 +202,12 @@ fn what_programs_are_told_is_read_as_it_was_written() {
         rules: vec!["/a/**=scratch".into()],
         controls: vec!["consistency=commit".into()],
         deadline_ns: 5,
+        holder: Some(b"/opt/a b/iov\xff".to_vec()),
     };
     assert_eq!(run::Settings::read(&settings.to_text().unwrap()), Some(settings.clone()));
-    let broken = run::Settings { rules: vec!["/a\nstrict yes".into()], ..settings };
+    let broken = run::Settings { rules: vec!["/a\nstrict yes".into()], ..settings.clone() };
+    assert!(broken.to_text().is_err());
+    let broken = run::Settings { holder: Some(b"/a\nstrict yes".to_vec()), ..settings };
     assert!(broken.to_text().is_err());
     for text in ["what is this\n", "deadline x\n", "workspace /x\n", "nothing"] {
         assert_eq!(run::Settings::read(text.as_bytes()), None, "{text}");
@@ -398,4 +401,40 @@ fn a_file_goes_in_one_request_and_what_it_was_is_told() {
     drop(w.open(&root, b"d/his", &MAKE).unwrap());
     assert_eq!(failed(paths.walker(&one).unlink(&root, b"d/his")), Errno::EACCES);
     assert_eq!(failed(paths.walker(&one).unlink(&root, b"d/none")), Errno::ENOENT, "that is said first");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_the_order_of_linux() {
+    let paths = tree();
+    let root = paths.file_system().root();
+    let w = paths.walker(&ROOT);
+    let found = |path: &[u8]| w.last(&root, path).unwrap();
+    let rename = |from: &[u8], to: &[u8]| {
+        let ((from, what), (to, there)) = (found(from), found(to));
+        w.rename((&from, what), (&to, there), Rename::Replace)
+    };
+    // In the place of a directory that it is in.
+    assert_eq!(failed(rename(b"d/e/f", b"d/e")), Errno::ENOTEMPTY);
+    assert_eq!(failed(rename(b"d/e/f", b"d")), Errno::ENOTEMPTY);
+    assert_eq!(failed(rename(b"d/e", b"d")), Errno::ENOTEMPTY);
+    assert_eq!(failed(rename(b"link", b"d/e")), Errno::EISDIR);
+    for (path, e) in [
+        (&b"d/e/.."[..], Errno::ENOTEMPTY),
+        (b"d/no/..", Errno::ENOENT),
+        (b"d/e/f/..//", Errno::ENOTDIR),
+        (b"..", Errno::ENOTEMPTY),
+        (b"d/.", Errno::EINVAL),
+        (b"no/./", Errno::ENOENT),
+        (b"link/.", Errno::ENOTDIR),
+        (b".", Errno::EINVAL),
+    ] {
+        assert_eq!(failed(w.rmdir(&root, path)), e, "{path:?}");
+    }
+    let (dir, _) = w.find(&root, b"d/e", true).unwrap();
+    assert_eq!(failed(w.link(&dir, &root, b"link")), Errno::EEXIST);
+    assert_eq!(failed(w.link(&dir, &root, b"new")), Errno::EPERM);
+    for path in [&b"new"[..], b"d", b"link"] {
+        assert_eq!(failed(w.open(&root, path, &How { directory: true, ..MAKE })), Errno::EINVAL, "{path:?}");
+    }
+    assert!(w.last(&root, b"new").unwrap().1.is_none());
 }
