@@ -248,6 +248,12 @@ impl Node {
         told.as_ref().filter(|told| age(told).is_ok_and(|age| age <= span)).map(|told| told.attributes)
     }
 
+    /// What is left of a directory that somebody has open and that has been removed: what was told of it last, without names.
+    pub fn told_at_the_end(&self) -> Option<Attributes> {
+        let told = self.told_before(Duration::MAX).filter(|_| self.kind == Kind::Directory);
+        told.map(|told| Attributes { links: 0, ..told })
+    }
+
     /// What was told of it, if that still holds.
     pub fn told_still(&self) -> Option<Attributes> {
         if self.is_open() { None } else { self.told_as_it_is() }

@@ -118,8 +118,16 @@ impl Node {
         self.unsay();
         let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
         self.unsay();
-        self.touch();
+        self.changed();
         put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
+    }
+
+    /// Its attributes were changed: it is asked when that was.
+    fn changed(&self) {
+        self.touch();
+        if self.kind() == Kind::Directory {
+            self.untell();
+        }
     }
 
     /// What is said of the files below it must be understood, and be said by a directory.
@@ -140,7 +148,7 @@ impl Node {
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
         self.unsay();
-        self.touch();
+        self.changed();
         match removed {
             // It has none of this name, or is gone itself.
             Err(Errno::ENOENT) => self.attributes().and(Err(Errno::ENODATA)),

@@ -450,7 +450,11 @@ impl Files {
 
 /// The attributes of what is open.
 pub(crate) fn attributes(open: &Open, world: &World) -> Outcome<Option<Attributes>> {
-    open.node(world)?.map(|node| node.attributes()).transpose()
+    let asked = |node: &Arc<Node>| match node.attributes() {
+        Err(e @ (Errno::ENOENT | Errno::ESTALE)) => node.told_at_the_end().ok_or(e),
+        other => other,
+    };
+    open.node(world)?.as_ref().map(asked).transpose()
 }
 
 /// A call on a descriptor that may be one of ours: what it comes to, or none.

@@ -377,3 +377,27 @@ fn directories_say_what_is_promised_of_the_files_below_them() {
     top.unsay();
     assert_eq!(fs.create(&top, b"never", born(0o644), WRITE).map(drop).unwrap_err(), Errno::EINVAL);
 }
+
+#[test]
+fn attributes_of_a_directory_with_names_say_when_it_was_changed() {
+    let fs = file_system();
+    let (dir, made) = fs.mkdir(&fs.root(), b"d", born(0o755)).unwrap();
+    let mut before = made.ctime_ns;
+    let mut later = |what: &str| {
+        // As the kernel is told, which asks for a directory often.
+        let told =
+            dir.told_within(std::time::Duration::from_secs(9)).map_or_else(|| dir.attributes().unwrap(), |t| t.0);
+        assert!(told.ctime_ns > before, "{what}");
+        before = told.ctime_ns;
+    };
+    dir.set_xattr(b"user.a", b"1", SetXattr::Either).unwrap();
+    later("set");
+    dir.set_xattr(b"user.a", b"2", SetXattr::Replace).unwrap();
+    later("set again");
+    dir.remove_xattr(b"user.a").unwrap();
+    later("removed");
+    fs.rmdir(&fs.root(), b"d").unwrap();
+    assert_eq!(dir.attributes().unwrap_err(), Errno::ENOENT);
+    let end = dir.told_at_the_end().unwrap();
+    assert_eq!((end.links, end.mode, end.ctime_ns), (0, 0o755, before));
+}

@@ -70,7 +70,11 @@ fn on_used(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
 }
 
 fn change_open(fd: c_int, change: Change) -> Option<isize> {
-    on_used(fd, &mut |walker, node| walker.change(node, &change).map(|_| 0))
+    on_used(fd, &mut |walker, node| match walker.change(node, &change) {
+        // A directory that has been removed: nobody sees its attributes any more.
+        Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)) if node.told_at_the_end().is_some() => Ok(0),
+        changed => changed.map(|_| 0),
+    })
 }
 
 fn of_mode(mode: u32) -> Change {
