@@ -284,6 +284,11 @@ impl Session {
         }
     }
 
+    /// Renews the session's leases from now on, also if it holds nothing: so its tokens hold for as long as it lives.
+    pub fn renew_leases(&self) {
+        self.0.keep_leases();
+    }
+
     /// A descriptor that is readable when [`Session::poll`] has work.
     pub fn event_fd(&self) -> Result<i32> {
         self.check()?;

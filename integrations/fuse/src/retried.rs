@@ -19,7 +19,7 @@ use ioverbs::seam;
 use crate::inodes::lock;
 
 /// How long a thread takes from a request that failed to the one that it tries instead, in nanoseconds, at most.
-const SOON_NS: i64 = 100_000_000;
+const SOON_NS: i64 = 500_000_000;
 /// Most threads of which that is known at a time.
 const MOST: usize = 64;
 

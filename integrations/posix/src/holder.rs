@@ -3,9 +3,12 @@
 //! A lock by `flock` belongs to the open file, whose descriptors `fork` and `exec` pass on, and ends with the last of them: the lock of
 //! `( flock 9; … ) 9> lock` was taken by a program that has ended long before. A session's locks end with its process. So where
 //! several processes have an open file, another process holds its locks for as long as any of them has it (ADR 31). This is what
-//! they say to each other: who is asked for a lock connects to a socket, says a [`Request`], and hears an [`Answer`].
+//! they say to each other: who wants something connects to a socket, says [`Asked`], and hears an [`Answer`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    io::Read,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use ioverbs::{Range, seam};
 
@@ -37,7 +40,12 @@ pub enum Wants {
     Place,
     /// Whose lock is in its way.
     InTheWay,
+    /// That it ends, if nobody has the open file any more; answered once nothing is locked then.
+    End,
 }
+
+/// All kinds, as they are numbered.
+const WANTS: [Wants; 4] = [Wants::Lock, Wants::Place, Wants::InTheWay, Wants::End];
 
 /// What the holder of locks is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,11 +85,7 @@ impl Request {
     /// As it is said.
     pub fn to_bytes(&self) -> [u8; Request::LEN] {
         let mut bytes = [0; Request::LEN];
-        bytes[0] = match self.wants {
-            Wants::Lock => 0,
-            Wants::Place => 1,
-            Wants::InTheWay => 2,
-        };
+        bytes[0] = WANTS.iter().position(|wants| *wants == self.wants).unwrap_or_default() as u8;
         bytes[1] = kind_number(self.kind);
         if let LockRange::Bytes(first, last) = self.range {
             bytes[2] = 1;
@@ -93,13 +97,50 @@ impl Request {
 
     /// What was said; none: nothing that makes sense.
     pub fn read(bytes: &[u8; Request::LEN]) -> Option<Request> {
-        let wants = *[Wants::Lock, Wants::Place, Wants::InTheWay].get(usize::from(bytes[0]))?;
+        let wants = *WANTS.get(usize::from(bytes[0]))?;
         let range = match bytes[2] {
             0 => LockRange::Whole,
             1 => LockRange::Bytes(number(&bytes[3..])?, number(&bytes[11..])?),
             _ => return None,
         };
         Some(Request { wants, kind: kind_of(bytes[1])?, range })
+    }
+}
+
+/// A request, and who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// What is wanted.
+    pub request: Request,
+    /// What the file says that stands for the open file, which those can read who have it.
+    pub proof: Vec<u8>,
+    /// By this the file may be opened, whatever has become of its names (X1); empty: it has some.
+    pub token: Vec<u8>,
+}
+
+impl Asked {
+    /// As it is said; none: it is longer than anybody's.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut bytes = self.request.to_bytes().to_vec();
+        for part in [&self.proof, &self.token] {
+            bytes.extend_from_slice(&u16::try_from(part.len()).ok()?.to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        Some(bytes)
+    }
+
+    /// Reads what is said; none: nothing that makes sense.
+    pub fn read(from: &mut impl Read) -> std::io::Result<Option<Asked>> {
+        let mut request = [0; Request::LEN];
+        from.read_exact(&mut request)?;
+        let mut part = || {
+            let mut len = [0; 2];
+            from.read_exact(&mut len)?;
+            let mut part = vec![0; usize::from(u16::from_le_bytes(len))];
+            from.read_exact(&mut part).map(|()| part)
+        };
+        let (proof, token) = (part()?, part()?);
+        Ok(Request::read(&request).map(|request| Asked { request, proof, token }))
     }
 }
 
@@ -161,14 +202,16 @@ impl Holder {
         };
         Answer(range.and_then(|range| match asked.wants {
             Wants::InTheWay => self.file.in_the_way(OWNER, range, asked.kind),
+            Wants::End => self.file.lock_of(OWNER, WHOLE, LockKind::None).map(|()| None),
             // Who has it alone is the only one to stand in line like this.
             Wants::Place if asked.kind == LockKind::Write => {
                 self.holds = true;
                 self.place(range, asked.kind).map(|()| None)
             }
             Wants::Place | Wants::Lock => {
+                self.file.lock_of(OWNER, range, asked.kind)?;
                 self.holds = asked.kind != LockKind::None || (self.holds && asked.range != LockRange::Whole);
-                self.file.lock_of(OWNER, range, asked.kind).map(|()| None)
+                Ok(None)
             }
         }))
     }

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use iov_posix::{Attributes, Directory, Errno, File, Flags, Kind, Node, Outcome};
+use iov_posix::{Attributes, Directory, Errno, File, Flags, Gone, Kind, Node, Outcome};
 use ioverbs::Uuid;
 
 use crate::{
@@ -67,8 +67,12 @@ pub(crate) struct Open {
     pub(crate) dirty: AtomicBool,
     /// It is at the end, wherever that is: something was appended.
     pub(crate) at_end: AtomicBool,
+    /// Its last name has been taken away here, or it never had one.
+    nameless: AtomicBool,
     /// What it has locked, where this process holds that.
     locked: AtomicU8,
+    /// Who changes that.
+    pub(crate) locking: Mutex<()>,
     /// Why others could not be told, where the program has not heard of it.
     failed: Mutex<Option<Errno>>,
     /// Who moves the offset.
@@ -112,7 +116,9 @@ impl Open {
             append: AtomicBool::new(append),
             dirty: AtomicBool::new(false),
             at_end: AtomicBool::new(false),
+            nameless: AtomicBool::new(false),
             locked: AtomicU8::new(Locked::No as u8),
+            locking: Mutex::default(),
             failed: Mutex::default(),
             moving: Mutex::default(),
             shared: AtomicBool::new(false),
@@ -389,6 +395,7 @@ impl Files {
         let Adding { record, what, how, flags } = opened;
         let (fd, of) = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
         let open = self.opened(record, Some(what), Standing::lent(of, flags), how.append);
+        open.nameless.store(how.unnamed.is_some(), Ordering::Relaxed);
         // A new file is not told of until somebody has to know.
         open.dirty
             .store(how.write && (how.create.is_some() || how.truncate || how.unnamed.is_some()), Ordering::Relaxed);
@@ -405,8 +412,10 @@ impl Files {
     pub(crate) fn publish(&self, world: &World) {
         let _inside = Inside::enter();
         let all = self.all();
-        if all.iter().any(|(_, open)| !open.standing.is_own()) && self.token().is_empty() {
-            self.set_token(world.token());
+        // Asked for anew: the daemon may be another one by now.
+        let nameless = all.iter().any(|(_, open)| open.nameless.load(Ordering::Relaxed));
+        if nameless || all.iter().any(|(_, open)| !open.standing.is_own()) {
+            self.set_token(world.token(nameless));
         }
         for (fd, open) in &all {
             open.publish_early();
@@ -423,6 +432,17 @@ impl Files {
         }
         self.own(false);
         all.iter().for_each(|(_, open)| open.shared.store(open.standing.is_own(), Ordering::Relaxed));
+    }
+
+    /// Something has no name any more.
+    pub(crate) fn unnamed(&self, gone: &Gone) {
+        if gone.links == 0 {
+            let is_it = |(_, open): &(c_int, Arc<Open>)| open.record.uuid == gone.uuid;
+            self.all()
+                .iter()
+                .filter(|open| is_it(open))
+                .for_each(|(_, open)| open.nameless.store(true, Ordering::Relaxed));
+        }
     }
 
     /// One descriptor less for an open file: what was written is published, and the last one closes it.

@@ -7,19 +7,21 @@
 use std::{
     ffi::{CString, c_int},
     os::unix::ffi::OsStrExt,
+    sync::atomic::Ordering,
 };
 
 use iov_posix::{
-    InTheWay, Outcome,
-    holder::{Answer, COMMAND, Request},
+    Errno, InTheWay, LockKind, LockRange, Outcome,
+    holder::{Answer, Asked, COMMAND, Request, Wants},
     run::VARIABLE,
 };
 
 use crate::{
     files::Open,
     raw::kernel,
+    record::{Record, content},
     standing::which,
-    world::{World, lock},
+    world::{World, as_starter, lock},
 };
 
 /// Where the holder finds the socket at which it is asked, and the file that is locked: its standard input and output.
@@ -29,12 +31,20 @@ const WATCHED: c_int = 1;
 const BESIDE: c_int = 3;
 /// How many may wait to ask it.
 const WAITING: c_int = 64;
+/// How often it is looked for, how often it may be silent, with a pause in between, and how long it may take to answer.
+const LOOKS: usize = 1000;
+const SILENT: usize = 10;
+static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+const PATIENCE: libc::timeval = libc::timeval { tv_sec: 90, tv_usec: 0 };
+/// The byte of the file that stands for the open file by which all who have that see that there is a holder: it has locked it by a lock that ends with it. The
+/// one before is for the offset.
+const THERE: i64 = 2;
 /// Variables that it is not told, as it is no program that uses workspaces.
 const NOT_TOLD: [&str; 3] = [VARIABLE, "LD_PRELOAD", STORE];
 /// The variable that names the store.
 const STORE: &str = "IOVERBS_URL";
 
-/// A descriptor of this module's own.
+/// A descriptor of this module's own, of which the table of the program's knows nothing.
 struct Own(c_int);
 
 impl Own {
@@ -44,7 +54,11 @@ impl Own {
 
     /// The same elsewhere, so that it can be put where it is wanted.
     fn beside(self) -> Option<Own> {
-        Own::of(kernel!(libc::SYS_fcntl, self.0, libc::F_DUPFD_CLOEXEC, BESIDE))
+        Own::of(kernel!(libc::SYS_fcntl, self.fd(), libc::F_DUPFD_CLOEXEC, BESIDE))
+    }
+
+    fn fd(&self) -> c_int {
+        self.0
     }
 }
 
@@ -54,28 +68,85 @@ impl Drop for Own {
     }
 }
 
-/// Asks who holds the locks of an open file that has this descriptor. `start`: there has to be somebody. None: there is nobody.
+/// How an open file is known to who holds its locks.
+pub(crate) struct Known {
+    address: (libc::sockaddr_un, usize),
+    proof: Vec<u8>,
+    token: Vec<u8>,
+}
+
+impl Known {
+    fn of(fd: c_int) -> Option<Known> {
+        let proof = content(fd)?;
+        let token = Record::read(&proof).map(|record| record.token).unwrap_or_default();
+        Some(Known { address: address(fd)?, proof, token })
+    }
+
+    fn asks(&self, request: Request) -> Option<Vec<u8>> {
+        Asked { request, proof: self.proof.clone(), token: self.token.clone() }.to_bytes()
+    }
+}
+
+/// Whether there is a holder for an open file that other processes may have as well.
+fn is_there(fd: c_int) -> bool {
+    // SAFETY: all of it may be zero.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as i16, THERE, 1);
+    kernel!(libc::SYS_fcntl, fd, libc::F_OFD_GETLK, &raw mut lock) == 0 && lock.l_type != libc::F_UNLCK as i16
+}
+
+/// Asks who holds the locks of an open file that has this descriptor. `start`: there has to be somebody. None: there is nobody, or nobody who can.
 pub(crate) fn ask(
     world: &World,
     (fd, open): (c_int, &Open),
-    asked: &Request,
+    request: &Request,
     start: bool,
 ) -> Option<Outcome<Option<InTheWay>>> {
-    // One that has had nothing to hold for long may be about to end.
-    for _ in 0..2 {
-        let socket = match connected(fd) {
-            Some(socket) => socket,
-            None if start => {
-                begin(world, fd, open)?;
-                connected(fd)?
+    let (mut known, mut silent) = (None, 0);
+    for _ in 0..LOOKS {
+        if !is_there(fd) {
+            if !start {
+                return None;
             }
-            None => return None,
-        };
-        if let Some(answer) = said(&socket, asked) {
-            return Some(answer.0);
+            begin(world, fd, open)?;
         }
+        if known.is_none() {
+            known = Known::of(fd);
+        }
+        let known = known.as_ref()?;
+        match connected(&known.address) {
+            Ok(Some(socket)) => {
+                if let Some(answer) = said(&socket, &known.asks(*request)?) {
+                    return Some(answer.0);
+                }
+                // It has just ended, as it held nothing; or it cannot open the file.
+                silent += 1;
+                if silent == SILENT {
+                    return None;
+                }
+            }
+            // It is about to be there, or has just gone.
+            Ok(None) => {}
+            Err(e) => return Some(Err(e)),
+        }
+        kernel!(libc::SYS_nanosleep, &raw const PAUSE, 0);
     }
-    None
+    // Somebody holds the locks who cannot be reached from here.
+    Some(Err(Errno::ENOLCK))
+}
+
+/// To be asked for before a descriptor of an open file is closed, and [`closed`] afterwards; none: nobody has to hear of it.
+pub(crate) fn before_close(fd: c_int, open: &Open) -> Option<Known> {
+    (open.shared.load(Ordering::Relaxed) && is_there(fd)).then(|| Known::of(fd)).flatten()
+}
+
+/// A descriptor of an open file has been closed: if it was the last one of all, its locks have ended once this returns.
+pub(crate) fn closed(known: &Known) {
+    let end = Request { wants: Wants::End, kind: LockKind::None, range: LockRange::Whole };
+    // Who cannot be asked hears of it by the kernel.
+    if let (Ok(Some(socket)), Some(asked)) = (connected(&known.address), known.asks(end)) {
+        said(&socket, &asked);
+    }
 }
 
 /// Where the holder is asked: a name that only those know who have the file that stands for the open file.
@@ -96,34 +167,38 @@ fn socket() -> Option<Own> {
     Own::of(kernel!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))
 }
 
-/// A connection to the holder.
-fn connected(fd: c_int) -> Option<Own> {
-    let (socket, (address, len)) = (socket()?, address(fd)?);
-    let done = loop {
-        match kernel!(libc::SYS_connect, socket.0, &raw const address, len) {
-            e if e == -(libc::EINTR as isize) => {}
-            done => break done,
+/// A connection to the holder; none: nobody listens.
+fn connected((address, len): &(libc::sockaddr_un, usize)) -> Outcome<Option<Own>> {
+    let socket = socket().ok_or(Errno::ENOLCK)?;
+    let until = PATIENCE;
+    let (time, size) = (&raw const until, size_of::<libc::timeval>());
+    kernel!(libc::SYS_setsockopt, socket.fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, time, size);
+    loop {
+        match -kernel!(libc::SYS_connect, socket.fd(), std::ptr::from_ref(address), *len) as c_int {
+            libc::EINTR => {}
+            // Anybody on this machine could have taken that name.
+            0 if !is_ours(&socket) => return Err(Errno::ENOLCK),
+            0 => return Ok(Some(socket)),
+            libc::ECONNREFUSED => return Ok(None),
+            _ => return Err(Errno::ENOLCK),
         }
-    };
-    // Anybody on this machine could have taken that name.
-    (done == 0 && is_ours(&socket)).then_some(socket)
+    }
 }
 
-/// Whether this user, or root, is at the other end.
+/// Whether whom this process acts for, or who has started it, or root is at the other end.
 fn is_ours(socket: &Own) -> bool {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    let asked =
-        kernel!(libc::SYS_getsockopt, socket.0, libc::SOL_SOCKET, libc::SO_PEERCRED, &raw mut peer, &raw mut len);
-    // SAFETY: it asks the kernel for a number.
-    let own = unsafe { libc::geteuid() };
-    asked == 0 && (peer.uid == own || peer.uid == 0)
+    let (to, size) = (&raw mut peer, &raw mut len);
+    let asked = kernel!(libc::SYS_getsockopt, socket.fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, size);
+    // SAFETY: they ask the kernel for numbers.
+    let own = unsafe { [libc::getuid(), libc::geteuid(), 0] };
+    asked == 0 && own.contains(&peer.uid)
 }
 
 /// What the holder answers; none: it has gone.
-fn said(socket: &Own, asked: &Request) -> Option<Answer> {
-    let asked = asked.to_bytes();
-    let sent = kernel!(libc::SYS_sendto, socket.0, asked.as_ptr(), asked.len(), libc::MSG_NOSIGNAL, 0, 0);
+fn said(socket: &Own, asked: &[u8]) -> Option<Answer> {
+    let sent = kernel!(libc::SYS_sendto, socket.fd(), asked.as_ptr(), asked.len(), libc::MSG_NOSIGNAL, 0, 0);
     if sent != asked.len() as isize {
         return None;
     }
@@ -131,7 +206,7 @@ fn said(socket: &Own, asked: &Request) -> Option<Answer> {
     let mut so_far = 0;
     while so_far < answer.len() {
         let rest = &mut answer[so_far..];
-        match kernel!(libc::SYS_recvfrom, socket.0, rest.as_mut_ptr(), rest.len(), 0, 0, 0) {
+        match kernel!(libc::SYS_recvfrom, socket.fd(), rest.as_mut_ptr(), rest.len(), 0, 0, 0) {
             // It answers without waiting for anybody.
             e if e == -(libc::EINTR as isize) => {}
             n if n > 0 => so_far += n as usize,
@@ -147,54 +222,84 @@ fn begin(world: &World, fd: c_int, open: &Open) -> Option<()> {
     let (arguments, variables) = (arguments(open, &program)?, variables(world)?);
     let list = |text: &[CString]| text.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
     let (argument_list, variable_list) = (list(&arguments), list(&variables));
+    let ((address, len), link) = (address(fd)?, CString::new(format!("/proc/self/fd/{fd}")).ok()?);
 
-    let (asked_at, (address, len)) = (socket()?.beside()?, address(fd)?);
-    match -kernel!(libc::SYS_bind, asked_at.0, &raw const address, len) as c_int {
-        0 => {}
-        // Somebody else was faster.
-        libc::EADDRINUSE => return Some(()),
-        _ => return None,
-    }
     // Closing any descriptor of that file ends the locks by which this process moves the offset.
     let _moving = lock(&open.moving);
-    let link = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+    // Nobody forks meanwhile: a child that runs no other program would keep what the holder is to have alone.
+    let _held = world.files.hold();
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let watched = Own::of(kernel!(libc::SYS_openat, libc::AT_FDCWD, link.as_ptr(), flags, 0))?.beside()?;
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     let null = Own::of(kernel!(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags, 0))?.beside()?;
     // By this the holder is told when nobody has the open file any more. Who has it has this lock already, or gets it.
-    if kernel!(libc::SYS_flock, fd, libc::LOCK_EX | libc::LOCK_NB) != 0
-        || kernel!(libc::SYS_listen, asked_at.0, WAITING) != 0
-    {
+    if kernel!(libc::SYS_flock, fd, libc::LOCK_EX | libc::LOCK_NB) != 0 {
         return None;
     }
+    // SAFETY: all of it may be zero.
+    let mut there: libc::flock = unsafe { std::mem::zeroed() };
+    (there.l_type, there.l_start, there.l_len) = (libc::F_RDLCK as i16, THERE, 1);
+    let asked_at = socket()?.beside()?;
+    // As whose the session of this process is.
+    as_starter(|| {
+        match -kernel!(libc::SYS_bind, asked_at.fd(), &raw const address, len) as c_int {
+            0 => {}
+            // Somebody else was faster.
+            libc::EADDRINUSE => return Some(()),
+            _ => return None,
+        }
+        let listens = kernel!(libc::SYS_listen, asked_at.fd(), WAITING) == 0
+            && kernel!(libc::SYS_fcntl, watched.fd(), libc::F_OFD_SETLK, &raw const there) == 0;
+        let handed = [asked_at.fd(), watched.fd(), null.fd()];
+        (listens && starts(&program, &argument_list, &variable_list, handed)).then_some(())
+    })
+}
 
-    // Children of which the program hears nothing. What they do until they are another program calls the kernel and nothing else: other threads
-    // of this process may have locked whatever memory is had from.
+/// Starts the holder as a child of nobody here.
+fn starts(
+    program: &CString,
+    arguments: &[*const std::ffi::c_char],
+    variables: &[*const std::ffi::c_char],
+    [asked_at, watched, null]: [c_int; 3],
+) -> bool {
+    // What the children do until they are another program calls the kernel and nothing else: other threads of this process may have locked whatever
+    // memory is had from. No handler of the program runs in them.
     let none: c_int = 0;
+    let (all, mut before) = (u64::MAX, 0_u64);
+    kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, size_of::<u64>());
     let child = kernel!(libc::SYS_clone, none, 0, 0, 0, 0);
     if child == 0 {
         if kernel!(libc::SYS_clone, none, 0, 0, 0, 0) == 0 {
-            kernel!(libc::SYS_dup3, asked_at.0, SOCKET, none);
-            kernel!(libc::SYS_dup3, watched.0, WATCHED, none);
-            kernel!(libc::SYS_dup3, null.0, 2, none);
-            kernel!(libc::SYS_close_range, BESIDE, u32::MAX, none);
-            // It belongs to no terminal and to no job, and keeps no directory busy.
-            kernel!(libc::SYS_setsid);
-            kernel!(libc::SYS_chdir, c"/".as_ptr());
-            let no_signals = 0_u64;
-            kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const no_signals, 0, size_of::<u64>());
-            kernel!(libc::SYS_execve, program.as_ptr(), argument_list.as_ptr(), variable_list.as_ptr());
+            kernel!(libc::SYS_dup3, asked_at, SOCKET, none);
+            kernel!(libc::SYS_dup3, watched, WATCHED, none);
+            kernel!(libc::SYS_dup3, null, 2, none);
+            // With anything else that this process has open it would keep that open, too.
+            if kernel!(libc::SYS_close_range, BESIDE, u32::MAX, none) == 0 {
+                // It belongs to no terminal and to no job, and keeps no directory busy.
+                kernel!(libc::SYS_setsid);
+                kernel!(libc::SYS_chdir, c"/".as_ptr());
+                let (by_default, no_signals) = ([0_u64; 4], 0_u64);
+                for signal in 1..65 {
+                    let mut action = [0_u64; 4];
+                    let known = kernel!(libc::SYS_rt_sigaction, signal, 0, action.as_mut_ptr(), size_of::<u64>()) == 0;
+                    if known && action[0] > libc::SIG_IGN as u64 {
+                        kernel!(libc::SYS_rt_sigaction, signal, by_default.as_ptr(), 0, size_of::<u64>());
+                    }
+                }
+                let size = size_of::<u64>();
+                kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const no_signals, 0, size);
+                kernel!(libc::SYS_execve, program.as_ptr(), arguments.as_ptr(), variables.as_ptr());
+            }
         }
         loop {
             kernel!(libc::SYS_exit_group, 0);
         }
     }
-    if child < 0 {
-        return None;
+    if child > 0 {
+        while kernel!(libc::SYS_wait4, child, 0, libc::__WCLONE, 0) == -(libc::EINTR as isize) {}
     }
-    while kernel!(libc::SYS_wait4, child, 0, libc::__WCLONE, 0) == -(libc::EINTR as isize) {}
-    Some(())
+    kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, size_of::<u64>());
+    child > 0
 }
 
 /// Which file it is.

@@ -77,7 +77,7 @@ impl Record {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Option<Record> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Record> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let access = Access::of(*rest.first()?);
         let uuid = Uuid(rest.get(1..17)?.try_into().ok()?);
@@ -121,9 +121,6 @@ impl Record {
             // Its last name has gone, or it never had one.
             Err(Errno::ENOENT | Errno::ESTALE) if !self.token.is_empty() => {
                 fs.workspace().session().join(self.token.clone()).map_err(|_| Errno::ESTALE)?;
-                if let Some(world) = crate::world::world() {
-                    world.files.set_token(Vec::new());
-                }
                 by_identity()
             }
             found => found,
@@ -137,10 +134,7 @@ impl Record {
     }
 
     fn from_file(fd: c_int) -> Option<Record> {
-        let mut bytes = vec![0; RECORD];
-        let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
-        bytes.truncate(usize::try_from(n).ok()?);
-        Record::read(&bytes)
+        Record::read(&content(fd)?)
     }
 
     /// What a descriptor of another process stands for, by its path in `/proc`.
@@ -168,6 +162,14 @@ impl Record {
         }
         Ok(fd)
     }
+}
+
+/// What is written in a file that stands for something.
+pub(crate) fn content(fd: c_int) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; RECORD];
+    let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+    bytes.truncate(usize::try_from(n).ok()?);
+    Some(bytes)
 }
 
 /// Whether a link in `/proc` leads to such a file, by its name.

@@ -6,14 +6,14 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use iov_posix::{
-    Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule, Staying,
+    Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule,
     run::{Place, Settings},
 };
 use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
@@ -33,15 +33,6 @@ pub(crate) struct Mounted {
     pub(crate) paths: Paths,
     /// The number of the device that programs take it for.
     pub(crate) dev: u64,
-    /// Locks that this process has are kept, also while it asks for nothing.
-    stays: OnceLock<Option<Staying>>,
-}
-
-impl Mounted {
-    /// There are locks in it from now on that this process holds.
-    pub(crate) fn stay(&self) {
-        self.stays.get_or_init(|| iov_posix::stay(self.paths.file_system().workspace()));
-    }
 }
 
 /// The directory of the process, where that is not one of the kernel's.
@@ -170,9 +161,13 @@ impl World {
     }
 
     /// By this others may use what this process has open (X1); none: it has nothing, or the store does not say.
-    pub(crate) fn token(&self) -> Vec<u8> {
-        let session = lock(&self.session).clone();
-        session.and_then(|session| session.export_token().ok()).unwrap_or_default()
+    /// `nameless`: others will need it, as some of that has no name.
+    pub(crate) fn token(&self, nameless: bool) -> Vec<u8> {
+        let Some(session) = lock(&self.session).clone() else { return Vec::new() };
+        if nameless {
+            session.renew_leases();
+        }
+        session.export_token().unwrap_or_default()
     }
 
     /// This process is a child of `fork`: what its parent has used it may use too.
@@ -204,8 +199,8 @@ impl World {
         let ws = session.load_workspace(Which::Name(which)).map_err(|e| failed("a workspace", &e))?;
         let dev = ws.uuid().0.iter().fold(0_u64, |dev, byte| dev.wrapping_mul(131).wrapping_add(u64::from(*byte)));
         let fs = FileSystem::new(ws, self.options()?);
-        let (paths, dev) = (Paths::new(fs), (dev >> 24) | 0x10_0000);
-        let mounted = Mounted { at: at.to_vec(), name: name.to_vec(), paths, dev, stays: OnceLock::new() };
+        let mounted =
+            Mounted { at: at.to_vec(), name: name.to_vec(), paths: Paths::new(fs), dev: (dev >> 24) | 0x10_0000 };
         // Somebody else may have been faster: there is one.
         Ok(lock(&self.mounted).entry(at.to_vec()).or_insert_with(|| Arc::new(mounted)).clone())
     }
@@ -278,7 +273,7 @@ fn failed(what: &str, e: &Error) -> Errno {
 }
 
 /// Does something as the user who has started the program, whoever it does things for just now (`seteuid`): it is that user's store.
-fn as_starter<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn as_starter<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: these ask the kernel for numbers.
     let (real, now) = unsafe { (libc::getuid(), libc::geteuid()) };
     // Of this thread alone, unlike what the C library does.

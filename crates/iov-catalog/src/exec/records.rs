@@ -48,7 +48,9 @@ impl Exec<'_> {
     /// See [`Exec::usable_record`].
     pub(crate) fn check_usable(&self, at: usize, uuid: Uuid, deleted: bool, abandoned_ns: i64, uid: u32) -> Result<()> {
         let session = self.cx.caller.session;
-        let has = |slot: &Slot| slot.session == session || self.is_mine(slot.holder);
+        // One that has joined since has opened it for itself.
+        let same = |slot: &Slot| self.is_mine(slot.holder) || self.is_mine(self.core.sessions().acts_for(slot.session));
+        let has = |slot: &Slot| slot.session == session || same(slot);
         if deleted && !self.shared().opens.get(uuid).is_some_and(|e| e.slots().any(has)) {
             return Err(missing(uuid).with_clause(Clause::O10));
         }

@@ -62,6 +62,11 @@ impl Sessions {
         self.holders.get(&holder).is_some_and(|h| h.renewed_ns.saturating_add(self.lease_ns) > now_ns)
     }
 
+    /// For whom a session acts now.
+    pub(crate) fn acts_for(&self, session: Uuid) -> Uuid {
+        self.joined.get(&session).copied().unwrap_or(session)
+    }
+
     /// Whether a session acts for a holder, or may come back to.
     pub(crate) fn is_there(&self, holder: Uuid) -> bool {
         self.holders.contains_key(&holder)

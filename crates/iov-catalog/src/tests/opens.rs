@@ -52,6 +52,25 @@ fn o10_who_acts_for_the_same_holder_opens_what_was_deleted() {
 }
 
 #[test]
+fn o10_what_was_opened_before_joining_is_the_holders_too() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let (rank, next) = (client.other(), client.other());
+    let token = |of: &Client| match of.ask(CatalogOp::TokenExport).unwrap() {
+        CatalogReply::Token(token) => token,
+        other => panic!("{other:?}"),
+    };
+    let of_client = token(&client);
+    let uuid = rank.create("a");
+    rank.delete_uuid(uuid).unwrap();
+    rank.ask(CatalogOp::TokenJoin { token: of_client }).unwrap();
+    assert_eq!(kind(next.open(uuid)), Kind::NotFound);
+    let of_rank = token(&rank);
+    next.ask(CatalogOp::TokenJoin { token: of_rank }).unwrap();
+    next.open(uuid).unwrap();
+}
+
+#[test]
 fn o10_each_handle_counts_and_each_session_has_its_own() {
     let rig = Rig::new();
     let client = rig.in_workspace();

@@ -1,6 +1,6 @@
 //! What is said to who holds locks, and what it does.
 
-use super::{Answer, Holder, Request, Wants};
+use super::{Answer, Asked, Holder, Request, WANTS, Wants};
 use crate::{
     Errno, File, FileSystem, InTheWay, LockKind, LockRange,
     tests::{WRITE, again, file_system, put},
@@ -10,11 +10,15 @@ const KINDS: [LockKind; 3] = [LockKind::Read, LockKind::Write, LockKind::None];
 
 #[test]
 fn what_is_said_is_read_as_it_was_meant() {
-    for wants in [Wants::Lock, Wants::Place, Wants::InTheWay] {
+    for wants in WANTS {
         for kind in KINDS {
             for range in [LockRange::Whole, LockRange::Bytes(0, u64::MAX), LockRange::Bytes(7, 300)] {
                 let asked = Request { wants, kind, range };
                 assert_eq!(Request::read(&asked.to_bytes()), Some(asked));
+                let asked = Asked { request: asked, proof: vec![7; 300], token: vec![] };
+                let bytes = asked.to_bytes().unwrap();
+                assert_eq!(Asked::read(&mut &bytes[..]).unwrap(), Some(asked));
+                assert!(Asked::read(&mut &bytes[..bytes.len() - 1]).is_err());
             }
         }
     }
@@ -30,8 +34,9 @@ fn what_makes_no_sense_is_not_taken_for_something() {
     let good = Request { wants: Wants::Lock, kind: LockKind::Read, range: LockRange::Whole }.to_bytes();
     for at in 0..3 {
         let mut bytes = good;
-        bytes[at] = 3;
+        bytes[at] = 4;
         assert_eq!(Request::read(&bytes), None, "byte {at}");
+        assert_eq!(Asked::read(&mut &[&bytes[..], &[0; 4]].concat()[..]).unwrap(), None);
     }
     let mut bytes = Answer(Ok(None)).to_bytes();
     bytes[4] = 9;

@@ -135,8 +135,12 @@ impl Walker<'_> {
             // What is wrong with the way there is said first.
             let dir = &path[..end - name.len()];
             let dir = if dir.is_empty() { &b"."[..] } else { dir };
-            let (dir, _) = self.find(from, dir, true)?;
-            return Err(if dir.kind() == Kind::Directory { never } else { Errno::ENOTDIR }.into());
+            let (dir, attributes) = self.find(from, dir, true)?;
+            if dir.kind() != Kind::Directory {
+                return Err(Errno::ENOTDIR.into());
+            }
+            self.caller.check(&attributes, access::EXECUTE)?;
+            return Err(never.into());
         }
         let (last, there) = self.last(from, path)?;
         let (node, attributes) = there.ok_or(Errno::ENOENT)?;
@@ -158,11 +162,6 @@ impl Walker<'_> {
         how: Rename,
     ) -> Way<()> {
         let (node, attributes) = what.ok_or(Errno::ENOENT)?;
-        if let Some((other, _)) = there.as_ref().filter(|_| how == Rename::Replace)
-            && (from.parent.is(other) || from.parent.above().any(|above| above.is(other)))
-        {
-            return Err(Errno::ENOTEMPTY.into());
-        }
         self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
         let to_dir = to.parent.attributes_lately()?;
         match &there {
@@ -174,16 +173,20 @@ impl Walker<'_> {
         if directory && !from.parent.is(&to.parent) {
             self.caller.check(&attributes, access::WRITE)?;
         }
-        if !directory && (from.slash || (to.slash && there.is_none())) {
+        if !directory && (from.slash || (to.slash && how != Rename::Exchange)) {
             return Err(Errno::ENOTDIR.into());
         }
+        let is_dir = there.as_ref().is_some_and(|(other, _)| other.kind() == Kind::Directory);
         match (&there, how) {
             (Some(_), Rename::NoReplace) => return Err(Errno::EEXIST.into()),
             (None, Rename::Exchange) => return Err(Errno::ENOENT.into()),
             // Two names of one file: nothing happens.
             (Some((other, _)), Rename::Replace) if other.is(&node) => return Ok(()),
-            (Some((other, _)), Rename::Replace) if (other.kind() == Kind::Directory) != directory => {
-                return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR }.into());
+            (Some(_), Rename::Replace) if directory && !is_dir => return Err(Errno::ENOTDIR.into()),
+            // Something that is in it could not take its place, whatever it is.
+            (Some((other, _)), Rename::Replace) if !directory && is_dir => {
+                let within = from.parent.is(other) || from.parent.above().any(|above| above.is(other));
+                return Err(if within { Errno::ENOTEMPTY } else { Errno::EISDIR }.into());
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use ioverbs::kept;
 use super::{export, locks};
 use crate::{
     files::{Open, with},
-    memory,
+    holder, memory,
     raw::{failed, kernel},
     world::{Inside, World, lock, world},
 };
@@ -34,8 +34,10 @@ fn close_one(fd: c_int) -> isize {
     let errno = crate::raw::errno();
     let _inside = Inside::enter();
     let open = world.files.take(fd);
+    let held = open.as_ref().and_then(|open| holder::before_close(fd, open));
     let closed = kernel!(libc::SYS_close, fd);
     let told = open.map_or(Ok(()), |open| world.files.close(world, open));
+    held.inspect(holder::closed);
     crate::raw::set_errno(errno);
     match told {
         Ok(()) => closed,
@@ -66,10 +68,13 @@ fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
         return done;
     };
     let errno = crate::raw::errno();
+    let open = if fds[0] == fds[1] { None } else { world.files.get(fds[1]) };
+    let held = open.and_then(|open| holder::before_close(fds[1], &open));
     let (done, before) = world.files.dup(fds[0], make);
     if let Some(before) = before {
         // As the kernel does it: nobody hears of what fails.
         let _ = world.files.close(world, before);
+        held.inspect(holder::closed);
     }
     crate::raw::set_errno(errno);
     done

@@ -11,12 +11,14 @@ use iov_posix::{
     holder::{Request, Wants},
 };
 
+use ioverbs::seam;
+
 use super::lock_owner;
 use crate::{
     files::{Locked, Open},
     holder,
     raw::kernel,
-    world::{Inside, World, lock},
+    world::{Inside, World, lock, world},
 };
 
 /// Owners of locks of open files, which are no processes.
@@ -73,20 +75,17 @@ fn take(wait: bool, lock: impl Fn() -> Outcome<()>) -> Outcome<()> {
     }
 }
 
-impl Open {
-    /// A lock on it was got that this process holds, or given back.
-    fn stay(&self, world: &World, kind: LockKind) {
-        if kind != LockKind::None
-            && let Ok(Some(mounted)) = self.mounted(world)
-        {
-            mounted.stay();
-        }
-    }
+/// Takes a lock of an open file, or gives it back.
+fn of_open(of: (&World, c_int, &Open), range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
+    let whole = range == LockRange::Bytes(0, i64::MAX as u64);
+    let range = if whole { LockRange::Whole } else { range };
+    take(wait, || try_of_open(of, range, kind))
 }
 
-/// Takes a lock of an open file, or gives it back.
-fn of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
+/// The same without waiting. Where the lock belongs may be another place each time: it is handed over when there is another process.
+fn try_of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind: LockKind) -> Outcome<()> {
     let file = open.file(world)?;
+    let _one = lock(&open.locking);
     let has = open.locked();
     if has == Locked::No && open.shared.load(Ordering::Relaxed) {
         let releases = kind == LockKind::None;
@@ -96,20 +95,14 @@ fn of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind: Lo
             file.flush()?;
         }
         let asked = Request { wants: Wants::Lock, kind, range };
-        // There is somebody from the first look on.
-        let once = || holder::ask(world, (fd, open), &asked, !releases).map(|answer| answer.map(drop));
-        match once() {
-            Some(Err(Errno::EAGAIN)) if wait => {
-                return take(true, || once().unwrap_or(Err(Errno::ENOLCK)));
-            }
-            Some(done) => return done,
+        match holder::ask(world, (fd, open), &asked, !releases) {
+            Some(answer) => return answer.map(drop),
             None if releases => return Ok(()),
             // Nobody can be had who holds it: it ends with this process.
             None => {}
         }
     }
-    take(wait, || file.lock(owner_of(open), range, kind))?;
-    open.stay(world, kind);
+    file.lock(owner_of(open), range, kind)?;
     open.set_locked(match (kind, range) {
         (LockKind::None, LockRange::Whole) => Locked::No,
         (LockKind::Read, LockRange::Whole) if has != Locked::Parts => Locked::Shared,
@@ -120,28 +113,49 @@ fn of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind: Lo
     Ok(())
 }
 
+/// How long is waited for a lock that is handed over, in nanoseconds: nobody but who has waited for it before can have it.
+const HANDS_OVER_NS: i64 = 5_000_000_000;
+
 /// There is another process from now on that has what is open here, or another program in this one: locks of open files are held by who stays.
 pub(crate) fn hand_over(world: &World) {
     let _inside = Inside::enter();
     for (fd, open) in world.files.all() {
+        let (true, Ok(file)) = (open.shared.load(Ordering::Relaxed), open.file(world)) else { continue };
+        let _one = lock(&open.locking);
         let kind = match open.locked() {
             Locked::Alone => LockKind::Write,
             Locked::Shared => LockKind::Read,
             Locked::No | Locked::Parts => continue,
         };
         let asked = Request { wants: Wants::Place, kind, range: LockRange::Whole };
-        let (true, Ok(file)) = (open.shared.load(Ordering::Relaxed), open.file(world)) else { continue };
         if !matches!(holder::ask(world, (fd, &open), &asked, true), Some(Ok(_))) {
             // It ends with this process.
             continue;
         }
         let asked = Request { wants: Wants::Lock, ..asked };
-        let given = file.unlock_all(owner_of(&open));
-        let has =
-            take(true, || holder::ask(world, (fd, &open), &asked, true).map_or(Ok(()), |answer| answer.map(drop)));
-        if given.and(has).is_ok() {
-            open.set_locked(Locked::No);
+        if file.unlock_all(owner_of(&open)).is_err() {
+            continue;
         }
+        open.set_locked(Locked::No);
+        let until_ns = seam::monotonic_ns() + HANDS_OVER_NS;
+        while matches!(holder::ask(world, (fd, &open), &asked, true), Some(Err(Errno::EAGAIN)))
+            && seam::monotonic_ns() < until_ns
+        {
+            seam::sleep(*PAUSES.start() as u64);
+        }
+    }
+}
+
+/// This process ends: what only it has open ends, and the locks of that have ended when anybody hears of it.
+pub(crate) fn end() {
+    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
+        let _inside = Inside::enter();
+        let held = |(fd, open): (c_int, Arc<Open>)| Some((fd, holder::before_close(fd, &open)?));
+        let held: Vec<_> = world.files.all().into_iter().filter_map(held).collect();
+        for (fd, _) in &held {
+            kernel!(libc::SYS_close, *fd);
+        }
+        held.iter().for_each(|(_, known)| holder::closed(known));
     }
 }
 
@@ -185,10 +199,7 @@ pub(crate) fn fcntl(
     let wait = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
     match of_file {
         true => of_open((world, fd, open), range, kind, wait)?,
-        false => {
-            take(wait, || file.lock(owner, range, kind))?;
-            open.stay(world, kind);
-        }
+        false => take(wait, || file.lock(owner, range, kind))?,
     }
     if kind == LockKind::None {
         open.dirty.store(false, Ordering::Relaxed);

@@ -60,9 +60,11 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
     at(
         dirfd,
         path,
-        &mut |_, here| match flags {
+        &mut |world, here| match flags {
             0 => {
-                fifos::unnamed(&here.walker().unlink(&here.from, &here.path)?);
+                let gone = here.walker().unlink(&here.from, &here.path)?;
+                fifos::unnamed(&gone);
+                world.files.unnamed(&gone);
                 Ok(0)
             }
             libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),

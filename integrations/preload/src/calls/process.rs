@@ -296,6 +296,7 @@ pub(super) fn publish_all() {
 fn end(code: c_int) -> isize {
     // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
     publish_all();
+    locks::end();
     loop {
         kernel!(libc::SYS_exit_group, code);
     }
@@ -350,6 +351,7 @@ export! {
 /// What a fork needs on both sides.
 struct Forking {
     held: Held<'static>,
+    token: Vec<u8>,
     directory: Option<Record>,
 }
 
@@ -365,7 +367,8 @@ extern "C" fn before_fork() {
     let Some(world) = world() else { return };
     publish(world);
     let directory = place::to_pass(world);
-    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), directory });
+    let token = world.files.token();
+    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), token, directory });
 }
 
 extern "C" fn in_parent() {
@@ -374,8 +377,8 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
-    let Forking { held, directory } = forking;
-    let files = Files::of_child(&held, world.files.token());
+    let Forking { held, token, directory } = forking;
+    let files = Files::of_child(&held, token);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
     // So are its connections: the parent's end when it does, and not when this process does.

@@ -2,11 +2,13 @@
 
 use std::{
     ffi::OsString,
-    io::{Read, Write},
+    fs::File as SystemFile,
+    io::Write,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::AsFd,
         unix::{
             ffi::OsStrExt,
+            fs::FileExt,
             net::{UnixListener, UnixStream},
         },
     },
@@ -15,8 +17,8 @@ use std::{
 };
 
 use iov_posix::{
-    Errno, File, FileSystem, Flags, Options, Staying,
-    holder::{Answer, Holder, Request},
+    Errno, File, FileSystem, Flags, Options, Outcome, Staying,
+    holder::{Answer, Asked, Holder, Wants},
 };
 use ioverbs::{Error, Name, Uuid, Which, seam};
 use rustix::fs::FlockOperation;
@@ -27,6 +29,8 @@ use crate::{ctx::Ctx, failure::Done};
 const IDLE: Duration = Duration::from_secs(10);
 /// How long one may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of the file that stands for the open file.
+const RECORD: usize = 1 << 16;
 
 /// Hold the locks of an open file that several programs have
 #[derive(clap::Args, Debug)]
@@ -40,48 +44,64 @@ pub(crate) struct Args {
 enum Event {
     /// Somebody wants something.
     Asks(UnixStream),
-    /// Nobody has the open file any more.
+    /// Nobody has the open file any more, or nobody can ask.
     Over,
 }
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
-    // What fails is told to who asks, for as long as somebody may.
-    let events = events().map_err(|e| Error::from(e).context("what programs of iov run hand to it"))?;
-    let (mut holder, _stays) = match open(ctx, args) {
-        Ok((file, stays)) => (Holder::new(file), stays),
-        Err(e) => {
-            while let Ok(Event::Asks(stream)) = events.recv_timeout(IDLE) {
-                let _ = answer(stream, |_| Answer(Err(Errno::ENOLCK)));
-            }
-            return Err(e);
-        }
-    };
+    let failed = |e: std::io::Error| Error::from(e).context("what programs of iov run hand to it");
+    let events = events().map_err(failed)?;
+    // Who has the open file can read this.
+    let stands = SystemFile::from(std::io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
+    let mut record = vec![0; RECORD];
+    let n = stands.read_at(&mut record, 0).map_err(failed)?;
+    record.truncate(n);
+    let which = Which::Name(Name::new(args.workspace.as_bytes())?);
+    let (uuid, fs) =
+        (Uuid::parse(&args.file)?, FileSystem::new(ctx.session()?.load_workspace(which)?, Options::default()));
+    let mut holder: Option<(Holder, Option<Staying>)> = None;
     loop {
-        match events.recv_timeout(IDLE) {
-            // Who asks and goes away has not heard the answer, and asks again.
-            Ok(Event::Asks(stream)) => drop(answer(stream, |asked| holder.answer(asked))),
-            Err(RecvTimeoutError::Timeout) if holder.holds() => {}
+        let mut stream = match events.recv_timeout(IDLE) {
+            Ok(Event::Asks(stream)) => stream,
+            Err(RecvTimeoutError::Timeout) if holder.as_ref().is_some_and(|(holder, _)| holder.holds()) => continue,
             // Its locks end with its session.
             Ok(Event::Over) | Err(_) => return Ok(()),
+        };
+        let Some(asked) = asked(&mut stream).ok().flatten().filter(|asked| asked.proof == record) else { continue };
+        let ends = asked.request.wants == Wants::End;
+        if ends && !is_over() {
+            say(stream, Answer(Ok(None)));
+            continue;
+        }
+        if holder.is_none() && !ends {
+            // Who hears nothing has its locks for itself.
+            let Ok(file) = open(&fs, uuid, &asked.token) else { continue };
+            holder = Some((Holder::new(file), iov_posix::stay(fs.workspace())));
+        }
+        let answer = holder.as_mut().map_or(Answer(Ok(None)), |(holder, _)| holder.answer(&asked.request));
+        say(stream, answer);
+        if ends {
+            return Ok(());
         }
     }
 }
 
-fn open(ctx: &mut Ctx, args: &Args) -> Done<(File, Option<Staying>)> {
-    let which = Which::Name(Name::new(args.workspace.as_bytes())?);
-    let uuid = Uuid::parse(&args.file)?;
-    let fs = FileSystem::new(ctx.session()?.load_workspace(which)?, Options::default());
-    let opened = fs.by_identity(uuid).and_then(|(node, _)| File::open(&node, Flags::default()));
-    let (file, _) = opened.map_err(|e| Error::not_found(format!("{uuid} cannot be opened: {e:?}")))?;
-    // It is asked for nothing for as long as a lock is held.
-    Ok((file, iov_posix::stay(fs.workspace())))
+/// The file, also if it has no name any more.
+fn open(fs: &FileSystem, uuid: Uuid, token: &[u8]) -> Outcome<File> {
+    let found = match fs.by_identity(uuid) {
+        Err(Errno::ENOENT | Errno::ESTALE) if !token.is_empty() => {
+            fs.workspace().session().join(token.to_vec())?;
+            fs.by_identity(uuid)
+        }
+        found => found,
+    };
+    File::open(&found?.0, Flags::default()).map(|(file, _)| file)
 }
 
 /// What happens, from two threads that wait for it.
 fn events() -> std::io::Result<Receiver<Event>> {
     let (sender, events) = channel();
-    let socket: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let socket = UnixListener::from(socket);
+    let socket = UnixListener::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let asks = sender.clone();
     seam::spawn("iov-asked", move || {
         while let Ok((stream, _)) = socket.accept() {
@@ -89,6 +109,7 @@ fn events() -> std::io::Result<Receiver<Event>> {
                 return;
             }
         }
+        let _ = asks.send(Event::Over);
     })?;
     seam::spawn("iov-watches", move || {
         // Whoever has the open file has this.
@@ -98,14 +119,17 @@ fn events() -> std::io::Result<Receiver<Event>> {
     Ok(events)
 }
 
-fn answer(mut stream: UnixStream, answer: impl FnOnce(&Request) -> Answer) -> std::io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        return Ok(());
-    }
+/// Whether nobody has the open file any more.
+fn is_over() -> bool {
+    rustix::fs::flock(std::io::stdout(), FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+fn asked(stream: &mut UnixStream) -> std::io::Result<Option<Asked>> {
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut asked = [0; Request::LEN];
-    stream.read_exact(&mut asked)?;
-    let answer = Request::read(&asked).map_or(Answer(Err(Errno::EINVAL)), |asked| answer(&asked));
-    stream.write_all(&answer.to_bytes())
+    Asked::read(stream)
+}
+
+fn say(mut stream: UnixStream, answer: Answer) {
+    // Who has gone away has not heard it, and asks again.
+    let _ = stream.write_all(&answer.to_bytes());
 }
