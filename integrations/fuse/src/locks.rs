@@ -103,14 +103,9 @@ impl Door {
 
 /// Returns when the lock is there, or whoever asks is interrupted.
 fn wait(waiting: &Waiting<'_>, (file, owner, range, kind): (&File, u64, LockRange, LockKind)) -> Outcome<()> {
-    loop {
-        let outcome = file.lock_soon(owner, range, kind);
-        // Who is interrupted as it gets the lock hears that it has it, and gives it back with its end.
-        if outcome != Err(Errno::EAGAIN) {
-            return outcome;
-        }
-        if waiting.is_interrupted() {
-            return Err(Errno::EINTR);
-        }
+    // Who is interrupted as it gets the lock hears that it has it, and gives it back with its end.
+    match file.lock_soon(owner, range, kind, &|| waiting.is_interrupted()) {
+        Err(Errno::EAGAIN) => Err(Errno::EINTR),
+        outcome => outcome,
     }
 }

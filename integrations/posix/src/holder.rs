@@ -1,8 +1,9 @@
 //! Locks of open files that more than one process has.
 //!
 //! A lock by `flock` belongs to the open file, whose descriptors `fork` and `exec` pass on, and ends with the last of them: the lock of
-//! `( flock 9; … ) 9> lock` was taken by a program that has ended long before. A session's locks end with its process. So where
-//! several processes have an open file, another process holds its locks for as long as any of them has it (ADR 31). This is what
+//! `( flock 9; … ) 9> lock` was taken by a program that has ended long before. A session's locks end with its process, and so does what
+//! it has open and somebody has deleted. So where
+//! several processes have an open file, another process holds its locks, and has it open if it has no name, for as long as any of them has it (ADR 31, 32). This is what
 //! they say to each other: who wants something connects to a socket, says [`Asked`], and hears an [`Answer`].
 
 use std::{
@@ -40,12 +41,14 @@ pub enum Wants {
     Place,
     /// Whose lock is in its way.
     InTheWay,
+    /// That it has the file open, also if that has no name any more, for as long as anybody has the open file.
+    Keep,
     /// That it ends, if nobody has the open file any more; answered once nothing is locked then.
     End,
 }
 
 /// All kinds, as they are numbered.
-const WANTS: [Wants; 4] = [Wants::Lock, Wants::Place, Wants::InTheWay, Wants::End];
+const WANTS: [Wants; 5] = [Wants::Lock, Wants::Place, Wants::InTheWay, Wants::Keep, Wants::End];
 
 /// What the holder of locks is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,19 +182,21 @@ impl Answer {
 /// Who holds the locks of an open file.
 pub struct Holder {
     file: Arc<File>,
-    /// There may be something that it holds.
+    /// There may be something that it has locked.
     holds: bool,
+    /// It is to stay.
+    keeps: bool,
 }
 
 impl Holder {
     /// Of this file, which it has open from now on. It holds nothing yet.
     pub fn new(file: File) -> Holder {
-        Holder { file: Arc::new(file), holds: false }
+        Holder { file: Arc::new(file), holds: false, keeps: false }
     }
 
     /// Whether there may be anything that it holds.
     pub fn holds(&self) -> bool {
-        self.holds
+        self.holds || self.keeps
     }
 
     /// Does what is asked. It does not wait for others' locks.
@@ -202,6 +207,10 @@ impl Holder {
         };
         Answer(range.and_then(|range| match asked.wants {
             Wants::InTheWay => self.file.in_the_way(OWNER, range, asked.kind),
+            Wants::Keep => {
+                self.keeps = true;
+                Ok(None)
+            }
             Wants::End => self.file.lock_of(OWNER, WHOLE, LockKind::None).map(|()| None),
             // Who has it alone is the only one to stand in line like this.
             Wants::Place if asked.kind == LockKind::Write => {

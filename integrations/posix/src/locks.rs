@@ -11,8 +11,8 @@ use crate::{Errno, File, Outcome};
 
 /// The last byte that can be locked.
 pub(crate) const LAST: u64 = i64::MAX as u64 - 2;
-/// How long one request waits for a lock.
-const WAIT_NS: i64 = 1_000_000_000;
+/// How long between two tries, in nanoseconds.
+const PAUSE_NS: u64 = 2_000_000;
 
 /// Shared, exclusive, or none any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,12 +120,11 @@ impl File {
             .again("lock", || ioverbs::run(c.session(), Op::Lock { c: c.clone(), lock: lock.clone() }).map(drop))
     }
 
-    /// The same as [`File::lock`], waiting for a moment; `EAGAIN`: not yet.
-    pub fn lock_soon(&self, owner: u64, range: LockRange, kind: LockKind) -> Outcome<()> {
-        let until = ioverbs::seam::monotonic_ns() + WAIT_NS;
+    /// The same as [`File::lock`], waiting until it is there, or somebody says that it is not waited for any more (`EAGAIN`).
+    pub fn lock_soon(&self, owner: u64, range: LockRange, kind: LockKind, is_over: &dyn Fn() -> bool) -> Outcome<()> {
         loop {
             match self.lock(owner, range, kind) {
-                Err(Errno::EAGAIN) if ioverbs::seam::monotonic_ns() < until => ioverbs::seam::sleep(2_000_000),
+                Err(Errno::EAGAIN) if !is_over() => ioverbs::seam::sleep(PAUSE_NS),
                 other => return other,
             }
         }

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use iov_posix::{Attributes, Directory, Errno, File, Flags, Gone, Kind, Node, Outcome};
+use iov_posix::{Attributes, Directory, Errno, File, Flags, Kind, Node, Outcome};
 use ioverbs::Uuid;
 
 use crate::{
@@ -67,8 +67,8 @@ pub(crate) struct Open {
     pub(crate) dirty: AtomicBool,
     /// It is at the end, wherever that is: something was appended.
     pub(crate) at_end: AtomicBool,
-    /// Its last name has been taken away here, or it never had one.
-    nameless: AtomicBool,
+    /// It has no name any more, or never had one, and another process has it open for those that get its descriptors.
+    pub(crate) kept: AtomicBool,
     /// What it has locked, where this process holds that.
     locked: AtomicU8,
     /// Who changes that.
@@ -116,7 +116,7 @@ impl Open {
             append: AtomicBool::new(append),
             dirty: AtomicBool::new(false),
             at_end: AtomicBool::new(false),
-            nameless: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             locked: AtomicU8::new(Locked::No as u8),
             locking: Mutex::default(),
             failed: Mutex::default(),
@@ -240,6 +240,14 @@ impl Open {
     /// It has locked this from now on.
     pub(crate) fn set_locked(&self, locked: Locked) {
         self.locked.store(locked as u8, Ordering::Relaxed);
+    }
+
+    /// Whether this process has it open, and it has no name.
+    pub(crate) fn is_nameless(&self) -> bool {
+        match self.what.get() {
+            Some(What::File(file)) => file.node().attributes().is_ok_and(|attributes| attributes.links == 0),
+            _ => false,
+        }
     }
 
     /// A lock on it was got: names and attributes are looked for anew.
@@ -395,7 +403,6 @@ impl Files {
         let Adding { record, what, how, flags } = opened;
         let (fd, of) = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
         let open = self.opened(record, Some(what), Standing::lent(of, flags), how.append);
-        open.nameless.store(how.unnamed.is_some(), Ordering::Relaxed);
         // A new file is not told of until somebody has to know.
         open.dirty
             .store(how.write && (how.create.is_some() || how.truncate || how.unnamed.is_some()), Ordering::Relaxed);
@@ -413,9 +420,8 @@ impl Files {
         let _inside = Inside::enter();
         let all = self.all();
         // Asked for anew: the daemon may be another one by now.
-        let nameless = all.iter().any(|(_, open)| open.nameless.load(Ordering::Relaxed));
-        if nameless || all.iter().any(|(_, open)| !open.standing.is_own()) {
-            self.set_token(world.token(nameless));
+        if all.iter().any(|(_, open)| !open.standing.is_own()) {
+            self.set_token(world.token());
         }
         for (fd, open) in &all {
             open.publish_early();
@@ -434,17 +440,6 @@ impl Files {
         all.iter().for_each(|(_, open)| open.shared.store(open.standing.is_own(), Ordering::Relaxed));
     }
 
-    /// Something has no name any more.
-    pub(crate) fn unnamed(&self, gone: &Gone) {
-        if gone.links == 0 {
-            let is_it = |(_, open): &(c_int, Arc<Open>)| open.record.uuid == gone.uuid;
-            self.all()
-                .iter()
-                .filter(|open| is_it(open))
-                .for_each(|(_, open)| open.nameless.store(true, Ordering::Relaxed));
-        }
-    }
-
     /// One descriptor less for an open file: what was written is published, and the last one closes it.
     pub(crate) fn close(&self, world: &World, open: Arc<Open>) -> Outcome<()> {
         self.unlock(world, &open);
@@ -455,7 +450,7 @@ impl Files {
     }
 
     /// A process loses its locks on a file when it closes any descriptor of it.
-    fn unlock(&self, world: &World, open: &Open) {
+    pub(crate) fn unlock(&self, world: &World, open: &Open) {
         let mut locked = lock(&self.locked);
         let before = locked.len();
         locked.retain(|uuid| *uuid != open.record.uuid);

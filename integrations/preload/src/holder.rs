@@ -20,6 +20,7 @@ use crate::{
     files::Open,
     raw::kernel,
     record::{Record, content},
+    signals::{Action, handler_of},
     standing::which,
     world::{World, as_starter, lock},
 };
@@ -48,12 +49,17 @@ const STORE: &str = "IOVERBS_URL";
 struct Own(c_int);
 
 impl Own {
-    fn of(answer: isize) -> Option<Own> {
-        c_int::try_from(answer).ok().filter(|fd| *fd >= 0).map(Own)
+    /// `ENOLCK`: there is no number left for it.
+    fn of(answer: isize) -> Outcome<Own> {
+        match -answer as c_int {
+            libc::EMFILE | libc::ENFILE | libc::EINVAL => Err(Errno::ENOLCK),
+            e if e > 0 => Err(Errno(e)),
+            _ => Ok(Own(answer as c_int)),
+        }
     }
 
     /// The same elsewhere, so that it can be put where it is wanted.
-    fn beside(self) -> Option<Own> {
+    fn beside(self) -> Outcome<Own> {
         Own::of(kernel!(libc::SYS_fcntl, self.fd(), libc::F_DUPFD_CLOEXEC, BESIDE))
     }
 
@@ -108,7 +114,12 @@ pub(crate) fn ask(
             if !start {
                 return None;
             }
-            begin(world, fd, open)?;
+            match begin(world, fd, open) {
+                Ok(()) => {}
+                Err(Errno::ENOLCK) => return Some(Err(Errno::ENOLCK)),
+                // Nobody can be had.
+                Err(_) => return None,
+            }
         }
         if known.is_none() {
             known = Known::of(fd);
@@ -163,13 +174,13 @@ fn address(fd: c_int) -> Option<(libc::sockaddr_un, usize)> {
     Some((address, size_of::<libc::sa_family_t>() + 1 + name.len()))
 }
 
-fn socket() -> Option<Own> {
+fn socket() -> Outcome<Own> {
     Own::of(kernel!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))
 }
 
 /// A connection to the holder; none: nobody listens.
 fn connected((address, len): &(libc::sockaddr_un, usize)) -> Outcome<Option<Own>> {
-    let socket = socket().ok_or(Errno::ENOLCK)?;
+    let socket = socket().map_err(|_| Errno::ENOLCK)?;
     let until = PATIENCE;
     let (time, size) = (&raw const until, size_of::<libc::timeval>());
     kernel!(libc::SYS_setsockopt, socket.fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, time, size);
@@ -216,13 +227,16 @@ fn said(socket: &Own, asked: &[u8]) -> Option<Answer> {
     Answer::read(&answer)
 }
 
-/// Sees that there is a holder, or is about to be.
-fn begin(world: &World, fd: c_int, open: &Open) -> Option<()> {
-    let program = CString::new(world.settings.holder.clone()?).ok()?;
-    let (arguments, variables) = (arguments(open, &program)?, variables(world)?);
+/// Sees that there is a holder, or is about to be. `ENOLCK`: there could be, but for descriptors.
+fn begin(world: &World, fd: c_int, open: &Open) -> Outcome<()> {
+    const CANNOT: Errno = Errno::EINVAL;
+    let program = world.settings.holder.clone().and_then(|program| CString::new(program).ok()).ok_or(CANNOT)?;
+    let told = || Some((arguments(open, &program)?, variables(world)?));
+    let (arguments, variables) = told().ok_or(CANNOT)?;
     let list = |text: &[CString]| text.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
     let (argument_list, variable_list) = (list(&arguments), list(&variables));
-    let ((address, len), link) = (address(fd)?, CString::new(format!("/proc/self/fd/{fd}")).ok()?);
+    let link = CString::new(format!("/proc/self/fd/{fd}")).map_err(|_| CANNOT)?;
+    let (address, len) = address(fd).ok_or(CANNOT)?;
 
     // Closing any descriptor of that file ends the locks by which this process moves the offset.
     let _moving = lock(&open.moving);
@@ -234,7 +248,7 @@ fn begin(world: &World, fd: c_int, open: &Open) -> Option<()> {
     let null = Own::of(kernel!(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags, 0))?.beside()?;
     // By this the holder is told when nobody has the open file any more. Who has it has this lock already, or gets it.
     if kernel!(libc::SYS_flock, fd, libc::LOCK_EX | libc::LOCK_NB) != 0 {
-        return None;
+        return Err(CANNOT);
     }
     // SAFETY: all of it may be zero.
     let mut there: libc::flock = unsafe { std::mem::zeroed() };
@@ -245,13 +259,13 @@ fn begin(world: &World, fd: c_int, open: &Open) -> Option<()> {
         match -kernel!(libc::SYS_bind, asked_at.fd(), &raw const address, len) as c_int {
             0 => {}
             // Somebody else was faster.
-            libc::EADDRINUSE => return Some(()),
-            _ => return None,
+            libc::EADDRINUSE => return Ok(()),
+            _ => return Err(CANNOT),
         }
         let listens = kernel!(libc::SYS_listen, asked_at.fd(), WAITING) == 0
             && kernel!(libc::SYS_fcntl, watched.fd(), libc::F_OFD_SETLK, &raw const there) == 0;
         let handed = [asked_at.fd(), watched.fd(), null.fd()];
-        (listens && starts(&program, &argument_list, &variable_list, handed)).then_some(())
+        (listens && starts(&program, &argument_list, &variable_list, handed)).then_some(()).ok_or(CANNOT)
     })
 }
 
@@ -266,6 +280,10 @@ fn starts(
     // memory is had from. No handler of the program runs in them.
     let none: c_int = 0;
     let (all, mut before) = (u64::MAX, 0_u64);
+    // It needs more descriptors than the program may have been given.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let limited = kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limit) == 0;
+    limit.rlim_cur = limit.rlim_max;
     kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, size_of::<u64>());
     let child = kernel!(libc::SYS_clone, none, 0, 0, 0, 0);
     if child == 0 {
@@ -278,11 +296,12 @@ fn starts(
                 // It belongs to no terminal and to no job, and keeps no directory busy.
                 kernel!(libc::SYS_setsid);
                 kernel!(libc::SYS_chdir, c"/".as_ptr());
-                let (by_default, no_signals) = ([0_u64; 4], 0_u64);
+                if limited {
+                    kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const limit, 0);
+                }
+                let (by_default, no_signals): (Action, u64) = ([0; 4], 0);
                 for signal in 1..65 {
-                    let mut action = [0_u64; 4];
-                    let known = kernel!(libc::SYS_rt_sigaction, signal, 0, action.as_mut_ptr(), size_of::<u64>()) == 0;
-                    if known && action[0] > libc::SIG_IGN as u64 {
+                    if handler_of(signal).is_some() {
                         kernel!(libc::SYS_rt_sigaction, signal, by_default.as_ptr(), 0, size_of::<u64>());
                     }
                 }

@@ -11,6 +11,7 @@ mod memory;
 mod patch;
 mod raw;
 mod record;
+mod signals;
 mod standing;
 mod world;
 

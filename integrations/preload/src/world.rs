@@ -161,13 +161,9 @@ impl World {
     }
 
     /// By this others may use what this process has open (X1); none: it has nothing, or the store does not say.
-    /// `nameless`: others will need it, as some of that has no name.
-    pub(crate) fn token(&self, nameless: bool) -> Vec<u8> {
-        let Some(session) = lock(&self.session).clone() else { return Vec::new() };
-        if nameless {
-            session.renew_leases();
-        }
-        session.export_token().unwrap_or_default()
+    pub(crate) fn token(&self) -> Vec<u8> {
+        let session = lock(&self.session).clone();
+        session.and_then(|session| session.export_token().ok()).unwrap_or_default()
     }
 
     /// This process is a child of `fork`: what its parent has used it may use too.

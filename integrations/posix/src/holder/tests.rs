@@ -34,7 +34,7 @@ fn what_makes_no_sense_is_not_taken_for_something() {
     let good = Request { wants: Wants::Lock, kind: LockKind::Read, range: LockRange::Whole }.to_bytes();
     for at in 0..3 {
         let mut bytes = good;
-        bytes[at] = 4;
+        bytes[at] = 5;
         assert_eq!(Request::read(&bytes), None, "byte {at}");
         assert_eq!(Asked::read(&mut &[&bytes[..], &[0; 4]].concat()[..]).unwrap(), None);
     }
@@ -82,4 +82,7 @@ fn o11_a_lock_is_handed_over_past_all_who_try_for_it() {
     assert_eq!(theirs.lock(6, LockRange::Bytes(15, 15), LockKind::Read), Err(Errno::EAGAIN));
     theirs.lock(6, LockRange::Bytes(10, 14), LockKind::Write).unwrap();
     assert_eq!(holder.answer(&parts(LockKind::Write, 9, 2)), Answer(Err(Errno::EINVAL)));
+    holder.answer(&lock(Wants::Keep, LockKind::None)).0.unwrap();
+    holder.answer(&lock(Wants::Lock, LockKind::None)).0.unwrap();
+    assert!(holder.holds(), "to the end");
 }

@@ -122,6 +122,19 @@ impl Walker<'_> {
         Ok(gone?)
     }
 
+    /// The directory of the last name of a path, which the caller may look into.
+    pub(super) fn directory_of_last(&self, from: &Arc<Node>, path: &[u8]) -> Way<Arc<Node>> {
+        let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+        let begin = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let dir = if begin == 0 { &b"."[..] } else { &path[..begin] };
+        let (dir, attributes) = self.find(from, dir, true)?;
+        if dir.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        self.caller.check(&attributes, access::EXECUTE)?;
+        Ok(dir)
+    }
+
     /// `rmdir`.
     pub fn rmdir(&self, from: &Arc<Node>, path: &[u8]) -> Way<()> {
         let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
@@ -133,13 +146,7 @@ impl Walker<'_> {
         };
         if let Some(never) = never {
             // What is wrong with the way there is said first.
-            let dir = &path[..end - name.len()];
-            let dir = if dir.is_empty() { &b"."[..] } else { dir };
-            let (dir, attributes) = self.find(from, dir, true)?;
-            if dir.kind() != Kind::Directory {
-                return Err(Errno::ENOTDIR.into());
-            }
-            self.caller.check(&attributes, access::EXECUTE)?;
+            self.directory_of_last(from, path)?;
             return Err(never.into());
         }
         let (last, there) = self.last(from, path)?;

@@ -53,6 +53,11 @@ impl Walker<'_> {
             // As Linux since 6.4: nothing is made that is no directory.
             return Err(Errno::EINVAL.into());
         }
+        if how.create.is_some() && path.ends_with(b"/") && path.iter().any(|b| *b != b'/') {
+            // What is wrong with the way there is said first.
+            self.directory_of_last(from, path)?;
+            return Err(Errno::EISDIR.into());
+        }
         if let Some(mode) = how.unnamed {
             return self.open_unnamed(from, path, mode, how);
         }
@@ -210,12 +215,12 @@ impl Walker<'_> {
     }
 
     fn open_unnamed(&self, from: &Arc<Node>, path: &[u8], mode: u32, how: &How) -> Way<Opened> {
+        if !how.write {
+            return Err(Errno::EINVAL.into());
+        }
         let (dir, _) = self.find(from, path, !how.nofollow)?;
         if dir.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR.into());
-        }
-        if !how.write {
-            return Err(Errno::EINVAL.into());
         }
         self.may_change(&dir)?;
         let (file, _, attributes) = self.fs.create_unnamed(&dir, self.born(mode), flags(how))?;

@@ -418,6 +418,12 @@ fn what_is_wrong_is_said_in_the_order_of_linux() {
     assert_eq!(failed(rename(b"d/e/f", b"d")), Errno::ENOTEMPTY);
     assert_eq!(failed(rename(b"d/e", b"d")), Errno::ENOTEMPTY);
     assert_eq!(failed(rename(b"link", b"d/e")), Errno::EISDIR);
+    // A link is no directory, wherever it leads.
+    assert_eq!(failed(rename(b"d/e/f", b"d/up/")), Errno::ENOTDIR);
+    assert_eq!(failed(rename(b"d/e/f", b"d/e/")), Errno::ENOTDIR);
+    for (path, e) in [(&b"new/"[..], Errno::EISDIR), (b"link/", Errno::EISDIR), (b"no/new/", Errno::ENOENT)] {
+        assert_eq!(failed(w.open(&root, path, &MAKE)), e, "{path:?}");
+    }
     for (path, e) in [
         (&b"d/e/.."[..], Errno::ENOTEMPTY),
         (b"d/no/..", Errno::ENOENT),

@@ -18,6 +18,7 @@ use crate::{
     files::{Locked, Open},
     holder,
     raw::kernel,
+    signals::Signals,
     world::{Inside, World, lock, world},
 };
 
@@ -60,18 +61,33 @@ const PAUSES: std::ops::RangeInclusive<i64> = 500_000..=20_000_000;
 
 /// Takes a lock; waits for it, if that is wanted, until it is there or a signal comes.
 fn take(wait: bool, lock: impl Fn() -> Outcome<()>) -> Outcome<()> {
+    if !wait {
+        return lock();
+    }
     let mut pause = *PAUSES.start();
+    // One that comes while the store is asked is heard behind that, and not lost.
+    let signals = Signals::hold();
     loop {
         match lock() {
-            Err(Errno::EAGAIN) if wait => {}
+            Err(Errno::EAGAIN) => {}
             done => return done,
         }
-        // In the program's thread, so that its signals come.
-        let time = libc::timespec { tv_sec: 0, tv_nsec: pause };
-        if kernel!(libc::SYS_nanosleep, &raw const time, 0) == -(libc::EINTR as isize) {
+        if signals.pause(pause) {
             return Err(Errno::EINTR);
         }
         pause = (pause * 2).min(*PAUSES.end());
+    }
+}
+
+/// There is another process from now on that has what is open here, or another program in this one: what ends with this process is held by who stays.
+pub(crate) fn hand_over(world: &World) {
+    let _inside = Inside::enter();
+    for (fd, open) in world.files.all().iter().filter(|(_, open)| open.shared.load(Ordering::Relaxed)) {
+        if !open.kept.load(Ordering::Relaxed) && open.is_nameless() {
+            let asked = Request { wants: Wants::Keep, kind: LockKind::None, range: LockRange::Whole };
+            open.kept.store(matches!(holder::ask(world, (*fd, open), &asked, true), Some(Ok(_))), Ordering::Relaxed);
+        }
+        hand_over_lock(world, (*fd, open));
     }
 }
 
@@ -116,33 +132,27 @@ fn try_of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind
 /// How long is waited for a lock that is handed over, in nanoseconds: nobody but who has waited for it before can have it.
 const HANDS_OVER_NS: i64 = 5_000_000_000;
 
-/// There is another process from now on that has what is open here, or another program in this one: locks of open files are held by who stays.
-pub(crate) fn hand_over(world: &World) {
-    let _inside = Inside::enter();
-    for (fd, open) in world.files.all() {
-        let (true, Ok(file)) = (open.shared.load(Ordering::Relaxed), open.file(world)) else { continue };
-        let _one = lock(&open.locking);
-        let kind = match open.locked() {
-            Locked::Alone => LockKind::Write,
-            Locked::Shared => LockKind::Read,
-            Locked::No | Locked::Parts => continue,
-        };
-        let asked = Request { wants: Wants::Place, kind, range: LockRange::Whole };
-        if !matches!(holder::ask(world, (fd, &open), &asked, true), Some(Ok(_))) {
-            // It ends with this process.
-            continue;
-        }
-        let asked = Request { wants: Wants::Lock, ..asked };
-        if file.unlock_all(owner_of(&open)).is_err() {
-            continue;
-        }
-        open.set_locked(Locked::No);
-        let until_ns = seam::monotonic_ns() + HANDS_OVER_NS;
-        while matches!(holder::ask(world, (fd, &open), &asked, true), Some(Err(Errno::EAGAIN)))
-            && seam::monotonic_ns() < until_ns
-        {
-            seam::sleep(*PAUSES.start() as u64);
-        }
+fn hand_over_lock(world: &World, (fd, open): (c_int, &Open)) {
+    let Ok(file) = open.file(world) else { return };
+    let _one = lock(&open.locking);
+    let kind = match open.locked() {
+        Locked::Alone => LockKind::Write,
+        Locked::Shared => LockKind::Read,
+        Locked::No | Locked::Parts => return,
+    };
+    let asked = Request { wants: Wants::Place, kind, range: LockRange::Whole };
+    // Without anybody it ends with this process.
+    if !matches!(holder::ask(world, (fd, open), &asked, true), Some(Ok(_))) || file.unlock_all(owner_of(open)).is_err()
+    {
+        return;
+    }
+    open.set_locked(Locked::No);
+    let asked = Request { wants: Wants::Lock, ..asked };
+    let until_ns = seam::monotonic_ns() + HANDS_OVER_NS;
+    while matches!(holder::ask(world, (fd, open), &asked, true), Some(Err(Errno::EAGAIN)))
+        && seam::monotonic_ns() < until_ns
+    {
+        seam::sleep(*PAUSES.start() as u64);
     }
 }
 
@@ -150,8 +160,15 @@ pub(crate) fn hand_over(world: &World) {
 pub(crate) fn end() {
     if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
         let _inside = Inside::enter();
+        let all = world.files.all();
+        for (_, open) in &all {
+            world.files.unlock(world, open);
+            if let (true, Ok(file)) = (open.locked() != Locked::No, open.file(world)) {
+                ended(open, file);
+            }
+        }
         let held = |(fd, open): (c_int, Arc<Open>)| Some((fd, holder::before_close(fd, &open)?));
-        let held: Vec<_> = world.files.all().into_iter().filter_map(held).collect();
+        let held: Vec<_> = all.into_iter().filter_map(held).collect();
         for (fd, _) in &held {
             kernel!(libc::SYS_close, *fd);
         }

@@ -60,11 +60,9 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
     at(
         dirfd,
         path,
-        &mut |world, here| match flags {
+        &mut |_, here| match flags {
             0 => {
-                let gone = here.walker().unlink(&here.from, &here.path)?;
-                fifos::unnamed(&gone);
-                world.files.unnamed(&gone);
+                fifos::unnamed(&here.walker().unlink(&here.from, &here.path)?);
                 Ok(0)
             }
             libc::AT_REMOVEDIR => nothing(here.walker().rmdir(&here.from, &here.path)),
@@ -196,6 +194,9 @@ fn other_side(dirfd: c_int, path: *const c_char) -> isize {
 type Named = (Arc<Mounted>, Last, Option<(Arc<Node>, iov_posix::Attributes)>);
 
 fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
+    if flags & libc::RENAME_EXCHANGE != 0 && flags & (libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT) != 0 {
+        return failed(Errno::EINVAL);
+    }
     let how = match flags {
         0 => Ok(Rename::Replace),
         libc::RENAME_NOREPLACE => Ok(Rename::NoReplace),

@@ -44,7 +44,8 @@ fn open_here(
 ) -> iov_posix::Way<isize> {
     let how = how(flags, mode, world);
     // With nothing to do, and of no kind that could do it.
-    if flags & libc::O_ACCMODE == libc::O_ACCMODE {
+    let both = libc::O_TMPFILE | libc::O_CREAT;
+    if flags & libc::O_ACCMODE == libc::O_ACCMODE || flags & both == both {
         return Err(Errno::EINVAL.into());
     }
     let opened = match here.walker().open(&here.from, &here.path, &how) {

@@ -119,12 +119,33 @@ fn concerns_store(world: &World, arguments: &[CString]) -> bool {
         || world.files.all().iter().any(|(fd, _)| inherits(*fd))
 }
 
+/// Whether a program runs with rights that this process has not, so that the dynamic linker loads nothing into it.
+fn changes_user(path: *const c_char) -> bool {
+    // SAFETY: all of it may be zero, and the call fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    if kernel!(libc::SYS_newfstatat, libc::AT_FDCWD, path, &raw mut stat, 0) != 0 {
+        return false;
+    }
+    // SAFETY: they ask the kernel for numbers.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    let of_group = libc::S_ISGID | libc::S_IXGRP;
+    (stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != uid)
+        || (stat.st_mode & of_group == of_group && stat.st_gid != gid)
+}
+
 /// Runs a program of the kernel.
 fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString]) -> isize {
     let program = head_of(path).map_or(Program::Other, |head| Program::of(&head));
-    if matches!(program, Program::Static) && concerns_store(world, arguments) {
+    let cannot = match program {
+        Program::Static => Some("it is a static program, into which nothing can be loaded: use iov mount"),
+        _ if changes_user(path) => {
+            Some("it runs as another user or group, so that nothing is loaded into it: use iov mount")
+        }
+        _ => None,
+    };
+    if let Some(cannot) = cannot.filter(|_| concerns_store(world, arguments)) {
         let name = OsStr::from_bytes(bytes_of(path).unwrap_or_default());
-        report(&name.to_string_lossy(), &"it is a static program, into which nothing can be loaded: use iov mount");
+        report(&name.to_string_lossy(), &cannot);
         return failed(Errno::EACCES);
     }
     let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));

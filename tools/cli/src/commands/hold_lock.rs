@@ -78,6 +78,10 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
             let Ok(file) = open(&fs, uuid, &asked.token) else { continue };
             holder = Some((Holder::new(file), iov_posix::stay(fs.workspace())));
         }
+        // What has no name yet may be deleted when it is closed.
+        if asked.request.wants == Wants::Keep && join(&fs, &asked.token).is_err() {
+            continue;
+        }
         let answer = holder.as_mut().map_or(Answer(Ok(None)), |(holder, _)| holder.answer(&asked.request));
         say(stream, answer);
         if ends {
@@ -90,12 +94,20 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 fn open(fs: &FileSystem, uuid: Uuid, token: &[u8]) -> Outcome<File> {
     let found = match fs.by_identity(uuid) {
         Err(Errno::ENOENT | Errno::ESTALE) if !token.is_empty() => {
-            fs.workspace().session().join(token.to_vec())?;
+            join(fs, token)?;
             fs.by_identity(uuid)
         }
         found => found,
     };
     File::open(&found?.0, Flags::default()).map(|(file, _)| file)
+}
+
+/// Acts for those who have the file from now on (X1). They join by the same token for as long as this process is there.
+fn join(fs: &FileSystem, token: &[u8]) -> Outcome<()> {
+    let session = fs.workspace().session();
+    session.join(token.to_vec())?;
+    session.renew_leases();
+    Ok(())
 }
 
 /// What happens, from two threads that wait for it.

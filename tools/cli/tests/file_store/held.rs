@@ -223,7 +223,77 @@ for f in (tempfile.TemporaryFile(dir="."), deleted()):
     f.seek(0)
     assert f.read() == b"begins\na shell\nforked\n"
     assert os.listdir(".") == [], os.listdir(".")
+# Also where who has made it closes it, or ends, before anybody else has looked.
+for f in (tempfile.TemporaryFile(dir="."), deleted()):
+    f.write(b"given"); f.seek(0)
+    given = subprocess.Popen(["cat"], stdin=f, stdout=subprocess.PIPE)
+    f.close()
+    assert given.communicate()[0] == b"given"
+r, w = os.pipe()
+if os.fork() == 0:
+    f = tempfile.TemporaryFile(dir="."); f.write(b"left"); f.flush()
+    if os.fork() == 0:
+        os.read(r, 1); f.seek(0); os._exit(0 if f.read() == b"left" and os.write(1, b"left\n") else 1)
+    os._exit(0)
+os.wait(); os.write(w, b"x"); os.close(w); os.close(r)
 END
+# A shell puts what is long into a file, deletes it, and runs the program in its own place.
+export TMPDIR=$PWD; long=$(seq 40000)
+test $(wc -c <<< "$long") = 228894
+test $( (exec cat) <<< "$long" | tail -1) = 40000
 "#;
-    shell(&store, script).ok();
+    assert!(shell(&store, script).ok().text().contains("left"));
+    wait_until("whoever has it open goes with it", || holders(&store) == 0);
+}
+
+#[test]
+fn o11_signals_end_the_wait_for_a_lock_whenever_they_come() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = r#"
+import ctypes, fcntl, os, signal, sys, threading
+libc = ctypes.CDLL(None)
+if len(sys.argv) > 1: os.chdir(sys.argv[1])
+class Late(Exception): pass
+came = []
+def late(*_): came.append(1); raise Late
+f = open("l", "w"); fcntl.flock(f, fcntl.LOCK_EX)
+g = open("l", "w")
+for shared in (False, True):
+    if shared and os.fork() == 0: os._exit(0)
+    if shared: os.wait()
+    signal.signal(signal.SIGALRM, late)
+    for n in range(40):
+        signal.setitimer(signal.ITIMER_REAL, 0.005 + n * 0.0007)
+        try: fcntl.flock(g, fcntl.LOCK_EX); assert False
+        except Late: pass
+    # One whose handler lets calls go on does not end it.
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)): signal.siginterrupt(number, False)
+    signal.signal(signal.SIGALRM, lambda *_: came.append(2)); signal.siginterrupt(signal.SIGALRM, False)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    threading.Timer(0.3, lambda: fcntl.flock(f, fcntl.LOCK_UN)).start()
+    assert libc.flock(g.fileno(), fcntl.LOCK_EX) == 0
+    assert came[-1] == 2
+    fcntl.flock(g, fcntl.LOCK_UN); fcntl.flock(f, fcntl.LOCK_EX)
+print("heard")
+"#;
+    let path = store.path("signals.py");
+    std::fs::write(&path, program).unwrap();
+    let path = path.to_str().unwrap();
+    let ran = run(&store, &["--", "python3", path, "/iov/w"]).ok();
+    assert_eq!(
+        ran.text(),
+        "heard
+"
+    );
+    if has_fuse() {
+        let m = Mounted::new(&store, "mnt", "");
+        let begun = std::time::Instant::now();
+        m.shell(&format!("python3 {path}")).ok();
+        // Not each after a second.
+        assert!(begun.elapsed().as_secs() < 40);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
     sync::OnceLock,
@@ -239,6 +240,16 @@ fn what_cannot_see_the_store_is_told() {
         let ran = run(&store, &["sh", "-c", &script]);
         assert_eq!(ran.code, Some(126), "{script}");
         assert!(ran.err.contains("static program"), "{}", ran.err);
+    }
+    // Nor is anything loaded into one that runs as somebody else.
+    if rustix::process::geteuid().is_root() {
+        let theirs = store.path("theirs");
+        std::fs::copy("/bin/ls", &theirs).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65534), None).unwrap();
+        std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let ran = run(&store, &["sh", "-c", &format!("cd /iov/w; {}", theirs.display())]);
+        assert_eq!(ran.code, Some(126));
+        assert!(ran.err.contains("another user"), "{}", ran.err);
     }
     // A mapping that others are to see needs a mount.
     let map = "import mmap, os
