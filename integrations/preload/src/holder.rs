@@ -36,7 +36,7 @@ const WAITING: c_int = 64;
 const LOOKS: usize = 1000;
 const SILENT: usize = 10;
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-const PATIENCE: libc::timeval = libc::timeval { tv_sec: 90, tv_usec: 0 };
+const PATIENCE: libc::timeval = libc::timeval { tv_sec: 70, tv_usec: 0 };
 /// The byte of the file that stands for the open file by which all who have that see that there is a holder: it has locked it by a lock that ends with it. The
 /// one before is for the offset.
 const THERE: i64 = 2;
@@ -127,11 +127,12 @@ pub(crate) fn ask(
         let known = known.as_ref()?;
         match connected(&known.address) {
             Ok(Some(socket)) => {
-                if let Some(answer) = said(&socket, &known.asks(*request)?) {
-                    return Some(answer.0);
+                match said(&socket, &known.asks(*request)?) {
+                    Ok(Some(answer)) => return Some(answer.0),
+                    // It has just ended, as it held nothing; or it cannot open the file.
+                    Ok(None) => silent += 1,
+                    Err(e) => return Some(Err(e)),
                 }
-                // It has just ended, as it held nothing; or it cannot open the file.
-                silent += 1;
                 if silent == SILENT {
                     return None;
                 }
@@ -156,7 +157,7 @@ pub(crate) fn closed(known: &Known) {
     let end = Request { wants: Wants::End, kind: LockKind::None, range: LockRange::Whole };
     // Who cannot be asked hears of it by the kernel.
     if let (Ok(Some(socket)), Some(asked)) = (connected(&known.address), known.asks(end)) {
-        said(&socket, &asked);
+        let _ = said(&socket, &asked);
     }
 }
 
@@ -207,11 +208,11 @@ fn is_ours(socket: &Own) -> bool {
     asked == 0 && own.contains(&peer.uid)
 }
 
-/// What the holder answers; none: it has gone.
-fn said(socket: &Own, asked: &[u8]) -> Option<Answer> {
+/// What the holder answers; none: it has gone. `ENOLCK`: it does not.
+fn said(socket: &Own, asked: &[u8]) -> Outcome<Option<Answer>> {
     let sent = kernel!(libc::SYS_sendto, socket.fd(), asked.as_ptr(), asked.len(), libc::MSG_NOSIGNAL, 0, 0);
     if sent != asked.len() as isize {
-        return None;
+        return Ok(None);
     }
     let mut answer = [0_u8; Answer::LEN];
     let mut so_far = 0;
@@ -220,11 +221,12 @@ fn said(socket: &Own, asked: &[u8]) -> Option<Answer> {
         match kernel!(libc::SYS_recvfrom, socket.fd(), rest.as_mut_ptr(), rest.len(), 0, 0, 0) {
             // It answers without waiting for anybody.
             e if e == -(libc::EINTR as isize) => {}
+            e if e == -(libc::EAGAIN as isize) => return Err(Errno::ENOLCK),
             n if n > 0 => so_far += n as usize,
-            _ => return None,
+            _ => return Ok(None),
         }
     }
-    Answer::read(&answer)
+    Ok(Answer::read(&answer))
 }
 
 /// Sees that there is a holder, or is about to be. `ENOLCK`: there could be, but for descriptors.

@@ -133,13 +133,13 @@ fn try_of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind
 const HANDS_OVER_NS: i64 = 5_000_000_000;
 
 fn hand_over_lock(world: &World, (fd, open): (c_int, &Open)) {
-    let Ok(file) = open.file(world) else { return };
     let _one = lock(&open.locking);
     let kind = match open.locked() {
         Locked::Alone => LockKind::Write,
         Locked::Shared => LockKind::Read,
         Locked::No | Locked::Parts => return,
     };
+    let Ok(file) = open.file(world) else { return };
     let asked = Request { wants: Wants::Place, kind, range: LockRange::Whole };
     // Without anybody it ends with this process.
     if !matches!(holder::ask(world, (fd, open), &asked, true), Some(Ok(_))) || file.unlock_all(owner_of(open)).is_err()

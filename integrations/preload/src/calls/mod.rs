@@ -20,6 +20,7 @@ pub(crate) mod open;
 pub(crate) mod pipes;
 pub(crate) mod place;
 pub(crate) mod process;
+pub(crate) mod sockets;
 pub(crate) mod spawn;
 pub(crate) mod table;
 pub(crate) mod users;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::{
     attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
-    place, process, spawn,
+    place, process, sockets, spawn,
 };
 use crate::patch::{Hook, address};
 
@@ -129,6 +129,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"execve" => process::execve;
         c"execveat" => process::execveat;
         c"fexecve" => process::fexecve;
+        c"bind" => sockets::bind;
         c"posix_spawn" => spawn::posix_spawn;
         c"posix_spawnp" => spawn::posix_spawnp;
         c"_exit" c"_Exit" => process::exit;

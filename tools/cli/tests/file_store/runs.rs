@@ -251,6 +251,19 @@ fn what_cannot_see_the_store_is_told() {
         assert_eq!(ran.code, Some(126));
         assert!(ran.err.contains("another user"), "{}", ran.err);
     }
+    // Sockets are made by the kernel, which knows nothing of the directory that the program is in.
+    let bind = "import os, socket, sys
+os.chdir('/iov/w')
+for name in ('rel', '/iov/w/abs'):
+    try: socket.socket(socket.AF_UNIX).bind(name); print('made')
+    except PermissionError: pass
+os.symlink(sys.argv[1], 'out'); socket.socket(socket.AF_UNIX).bind('out/through'); os.unlink('out')
+os.chdir(sys.argv[1]); os.stat('through'); socket.socket(socket.AF_UNIX).bind('there'); socket.socket(socket.AF_UNIX).bind(chr(0) + sys.argv[1])
+print(os.listdir('/iov/w'), os.path.exists('there'))";
+    let here = store.path("here");
+    std::fs::create_dir(&here).unwrap();
+    let ran = run(&store, &["python3", "-c", bind, here.to_str().unwrap()]).ok();
+    assert_eq!(ran.text(), "[] True\n");
     // A mapping that others are to see needs a mount.
     let map = "import mmap, os
 f = os.open('/iov/w/m', os.O_RDWR | os.O_CREAT); os.write(f, b'abc')
