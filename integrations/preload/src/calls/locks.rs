@@ -163,7 +163,10 @@ pub(crate) fn end() {
         let all = world.files.all();
         for (_, open) in &all {
             world.files.unlock(world, open);
-            if let (true, Ok(file)) = (open.locked() != Locked::No, open.file(world)) {
+            // What nobody here has used is not opened for that.
+            if open.locked() != Locked::No
+                && let Ok(file) = open.file(world)
+            {
                 ended(open, file);
             }
         }
