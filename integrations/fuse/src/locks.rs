@@ -104,7 +104,7 @@ impl Door {
 /// Returns when the lock is there, or whoever asks is interrupted.
 fn wait(waiting: &Waiting<'_>, (file, owner, range, kind): (&File, u64, LockRange, LockKind)) -> Outcome<()> {
     // Who is interrupted as it gets the lock hears that it has it, and gives it back with its end.
-    match file.lock_soon(owner, range, kind, &|| waiting.is_interrupted()) {
+    match file.lock_unless(owner, range, kind, &|| waiting.is_interrupted()) {
         Err(Errno::EAGAIN) => Err(Errno::EINTR),
         outcome => outcome,
     }

@@ -120,8 +120,8 @@ impl File {
             .again("lock", || ioverbs::run(c.session(), Op::Lock { c: c.clone(), lock: lock.clone() }).map(drop))
     }
 
-    /// The same as [`File::lock`], waiting until it is there, or somebody says that it is not waited for any more (`EAGAIN`).
-    pub fn lock_soon(&self, owner: u64, range: LockRange, kind: LockKind, is_over: &dyn Fn() -> bool) -> Outcome<()> {
+    /// The same as [`File::lock`], waiting until it is there, unless somebody says that it is not waited for any more (`EAGAIN`).
+    pub fn lock_unless(&self, owner: u64, range: LockRange, kind: LockKind, is_over: &dyn Fn() -> bool) -> Outcome<()> {
         loop {
             match self.lock(owner, range, kind) {
                 Err(Errno::EAGAIN) if !is_over() => ioverbs::seam::sleep(PAUSE_NS),

@@ -38,7 +38,7 @@ const SILENT: usize = 10;
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 const PATIENCE: libc::timeval = libc::timeval { tv_sec: 70, tv_usec: 0 };
 /// The byte of the file that stands for the open file by which all who have that see that there is a holder: it has locked it by a lock that ends with it. The
-/// one before is for the offset.
+/// first one is for the offset ([`crate::files::Moving`]).
 const THERE: i64 = 2;
 /// Variables that it is not told, as it is no program that uses workspaces.
 const NOT_TOLD: [&str; 3] = [VARIABLE, "LD_PRELOAD", STORE];
