@@ -95,6 +95,12 @@ impl Targets {
         self.last(cx, vec![create(ws, object)]).map(drop)
     }
 
+    /// The same, and tells what is there then: not all targets tell that of what they make.
+    pub(crate) fn make_and_stat(&self, cx: &OpCx, ws: Uuid, object: ObjectId) -> Result<Evidence> {
+        self.lock_left_over().retain(|left| *left != object);
+        self.last(cx, vec![create(ws, object), op(object, ObjectVerb::Stat, 0)])
+    }
+
     /// Removes objects that came to nothing. What cannot be done now is left over.
     pub(crate) fn remove(&self, cx: &OpCx, objects: Vec<ObjectId>) {
         let removed = self.run(cx, objects.iter().map(|object| op(*object, ObjectVerb::Remove, 0)).collect());

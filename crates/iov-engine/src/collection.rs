@@ -52,6 +52,8 @@ pub(crate) struct CollectionInner {
     closed: AtomicBool,
     /// The catalog was asked to end the open, so that it must not be asked again.
     returned: AtomicBool,
+    /// It was asked to publish besides.
+    owed: AtomicBool,
     /// Opened from a record that the session has kept: the catalog does not know of it (M3).
     detached: AtomicBool,
     /// All bytes, which are sealed.
@@ -87,6 +89,7 @@ impl Collection {
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
             returned: AtomicBool::new(false),
+            owed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
             kept: OnceLock::new(),
         }))
@@ -221,8 +224,17 @@ impl Collection {
         self.0.returned.store(true, Ordering::Relaxed);
     }
 
+    /// The same, and to publish what was changed.
+    pub(crate) fn mark_closing(&self) {
+        self.0.owed.store(self.0.dirty.swap(false, Ordering::Relaxed), Ordering::Relaxed);
+        self.mark_returned();
+    }
+
     /// It was not, after all.
     pub(crate) fn mark_kept(&self) {
+        if self.0.owed.swap(false, Ordering::Relaxed) {
+            self.mark_unpublished();
+        }
         self.0.returned.store(false, Ordering::Relaxed);
     }
 
@@ -376,6 +388,13 @@ impl Collection {
 
     pub(crate) fn was_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Its bytes were changed by an earlier handle that could not say so: a commit or a close of this one tells the catalog. For who opens a collection
+    /// again by its UUID since a close has failed.
+    pub fn note_changed(&self) {
+        self.mark_used();
+        self.mark_changed();
     }
 
     pub(crate) fn mark_changed(&self) {

@@ -15,7 +15,7 @@ use iov_store::seam;
 use crate::stream::Stream;
 
 /// How long is looked, in nanoseconds, where nothing else is said.
-const SPAN_NS: i64 = 100_000;
+const SPAN_NS: i64 = 300_000;
 /// The longest that can be said.
 const MOST_NS: i64 = 1_000_000;
 /// Between two looks, in instructions of some 50 cycles each.

@@ -141,6 +141,37 @@ fn b2_stop_skips_what_is_behind_a_failure() {
 }
 
 #[test]
+fn c3_what_a_close_has_to_tell_goes_with_what_is_before_it_or_is_told_all_the_same() {
+    let (session, ws) = store("c3told");
+    let at = ioverbs::Counters::NAMES.iter().position(|n| *n == "metadata_requests").unwrap();
+    let asked = || session.counters().snapshot()[at];
+    for on_error in [OnError::Continue, OnError::Stop] {
+        for fails in [false, true] {
+            let name = format!("{on_error:?} {fails}");
+            let c = ioverbs::create(&ws, None, Some(&name), Metadata::new(), controls("consistency=session")).unwrap();
+            ioverbs::write_at(&c, 0, b"written").unwrap();
+            let other = ioverbs::create(&ws, None, Some("other"), Metadata::new(), Controls::default()).unwrap();
+            let before = asked();
+            let mut b = batch(&session, on_error);
+            let which = if fails { Which::parse("nothing").unwrap() } else { Which::Uuid(other.uuid().unwrap()) };
+            b.push(Op::Delete { w: ws.clone(), parent: None, which }).unwrap();
+            b.push(Op::Close { c: c.clone() }).unwrap();
+            assert_eq!(b.start().unwrap().wait(-1).is_err(), fails, "{name}");
+            if on_error == OnError::Continue {
+                assert_eq!(asked() - before, 1, "{name}");
+            }
+            drop((b, c));
+            let which = Which::Uuid(other.uuid().unwrap());
+            let _ = run(&session, Op::Delete { w: ws.clone(), parent: None, which });
+            let (parent, which) = (None, Which::parse(&name).unwrap());
+            let told = run(&session, Op::Look { w: ws.clone(), parent, which, ahead: 0, tell: 0 }).unwrap();
+            let Output::Stat(stat) = told.output else { panic!("{told:?}") };
+            assert_eq!(stat.bytes, 7, "{name}");
+        }
+    }
+}
+
+#[test]
 fn b2_a_name_that_is_taken_is_a_failure_also_where_it_is_told_by_what() {
     let (session, ws) = store("b2told");
     let taken = ioverbs::create(&ws, None, Some("taken"), Metadata::new(), Controls::default()).unwrap();

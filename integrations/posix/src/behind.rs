@@ -3,13 +3,13 @@
 //! sets of its attributes, goes to the store together with the publication, in one request, when the file is closed.
 //!
 //! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
-//! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end, more than
-//! [`MOST`] bytes), and after a second at most. What fails then is told there, and where nobody was there to hear of it, when the
-//! file is closed.
+//! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end), and after a second at most. Of a file
+//! that becomes larger than [`MOST`] the bytes go to the store as they come, and the rest is told with the close as before. What fails
+//! then is told there, and where nobody was there to hear of it, when the file is closed.
 
 use std::{
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, TryLockError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -28,6 +28,10 @@ use crate::{
 
 /// Most bytes of a file that are kept: what most files of a tree of sources have.
 const MOST: usize = 64 << 10;
+/// With more of them than so many there is room for [`MOST`].
+const SOME: u64 = 16 << 10;
+/// Most bytes of one write to a file of which not all is told.
+const LONG: usize = 4 << 20;
 /// Half of how long they are kept at most.
 const SPAN: Duration = Duration::from_millis(500);
 
@@ -39,8 +43,10 @@ pub(crate) static TELLING_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::
 pub(crate) struct Untold {
     /// As they will be.
     attributes: Attributes,
-    /// All of the file's bytes.
+    /// All of the file's bytes, unless the store has them.
     data: Vec<u8>,
+    /// The store has them.
+    sent: bool,
     attr: Attr,
     /// When it was written is told, too: not of another one's file, whose times only he may set. The store takes its own then.
     timed: bool,
@@ -65,6 +71,13 @@ pub(crate) struct Tellers {
     runs: AtomicBool,
 }
 
+/// Whether somebody may not do any more what he may, as his bytes are there. Root may do all.
+fn takes_rights(of: &Attributes, attr: &Attr) -> bool {
+    let less = attr.mode.is_some_and(|mode| of.mode & !mode & 0o777 != 0);
+    let other = |new: Option<u32>, old: u32| new.is_some_and(|new| new != old);
+    less || (other(attr.uid, of.uid) && of.uid != 0) || (other(attr.gid, of.gid) && of.mode & 0o070 != 0)
+}
+
 impl Handle {
     /// From now on what is done to this file, which was just made or is empty since it was opened, is told later, if that is allowed. `timed`: also when.
     pub(crate) fn begin_behind(&self, attributes: &Attributes, attr: Attr, timed: bool) {
@@ -73,12 +86,14 @@ impl Handle {
                 && effective.mutability == Mutability::Overwrite
                 && (effective.persistence == Persistence::Volatile || effective.point == Point::Close)
         };
+        // Of one that somebody has found by its name meanwhile, and written, not all would be kept.
         let allowed = self.file_system().level() == Level::Session
+            && attributes.size == 0
             && self.c.is_writable()
             && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
-            let untold = Untold { attributes: *attributes, data: Vec::new(), attr, timed, names };
+            let untold = Untold { attributes: *attributes, data: Vec::new(), sent: false, attr, timed, names };
             *lock(&self.behind.untold) = Some(untold);
             self.behind.any.store(true, Ordering::Release);
         }
@@ -101,26 +116,68 @@ impl Handle {
         }
     }
 
-    /// Keeps bytes to tell the store later; `false`: it has to be told now, and knows all that was before.
+    /// Takes bytes to tell the store later, or with what else it is to be told of the file later; `false`: it has to be told now, and knows all that was
+    /// before.
     pub(crate) fn write_behind(&self, offset: u64, data: &[u8]) -> Outcome<bool> {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
         }
         let mut behind = lock(&self.behind.untold);
-        let taken = behind.as_mut().filter(|u| offset == u.data.len() as u64 && u.data.len() + data.len() <= MOST);
-        let Some(untold) = taken else {
+        let len = data.len() as u64;
+        // Who looks meanwhile waits, but not for long.
+        let fits = |u: &&mut Untold| offset == u.attributes.size && data.len() <= LONG;
+        let Some(untold) = behind.as_mut().filter(fits) else {
             drop(behind);
             return self.settle().map(|()| false);
         };
-        untold.data.extend_from_slice(data);
+        let size = offset + len;
+        if !untold.sent && size <= MOST as u64 {
+            if size > SOME && untold.data.capacity() < MOST {
+                // It is not moved again with each few that come.
+                untold.data.reserve_exact(MOST - untold.data.len());
+            }
+            untold.data.extend_from_slice(data);
+        } else if let Err(e) = self.send(untold, data) {
+            // How much of it has come through only the store knows.
+            drop(behind);
+            self.settle_for_others();
+            return Err(e);
+        }
         let now_ns = seam::now_ns();
         let a = &mut untold.attributes;
-        (a.size, a.blocks) = (untold.data.len() as u64, (untold.data.len() as u64).div_ceil(512));
+        (a.size, a.blocks) = (size, size.div_ceil(512));
         (a.mtime_ns, a.ctime_ns) = (now_ns, now_ns);
         if untold.timed {
             untold.attr.mtime_ns = Some(now_ns);
         }
         Ok(true)
+    }
+
+    /// The store is given all bytes that it has not, and these.
+    fn send(&self, untold: &mut Untold, data: &[u8]) -> Outcome<()> {
+        let write = |offset, data: &[u8]| {
+            self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
+        };
+        let (before, attr) = (untold.data.len(), &mut untold.attr);
+        let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
+        if !untold.sent && rights != Attr::default() {
+            // Nobody gets bytes who may not have them.
+            let set = || Op::SetAttr { c: self.c.clone(), attr: rights.clone() };
+            self.file_system().again("setattr", || ioverbs::run(self.c.session(), set()))?;
+            (attr.mode, attr.uid, attr.gid) = (None, None, None);
+        }
+        if before > 0 && data.len() <= MOST {
+            untold.data.extend_from_slice(data);
+            write(0, &untold.data).inspect_err(|_| untold.data.truncate(before))?;
+        } else {
+            if before > 0 {
+                write(0, &untold.data)?;
+                (untold.sent, untold.data) = (true, Vec::new());
+            }
+            write(untold.attributes.size, data)?;
+        }
+        (untold.sent, untold.data) = (true, Vec::new());
+        Ok(())
     }
 
     /// Keeps attributes to tell the store later; those that the file then has.
@@ -129,7 +186,10 @@ impl Handle {
             return None;
         }
         let mut behind = lock(&self.behind.untold);
-        let Untold { attributes: a, attr: kept, .. } = behind.as_mut()?;
+        let Untold { attributes: a, attr: kept, sent, .. } = behind.as_mut()?;
+        if *sent && takes_rights(a, attr) {
+            return None;
+        }
         let set = |to: &mut u32, kept: &mut Option<u32>, new: Option<u32>| {
             if let Some(new) = new {
                 (*to, *kept) = (new, Some(new));
@@ -195,6 +255,9 @@ impl Handle {
                 let (out, which) = (fs.workspace().pending(EntryKind::Collection), Which::Uuid(uuid));
                 open =
                     Some(Lent::from(Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() }));
+                if untold.sent {
+                    out.note_changed();
+                }
                 c = out;
             }
             told
@@ -210,6 +273,15 @@ impl Handle {
     /// Tells the store, for somebody who only wants to look: what fails is for who closes the file.
     pub(crate) fn settle_for_others(&self) {
         let _ = self.settle();
+    }
+
+    /// The same, unless it would have to wait for somebody who writes; `false`: so it is.
+    fn settle_if_free(&self) -> bool {
+        let is_free = !matches!(self.behind.untold.try_lock(), Err(TryLockError::WouldBlock));
+        if is_free {
+            self.settle_for_others();
+        }
+        is_free
     }
 
     /// Why the store was not told something, for the first who closes the file.
@@ -242,13 +314,11 @@ fn run(fs: &Weak<Inner>) {
     let mut before: Vec<Weak<Handle>> = Vec::new();
     loop {
         seam::sleep(SPAN.as_nanos() as u64);
-        // Those that were there a span ago. What fails is kept for who closes the file.
-        for handle in before.iter().filter_map(Weak::upgrade) {
-            handle.settle_for_others();
-        }
+        // Those that were there a span ago. What fails is kept for who closes the file. Who is being told something just now comes next time.
+        before.retain(|handle| handle.upgrade().is_some_and(|handle| !handle.settle_if_free()));
         let Some(inner) = fs.upgrade() else { return };
         let mut all = lock(&inner.tellers.all);
-        before = std::mem::take(&mut *all);
+        before.append(&mut all);
         before.retain(|handle| handle.strong_count() > 0);
         if before.is_empty() {
             inner.tellers.runs.store(false, Ordering::Release);

@@ -354,7 +354,9 @@ impl FileSystem {
             metadata: Metadata::new(),
             uuid: seam::new_uuid(),
         };
-        let attributes = self.attributes_of(&mut self.make(new, &|_| Vec::new())?)?;
+        // Nothing is done with it by that handle.
+        let made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()]);
+        let attributes = self.attributes_of(&mut made?)?;
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
         node.says_nothing();

@@ -1,16 +1,17 @@
 //! What the plan needs to know of each operation: its class and what it touches.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
 use iov_semantics::plan::{Class, PlanOp};
-use iov_types::{Name, Uuid, Which};
+use iov_types::{Name, Persistence, Uuid, Which};
 
 use crate::{
     Collection, Op, Workspace,
+    collection::Ready,
     op::{Parent, parent_uuid},
 };
 
@@ -48,11 +49,19 @@ fn which_token(w: &Workspace, parent: &Parent, which: &Which) -> u64 {
     }
 }
 
-/// Descriptions of all operations of a batch.
-pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
+/// Whether a commit or a close of it only tells the catalog of its bytes: none have to be made to last, or to be published, before.
+fn only_tells(c: &Collection) -> bool {
+    let lasts = |ready: &Ready| ready.contract.durability >= Persistence::Durable;
+    !c.has_stage() && c.broken().is_ok() && c.ready().is_ok_and(|ready| !lasts(ready))
+}
+
+/// Descriptions of all operations of a batch. `plain`: it goes on where something fails, and promises no more of the bytes than their handles do.
+pub(super) fn describe(ops: &[Op], plain: bool) -> Vec<PlanOp> {
     // Handles that this batch makes by a lookup, and whether it is by name: then their UUID is unknown until it has completed.
     let mut looked_up: HashMap<*const crate::collection::CollectionInner, bool> = HashMap::new();
     let mut written: HashMap<u64, ()> = HashMap::new();
+    // What is committed, persisted or sealed.
+    let mut told: HashSet<u64> = HashSet::new();
     let mut out = Vec::with_capacity(ops.len());
     for op in ops {
         let mut uses = Vec::with_capacity(4);
@@ -90,15 +99,23 @@ pub(super) fn describe(ops: &[Op]) -> Vec<PlanOp> {
             Op::Close { c } => {
                 uses.push((collection_token(c), true));
                 // What was told to the catalog, by a commit or a seal, may be unsynced still (P5).
-                let clean =
-                    !c.is_dirty() && !c.is_unsynced() && !c.has_stage() && !written.contains_key(&collection_token(c));
+                let clean = !c.is_dirty() && !c.is_unsynced() && !c.has_stage();
+                // Behind a commit it has to tell what that could not.
+                let told = told.contains(&collection_token(c));
+                let clean = (clean || plain && !told && only_tells(c)) && !written.contains_key(&collection_token(c));
                 strict |= !clean;
                 if clean { Class::Catalog } else { Class::DataThenCatalog }
             }
             Op::Commit { c } | Op::Persist { c } | Op::Seal { c } => {
-                uses.push((collection_token(c), true));
-                strict = true;
-                Class::DataThenCatalog
+                let token = collection_token(c);
+                let tells = plain && only_tells(c) && !written.contains_key(&token) && told.insert(token);
+                uses.push((token, true));
+                if matches!(op, Op::Commit { .. }) && tells {
+                    Class::Catalog
+                } else {
+                    strict = true;
+                    Class::DataThenCatalog
+                }
             }
             Op::WorkspacePersist { w } => {
                 uses.push((workspace_token(w), true));

@@ -165,8 +165,7 @@ impl Exec {
         match &self.ops[i] {
             Op::Commit { c } | Op::Persist { c } | Op::Seal { c } => c.mark_published(),
             Op::Close { c } => {
-                c.mark_published();
-                c.mark_returned();
+                c.mark_closing();
                 if c.was_used()
                     && let Ok(object) = c.object()
                 {

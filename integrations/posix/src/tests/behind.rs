@@ -193,6 +193,127 @@ fn who_writes_a_file_anew_tells_it_as_one_that_was_made() {
 }
 
 #[test]
+fn the_rest_of_what_is_done_to_a_larger_new_file_is_told_with_its_close() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let there = |name: &[u8]| elsewhere.lookup(&elsewhere.root(), name).unwrap().1;
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o600), WRITE).unwrap();
+    let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+    let mut at = 0;
+    for end in [60_000, 70_000, 70_001, 199_000, 200_000] {
+        assert_eq!(file.write(at as u64, &bytes[at..end]).unwrap(), end - at);
+        assert_eq!(node.attributes().unwrap().size, end as u64);
+        at = end;
+    }
+    let written = node.attributes().unwrap();
+    let before = asked(&ws);
+    let set = |change| node.change(&change).unwrap();
+    set(Change { uid: Some(7), gid: Some(8), ..Change::default() });
+    set(Change { mtime: Some(SetTime::At(1_000_000_007)), atime: Some(SetTime::At(3)), ..Change::default() });
+    let seen = set(Change { mode: Some(0o644), ..Change::default() });
+    assert_eq!((seen.mode, seen.uid, seen.gid, seen.mtime_ns, seen.atime_ns), (0o644, 7, 8, 1_000_000_007, 3));
+    assert_eq!((seen.size, node.attributes().unwrap()), (200_000, seen));
+    assert!(written.blocks >= 200_000 / 512 && asked(&ws) == before, "nobody was asked");
+    file.flush().unwrap();
+    assert_eq!(asked(&ws) - before, 1);
+    let told = there(b"a");
+    assert_eq!((told.size, told.mode, told.uid, told.gid), (200_000, 0o644, 7, 8));
+    assert_eq!((told.mtime_ns, told.atime_ns), (1_000_000_007, 3));
+    file.close().unwrap();
+    assert_eq!(get(&node), bytes);
+    // What is written behind a time that was set has one of its own, which is the one that was seen.
+    let (file, node, _) = fs.create(&fs.root(), b"b", born(0o644), WRITE).unwrap();
+    file.write(0, &bytes[..100_000]).unwrap();
+    node.change(&Change { mtime: Some(SetTime::At(7)), ..Change::default() }).unwrap();
+    file.write(100_000, &bytes[100_000..]).unwrap();
+    let seen = node.attributes().unwrap().mtime_ns;
+    file.close().unwrap();
+    assert!(seen >= written.mtime_ns && there(b"b").mtime_ns == seen && get(&node) == bytes);
+    // Elsewhere than at its end, by an opening of somebody else, and by what is appended.
+    let (file, node, _) = fs.create(&fs.root(), b"c", born(0o644), WRITE).unwrap();
+    file.write(0, &bytes[..100_000]).unwrap();
+    file.write(150_000, &bytes[150_000..]).unwrap();
+    file.write(100_000, &bytes[100_000..150_000]).unwrap();
+    assert_eq!(there(b"c").size, 200_000);
+    File::open(&node, WRITE).unwrap().0.append(b"+").unwrap();
+    assert_eq!((file.append(b"+").unwrap(), node.attributes().unwrap().size), (1, 200_002));
+    file.close().unwrap();
+    assert_eq!(get(&node), [&bytes[..], b"++"].concat());
+    // In a while it is told, whoever looks.
+    let (file, node, _) = fs.create(&fs.root(), b"d", born(0o644), WRITE).unwrap();
+    file.write(0, &bytes).unwrap();
+    node.change(&Change { mode: Some(0o640), ..Change::default() }).unwrap();
+    let until = seam::monotonic_ns() + 30_000_000_000;
+    while there(b"d").mode != 0o640 {
+        assert!(seam::monotonic_ns() < until, "nobody was told");
+        seam::sleep(10_000_000);
+    }
+    drop(file);
+}
+
+#[test]
+fn nobody_gets_bytes_of_a_new_file_that_he_may_not_have() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let there = |name: &[u8]| elsewhere.lookup(&elsewhere.root(), name).unwrap().1;
+    let set = |node: &Node, change| node.change(&change).unwrap();
+    let mode = |mode| Change { mode: Some(mode), ..Change::default() };
+    // Before the bytes are there, and where they are at once if it takes rights away.
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o644), WRITE).unwrap();
+    set(&node, mode(0o640));
+    assert_eq!(there(b"a").mode, 0o644, "nothing is there yet");
+    file.write(0, &[1; 100_000]).unwrap();
+    assert_eq!((there(b"a").mode, there(b"a").size), (0o640, 100_000));
+    set(&node, mode(0o600));
+    assert_eq!(there(b"a").mode, 0o600);
+    file.close().unwrap();
+    for (name, change) in [
+        (b"b", mode(0o600)),
+        (b"c", Change { gid: Some(77), ..Change::default() }),
+        (b"d", Change { uid: Some(78), ..Change::default() }),
+    ] {
+        let born = Create { mode: 0o660, who: Who { uid: 5, gid: 6 } };
+        let (file, node, _) = fs.create(&fs.root(), name, born, WRITE).unwrap();
+        file.write(0, &[1; 100_000]).unwrap();
+        let told = set(&node, change);
+        let seen = there(name);
+        assert_eq!((seen.mode, seen.uid, seen.gid), (told.mode, told.uid, told.gid), "{name:?}");
+        file.close().unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_heard_of_as_it_is_written_and_what_was_written_before_stays() {
+    let limits = ioverbs::Limits { min: 0, max: 50_000 };
+    let controls = ioverbs::Controls { collection_size: limits, ..Default::default() };
+    let fs = FileSystem::new(workspace(), Options { controls, ..Options::default() });
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o644), WRITE).unwrap();
+    file.write(0, &[1; 40_000]).unwrap();
+    assert_eq!(file.write(40_000, &[2; 40_000]), Err(Errno::EFBIG));
+    assert_eq!(node.attributes().unwrap().size, 40_000);
+    file.write(40_000, &[3; 10_000]).unwrap();
+    file.close().unwrap();
+    let bytes = get(&node);
+    assert!(bytes.len() == 50_000 && bytes[..40_000] == [1; 40_000] && bytes[40_000..] == [3; 10_000]);
+}
+
+#[test]
+fn a_directory_is_made_in_one_request() {
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options::default());
+    let root = fs.root();
+    root.attributes().unwrap();
+    let before = asked(&ws);
+    let (dir, made) = fs.mkdir(&root, b"d", born(0o700)).unwrap();
+    assert_eq!((asked(&ws) - before, made.mode), (1, 0o700));
+    assert_eq!(fs.mkdir(&root, b"d", born(0o700)).unwrap_err(), Errno::EEXIST);
+    put(&fs, &dir, b"a", b"");
+    assert_eq!(fs.lookup(&root, b"d").unwrap().1.uuid, made.uuid);
+}
+
+#[test]
 fn what_cannot_be_told_is_heard_of_when_the_file_is_closed() {
     let ws = workspace();
     let fs = FileSystem::new(ws.clone(), Options::default());
