@@ -22,8 +22,14 @@ use crate::{
     rules::Place,
 };
 
-/// Names that there may be, and since when none else is known (monotonic clock).
-type Names = (HashSet<Box<[u8]>>, i64);
+/// Which names there may be in a directory that was made here.
+struct Names {
+    all: HashSet<Box<[u8]>>,
+    /// Since when none else is known (monotonic clock).
+    at_ns: i64,
+    /// How things were behind the last name that was made or taken away here, if it is known until when that holds.
+    since: Option<Since>,
+}
 
 /// What was told of something.
 struct Told {
@@ -47,7 +53,7 @@ pub struct Node {
     pub(crate) place: Mutex<Place>,
     /// Of a file: the directory in which it was found last.
     pub(crate) found_in: Mutex<Option<Uuid>>,
-    /// Of a directory that was made here: which names there may be in it, and when it was made (monotonic clock).
+    /// Of a directory that was made here: which names there may be in it.
     names: Mutex<Option<Names>>,
     /// Of a directory: what it says of the files that are made below it.
     pub(crate) said: Mutex<Said>,
@@ -275,6 +281,7 @@ impl Node {
         further: &dyn Fn() -> Vec<Op>,
     ) -> Outcome<Vec<Status>> {
         let nodes: Vec<&Node> = std::iter::once(self).chain(others.iter().copied()).collect();
+        nodes.iter().for_each(|node| node.names_change());
         let done = self.fs.at_most_once(verb, || {
             let looks = nodes.iter().map(|node| node.stat_op(None));
             let ops = std::iter::once(op()).chain(looks).chain(further());
@@ -288,8 +295,11 @@ impl Node {
         done.map(|mut statuses| statuses.split_off(nodes.len() + 1))
     }
 
-    /// Notes what a look at it came to.
+    /// Notes what a look at it came to, behind a change of the names in it.
     pub(crate) fn tell_of(&self, looked: Option<&Stat>) {
+        if let Some(names) = &mut *lock(&self.names) {
+            names.since = self.fs.since();
+        }
         match looked.map(|stat| self.fs.attributes(stat)) {
             Some(Ok(attributes)) => self.tell(&attributes),
             _ => self.untell(),
@@ -376,7 +386,8 @@ impl Node {
     /// It has just been made, and is empty.
     pub(crate) fn is_new(&self) {
         if !self.fs.0.options.unseen.is_zero() {
-            *lock(&self.names) = Some((HashSet::new(), seam::monotonic_ns()));
+            let (at_ns, since) = (seam::monotonic_ns(), self.fs.since());
+            *lock(&self.names) = Some(Names { all: HashSet::new(), at_ns, since });
         }
     }
 
@@ -385,20 +396,31 @@ impl Node {
         *lock(&self.names) = None;
     }
 
+    /// A name in it is about to be made or taken away here. What others have made before that would not be seen behind it.
+    pub(crate) fn names_change(&self) {
+        let mut names = lock(&self.names);
+        let since = names.as_ref().and_then(|names| names.since.as_ref());
+        if since.is_some_and(|since| !self.fs.holds(since, &[self.names_in_it()])) {
+            *names = None;
+        }
+    }
+
     /// Somebody may find this name in it from now on.
     pub(crate) fn may_have(&self, name: &[u8]) {
-        if let Some((names, _)) = &mut *lock(&self.names) {
-            names.insert(name.into());
+        self.names_change();
+        if let Some(names) = &mut *lock(&self.names) {
+            names.all.insert(name.into());
         }
     }
 
     /// Whether it has not had this name since it was made here, unless somebody elsewhere has made it within the time for which
-    /// that may stay unseen.
+    /// that may stay unseen, and the catalog has not said so.
     pub(crate) fn has_not(&self, name: &[u8]) -> bool {
         let mut names = lock(&self.names);
-        let Some((known, at_ns)) = &*names else { return false };
+        let Some(Names { all, at_ns, since }) = &*names else { return false };
         if u128::try_from(seam::monotonic_ns() - at_ns).is_ok_and(|age| age < self.fs.0.options.unseen.as_nanos()) {
-            return !known.contains(name);
+            let holds = since.as_ref().is_none_or(|since| self.fs.holds(since, &[self.names_in_it()]));
+            return holds && !all.contains(name);
         }
         *names = None;
         false

@@ -39,6 +39,7 @@ impl FileSystem {
         }
         let is_group = |e: &ioverbs::Error| e.kind() == Failure::Invalid && e.clause() == Some(Clause::O10);
         let _going = self.names_go();
+        parent.names_change();
         // Another one may have got the name by the second time.
         let done = self.at_most_once("unlink", || {
             let (w, parent) = (self.workspace().clone(), Some(group.clone()));

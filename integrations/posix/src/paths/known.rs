@@ -103,16 +103,20 @@ impl Known {
     /// What a name stands for, or that it is not there, as far as that still holds, or what others do may still be unseen.
     pub(super) fn get(&self, last: &Last) -> Option<Option<Found>> {
         let entry = self.entry(last)?;
-        if let Some((node, attributes)) = &entry.found
-            && is_fresh(node, entry.at_ns)
-        {
-            if node.kind() == Kind::Directory {
-                // Of which this file system is told with each name that it makes or takes away.
-                return node.told_lately().map(|attributes| Some((node.clone(), attributes)));
-            }
-            return entry.is_untouched().then_some(Some((node.clone(), *attributes)));
+        let Some((node, attributes)) = &entry.found else { return entry.held(last) };
+        if node.kind() == Kind::Directory && is_fresh(node, entry.at_ns) {
+            // Of which this file system is told with each name that it makes or takes away.
+            return node.told_lately().map(|attributes| Some((node.clone(), attributes)));
         }
-        entry.held(last)
+        if node.kind() == Kind::Directory {
+            return entry.held(last);
+        }
+        // What takes a name away changes what it stood for. So names that are made beside it, here as well, do not matter.
+        let holds = match &entry.since {
+            Some(since) => node.file_system().holds(since, &[node.itself()]),
+            None => is_fresh(node, entry.at_ns),
+        };
+        (holds && entry.is_untouched()).then_some(Some((node.clone(), *attributes)))
     }
 
     /// The same, as far as it is known to hold.

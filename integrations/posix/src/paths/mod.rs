@@ -266,6 +266,11 @@ impl Walker<'_> {
     /// What is at the end of a path.
     pub fn find(&self, from: &Arc<Node>, path: &[u8], follow: bool) -> Way<(Arc<Node>, Attributes)> {
         match self.walk(from, path, follow)? {
+            // Whose times others change with the names in it.
+            Reached::Found { node, .. } if node.kind() == Kind::Directory && self.fs.since().is_some() => {
+                let attributes = node.attributes()?;
+                Ok((node, attributes))
+            }
             Reached::Found { node, attributes, .. } => Ok((node, attributes)),
             Reached::Missing(_) => Err(Errno::ENOENT.into()),
         }

@@ -16,6 +16,7 @@ mod passthrough;
 mod programs;
 mod questions;
 mod runs;
+mod seen;
 mod shared;
 mod sharing;
 mod store;
