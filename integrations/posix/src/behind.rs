@@ -73,9 +73,9 @@ pub(crate) struct Tellers {
 
 /// Whether somebody may not do any more what he may, as his bytes are there. Root may do all.
 fn takes_rights(of: &Attributes, attr: &Attr) -> bool {
-    let less = attr.mode.is_some_and(|mode| of.mode & !mode & 0o777 != 0);
+    let less = attr.mode.is_some_and(|mode| of.mode & !mode & 0o6777 != 0);
     let other = |new: Option<u32>, old: u32| new.is_some_and(|new| new != old);
-    less || (other(attr.uid, of.uid) && of.uid != 0) || (other(attr.gid, of.gid) && of.mode & 0o070 != 0)
+    less || (other(attr.uid, of.uid) && of.uid != 0) || (other(attr.gid, of.gid) && of.mode & 0o077 != 0)
 }
 
 impl Handle {
@@ -314,8 +314,9 @@ fn run(fs: &Weak<Inner>) {
     let mut before: Vec<Weak<Handle>> = Vec::new();
     loop {
         seam::sleep(SPAN.as_nanos() as u64);
-        // Those that were there a span ago. What fails is kept for who closes the file. Who is being told something just now comes next time.
+        // Those that were there a span ago. What fails is kept for who closes the file. Who is being told something just now comes behind all others.
         before.retain(|handle| handle.upgrade().is_some_and(|handle| !handle.settle_if_free()));
+        before.drain(..).filter_map(|handle| handle.upgrade()).for_each(|handle| handle.settle_for_others());
         let Some(inner) = fs.upgrade() else { return };
         let mut all = lock(&inner.tellers.all);
         before.append(&mut all);

@@ -354,13 +354,14 @@ impl FileSystem {
             metadata: Metadata::new(),
             uuid: seam::new_uuid(),
         };
+        let since = self.since();
         // Nothing is done with it by that handle.
         let made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()]);
         let attributes = self.attributes_of(&mut made?)?;
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
         node.says_nothing();
-        node.is_new();
+        node.is_new(since);
         self.placed(&node, parent, bytes);
         Ok((node, attributes))
     }

@@ -297,7 +297,9 @@ impl Node {
 
     /// Notes what a look at it came to, behind a change of the names in it.
     pub(crate) fn tell_of(&self, looked: Option<&Stat>) {
-        if let Some(names) = &mut *lock(&self.names) {
+        if looked.is_some()
+            && let Some(names) = &mut *lock(&self.names)
+        {
             names.since = self.fs.since();
         }
         match looked.map(|stat| self.fs.attributes(stat)) {
@@ -383,10 +385,10 @@ impl Node {
         }
     }
 
-    /// It has just been made, and is empty.
-    pub(crate) fn is_new(&self) {
+    /// It was made here, and empty; `since`: before it was.
+    pub(crate) fn is_new(&self, since: Option<Since>) {
         if !self.fs.0.options.unseen.is_zero() {
-            let (at_ns, since) = (seam::monotonic_ns(), self.fs.since());
+            let at_ns = seam::monotonic_ns();
             *lock(&self.names) = Some(Names { all: HashSet::new(), at_ns, since });
         }
     }

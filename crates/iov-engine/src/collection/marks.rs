@@ -14,7 +14,7 @@ impl Collection {
 
     /// The same, and to publish what was changed.
     pub(crate) fn mark_closing(&self) {
-        self.0.owed.store(self.0.dirty.swap(false, Ordering::Relaxed), Ordering::Relaxed);
+        self.0.owed.fetch_or(self.0.dirty.swap(false, Ordering::Relaxed), Ordering::Relaxed);
         self.mark_returned();
     }
 

@@ -1,7 +1,7 @@
 //! From operations to catalog operations, and from replies to statuses.
 
 use iov_types::{
-    Attr, Clause, Concurrency, Controls, Error, Layout, Result,
+    Attr, Clause, Concurrency, Controls, Error, Kind, Layout, Outcome, Result,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -182,6 +182,14 @@ impl Exec {
         self.not_told(i);
         if let Op::Close { c } = &self.ops[i] {
             c.mark_kept();
+        }
+    }
+
+    /// The submission that it was in has failed as a whole.
+    pub(super) fn not_taken(&self, i: usize, e: &Error) {
+        // The catalog had no room for it. The handle has ended all the same: its open is given back, and what it had to tell told, when it is dropped.
+        if e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied {
+            self.not_started(i);
         }
     }
 

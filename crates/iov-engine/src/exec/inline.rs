@@ -240,7 +240,10 @@ impl Exec {
                 closes.for_each(|i| self.not_started(*i));
                 return self.elsewhere(appends).store(true, Ordering::Relaxed);
             }
-            Err(e) => vec![Err(e); sent.len()].into_iter(),
+            Err(e) => {
+                sent.iter().flatten().for_each(|i| self.not_taken(*i, &e));
+                vec![Err(e); sent.len()].into_iter()
+            }
         };
         let mut by_op: Vec<(usize, Vec<Result<CatalogReply>>)> = Vec::new();
         for i in sent.into_iter().flatten() {

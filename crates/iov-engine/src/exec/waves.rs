@@ -295,13 +295,8 @@ impl Exec {
         let mut replies = match answer {
             Ok(replies) => replies.into_iter(),
             Err(e) => {
-                // By the catalog: who has lost it begins anew, and tells what is open then.
-                let answered = !matches!(e.kind(), Kind::Unavailable | Kind::Timeout);
                 for i in sent.into_iter().flatten() {
-                    if answered && e.outcome() == Outcome::NotApplied {
-                        // The handle has ended all the same: its open is given back, and what it had to tell told, when it is dropped.
-                        self.not_started(i);
-                    }
+                    self.not_taken(i, &e);
                     let status = self.reply(i, Err(e.clone()));
                     self.end(i, status);
                 }

@@ -100,11 +100,13 @@ fn is_fresh(node: &Node, at_ns: i64) -> bool {
 }
 
 impl Known {
-    /// What a name stands for, or that it is not there, as far as that still holds, or what others do may still be unseen.
-    pub(super) fn get(&self, last: &Last) -> Option<Option<Found>> {
+    /// What a name stands for, or that it is not there, as far as that still holds, or what others do may still be unseen: of directories also where
+    /// the catalog could tell, unless it is to be as of `now`.
+    pub(super) fn get(&self, last: &Last, now: bool) -> Option<Option<Found>> {
         let entry = self.entry(last)?;
         let Some((node, attributes)) = &entry.found else { return entry.held(last) };
-        if node.kind() == Kind::Directory && is_fresh(node, entry.at_ns) {
+        let may_be_old = !now || entry.since.is_none();
+        if node.kind() == Kind::Directory && may_be_old && is_fresh(node, entry.at_ns) {
             // Of which this file system is told with each name that it makes or takes away.
             return node.told_lately().map(|attributes| Some((node.clone(), attributes)));
         }
@@ -244,6 +246,9 @@ impl Known {
             self.put(&last, &found, touched, &asked);
             first.get_or_insert((last.name, found));
         }
-        first.filter(|(name, _)| *name == last.name).map(|(_, found)| found)
+        let (_, found) = first.filter(|(name, _)| *name == last.name)?;
+        // What was fetched by its identity may have another name by now.
+        let holds = |since: &Since| still(since) || fs.holds(since, &[found.0.itself()]);
+        asked.since.as_ref().is_none_or(holds).then_some(found)
     }
 }

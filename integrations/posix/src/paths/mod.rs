@@ -231,7 +231,7 @@ impl Walker<'_> {
             if is_last && follow == Follow::Unseen {
                 return Ok(Reached::Missing(last));
             }
-            let (node, attributes) = match self.look(&last) {
+            let (node, attributes) = match self.look(&last, is_last) {
                 Err(Errno::ENOENT) if is_last => return Ok(Reached::Missing(last)),
                 found => found?,
             };
@@ -266,11 +266,6 @@ impl Walker<'_> {
     /// What is at the end of a path.
     pub fn find(&self, from: &Arc<Node>, path: &[u8], follow: bool) -> Way<(Arc<Node>, Attributes)> {
         match self.walk(from, path, follow)? {
-            // Whose times others change with the names in it.
-            Reached::Found { node, .. } if node.kind() == Kind::Directory && self.fs.since().is_some() => {
-                let attributes = node.attributes()?;
-                Ok((node, attributes))
-            }
             Reached::Found { node, attributes, .. } => Ok((node, attributes)),
             Reached::Missing(_) => Err(Errno::ENOENT.into()),
         }
@@ -285,10 +280,10 @@ impl Walker<'_> {
         Ok(self.caller.check(&dir.attributes_lately()?, access::EXECUTE)?)
     }
 
-    /// What a name stands for.
-    fn look(&self, last: &Last) -> crate::Outcome<Found> {
+    /// What a name stands for; `now`: it is what is asked for, and not gone through.
+    fn look(&self, last: &Last, now: bool) -> crate::Outcome<Found> {
         let known = &self.paths.known;
-        if let Some(recalled) = known.get(last) {
+        if let Some(recalled) = known.get(last, now) {
             return recalled.ok_or(Errno::ENOENT);
         }
         if let Some(found) = known.look_ahead(last) {

@@ -115,7 +115,7 @@ impl Walker<'_> {
         let known = &self.paths.known;
         let writes = how.write || how.truncate || how.create.is_some();
         let looks = last.slash || (writes && self.fs.check_writable().is_err());
-        if looks || known.get(last).is_some() || known.look_ahead(last).is_some() {
+        if looks || known.get(last, true).is_some() || known.look_ahead(last).is_some() {
             return Ok(None);
         }
         let Some(mode) = how.create else {

@@ -28,11 +28,16 @@ turns = [
     (lambda: os.path.exists("d/later"), False, True, lambda: put("d/later")),
     (lambda: os.path.exists("d/later"), True, False, lambda: os.unlink("d/later")),
     (lambda: open("d/f", "rb").read(), b"12", b"another", lambda: (put("d/t", b"another"), os.rename("d/t", "d/f"))),
+    (lambda: os.path.isdir("g"), True, False, lambda: os.rename("g", "h")),
+    (lambda: os.path.isdir("h"), True, True, lambda: (os.rmdir("h"), os.mkdir("h"))),
+    (lambda: sorted(os.listdir("h")), [], ["in"], lambda: (os.rmdir("h"), os.mkdir("h"), put("h/in"))),
+    (lambda: os.listdir("l") and os.path.exists("l/x"), True, False, lambda: os.rename("l/x", "l/y")),
     (lambda: os.path.exists("made/a"), False, True, lambda: put("made/a")),
     (lambda: (put("made/own"), os.path.exists("made/b"))[1], False, True, lambda: put("made/b")),
 ]
 os.umask(0o022)
-os.mkdir("d"); put("d/f", b"123")
+for name in "dgl": os.mkdir(name)
+put("d/f", b"123"); put("l/x")
 child = os.fork()
 if child == 0:
     os.close(ask)
