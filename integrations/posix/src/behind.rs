@@ -28,8 +28,6 @@ use crate::{
 
 /// Most bytes of a file that are kept: what most files of a tree of sources have.
 const MOST: usize = 64 << 10;
-/// With more of them than so many there is room for [`MOST`].
-const SOME: u64 = 16 << 10;
 /// Most bytes of one write to a file of which not all is told.
 const LONG: usize = 4 << 20;
 /// Half of how long they are kept at most.
@@ -132,10 +130,6 @@ impl Handle {
         };
         let size = offset + len;
         if !untold.sent && size <= MOST as u64 {
-            if size > SOME && untold.data.capacity() < MOST {
-                // It is not moved again with each few that come.
-                untold.data.reserve_exact(MOST - untold.data.len());
-            }
             untold.data.extend_from_slice(data);
         } else if let Err(e) = self.send(untold, data) {
             // How much of it has come through only the store knows.

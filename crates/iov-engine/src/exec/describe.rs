@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_semantics::plan::{Class, PlanOp};
-use iov_types::{Name, Persistence, Uuid, Which};
+use iov_types::{Name, OnError, Persistence, Uuid, Which};
 
 use crate::{
     Collection, Op, Workspace,
@@ -55,8 +55,10 @@ fn only_tells(c: &Collection) -> bool {
     !c.has_stage() && c.broken().is_ok() && c.ready().is_ok_and(|ready| !lasts(ready))
 }
 
-/// Descriptions of all operations of a batch. `plain`: it goes on where something fails, and promises no more of the bytes than their handles do.
-pub(super) fn describe(ops: &[Op], plain: bool) -> Vec<PlanOp> {
+/// Descriptions of all operations of a batch; `promises`: it promises more of the bytes than their handles do.
+pub(super) fn describe(ops: &[Op], policy: OnError, promises: bool) -> Vec<PlanOp> {
+    // Where it ends with a failure, what was to be told is to be left as it was.
+    let plain = policy == OnError::Continue && !promises;
     // Handles that this batch makes by a lookup, and whether it is by name: then their UUID is unknown until it has completed.
     let mut looked_up: HashMap<*const crate::collection::CollectionInner, bool> = HashMap::new();
     let mut written: HashMap<u64, ()> = HashMap::new();

@@ -75,8 +75,7 @@ pub(crate) fn explain_ops(
         let all: Vec<usize> = (0..ops.len()).collect();
         waves.push(wave("try on the catalog, stage bytes on targets, then all at one point P (B3)", &all));
     } else {
-        let mut plan =
-            Plan::new(describe::describe(ops, policy == OnError::Continue && controls.is_none()), barriers, policy);
+        let mut plan = Plan::new(describe::describe(ops, policy, controls.is_some()), barriers, policy);
         while let Some(next) = plan.next_wave() {
             next.ops.iter().for_each(|i| plan.ended(*i, true));
             let to = match next.class {

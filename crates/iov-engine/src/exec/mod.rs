@@ -137,8 +137,7 @@ impl Exec {
         let mut cx = session.cx(deadline_ns);
         cx.batch = id.unwrap_or(Uuid::NIL);
         let apart = policy == OnError::Continue && barriers.is_empty();
-        let plan =
-            Plan::new(describe::describe(&ops, policy == OnError::Continue && controls.is_none()), &barriers, policy);
+        let plan = Plan::new(describe::describe(&ops, policy, controls.is_some()), &barriers, policy);
         let first = if rollback { Phase::Rollback(rollback::Step::DryRun) } else { Phase::Next };
         Exec {
             status: ops.iter().map(|_| Status::default()).collect(),
