@@ -5,9 +5,12 @@
 //! threads pass meanwhile; where it has not, it sleeps at once. The same is done by kernels for sockets (`net.core.busy_poll`) and for virtual processors
 //! (`halt_poll_ns`).
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    num::NonZero,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use iov_store::seam;
@@ -65,10 +68,15 @@ impl Drop for Looking {
     }
 }
 
+/// How many this process may use, whichever of them the calling thread was bound to (as those are that serve a mount).
+fn processors() -> usize {
+    seam::unbound(std::thread::available_parallelism).map_or(1, NonZero::get)
+}
+
 /// Most threads that look at a time: none on a machine of one processor.
 fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
-    *MOST.get_or_init(|| std::thread::available_parallelism().map_or(0, |n| n.get() / 2))
+    *MOST.get_or_init(|| processors() / 2)
 }
 
 /// How long is looked: `IOVERBS_POLL_US`, 0 to 1,000 µs, if that is said.
@@ -192,6 +200,13 @@ mod tests {
         assert_eq!(looked, 0);
         assert!(!polling.looks_at(at_ns, SPAN, ALL), "all are slow: it is not even begun");
         polling.came_at(at_ns + 60_000_000, SPAN);
+    }
+
+    #[test]
+    fn a_thread_that_was_bound_to_a_processor_knows_of_the_others() {
+        let all = processors();
+        let bound = std::thread::spawn(|| (0..1024).any(seam::bind).then(processors)).join().unwrap();
+        assert_eq!(bound, Some(all));
     }
 
     #[test]

@@ -145,15 +145,17 @@ impl Door {
         Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 
-    /// How the kernel is to cache what it reads of a file that was opened, of which these are the attributes.
-    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way) -> u32 {
+    /// How the kernel is to cache what goes through a file that was opened with these flags, of which these are the attributes.
+    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way, flags: Flags) -> u32 {
         match way {
             Way::Passed(_) | Way::Lost => {
                 // Its bytes change past the kernel's cache of this file.
                 self.known.inodes.changed(ino);
                 return 0;
             }
-            Way::Cached if self.fs.level() == Level::Session => {}
+            // What is written is not taken for true by who opens it next (`Inodes::changed`), and the one who writes does not read. The
+            // kernel would ask for an attribute first, end each write within a page with one request, and begin the next with another.
+            Way::Cached if self.fs.level() == Level::Session && !flags.blind => {}
             Way::Cached => {
                 return open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
             }

@@ -6,7 +6,7 @@ use iov_fuse_kernel::{
     Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, Moved, Names, Opened, Request, Room, SetAttr, Space,
     Written,
 };
-use iov_posix::{Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag};
+use iov_posix::{Attributes, Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag};
 
 use crate::{
     convert,
@@ -151,7 +151,7 @@ impl Filesystem for Door {
             }
         }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
-        let flags = self.caching(req.node, &attributes, &way);
+        let flags = self.caching(req.node, &attributes, &way, flags);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             Way::Cached => None,
@@ -168,7 +168,7 @@ impl Filesystem for Door {
         for _ in 0..RACES {
             match self.fs.create(&parent, name, born(req, mode), flags(raw)) {
                 Err(Errno::EEXIST) if raw & O_EXCL == 0 => {}
-                other => return other.map(|made| self.made(made)),
+                other => return other.map(|made| self.made(made, flags(raw))),
             }
             // Somebody else was faster. The kernel looks again, and checks who may open it, if it has not gone by now.
             if !matches!(self.paths.lookup(&parent, name), Err(Errno::ENOENT)) {
@@ -180,7 +180,7 @@ impl Filesystem for Door {
 
     fn tmpfile(&self, req: &Request<'_>, mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
         let parent = self.node(req.node)?;
-        self.fs.create_unnamed(&parent, born(req, mode), flags(raw)).map(|made| self.made(made))
+        self.fs.create_unnamed(&parent, born(req, mode), flags(raw)).map(|made| self.made(made, flags(raw)))
     }
 
     fn read(&self, req: &Request<'_>, handle: u64, offset: u64, room: &mut [u8]) -> Outcome<usize> {
@@ -330,10 +330,10 @@ impl Door {
     }
 
     /// What the kernel is told of a file that was made.
-    fn made(&self, (file, node, attributes): (File, Arc<Node>, iov_posix::Attributes)) -> (Entry, Opened) {
+    fn made(&self, (file, node, attributes): (File, Arc<Node>, Attributes), flags: Flags) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);
         let way = self.passing.opened(ino, &file, &attributes, true);
-        let flags = self.caching(ino, &attributes, &way);
+        let flags = self.caching(ino, &attributes, &way, flags);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             // What is new was not lost before.

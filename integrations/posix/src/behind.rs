@@ -4,7 +4,7 @@
 //!
 //! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
 //! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end), and after a second at most. Of a file
-//! that becomes larger than [`MOST`] the bytes go to the store as they come, and the rest is told with the close as before. What fails
+//! that becomes larger than [`MOST`] the bytes go to the store whenever so many have come, and the rest is told with the close as before. What fails
 //! then is told there, and where nobody was there to hear of it, when the file is closed.
 
 use std::{
@@ -26,7 +26,7 @@ use crate::{
     handle::Handle,
 };
 
-/// Most bytes of a file that are kept: what most files of a tree of sources have.
+/// Most bytes of a file that are kept at a time: what most files of a tree of sources have.
 const MOST: usize = 64 << 10;
 /// Most bytes of one write to a file of which not all is told.
 const LONG: usize = 4 << 20;
@@ -41,10 +41,10 @@ pub(crate) static TELLING_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::
 pub(crate) struct Untold {
     /// As they will be.
     attributes: Attributes,
-    /// All of the file's bytes, unless the store has them.
+    /// The last of the file's bytes.
     data: Vec<u8>,
-    /// The store has them.
-    sent: bool,
+    /// Where they begin: the store has those before them.
+    from: u64,
     attr: Attr,
     /// When it was written is told, too: not of another one's file, whose times only he may set. The store takes its own then.
     timed: bool,
@@ -91,7 +91,7 @@ impl Handle {
             && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
-            let untold = Untold { attributes: *attributes, data: Vec::new(), sent: false, attr, timed, names };
+            let untold = Untold { attributes: *attributes, data: Vec::new(), from: 0, attr, timed, names };
             *lock(&self.behind.untold) = Some(untold);
             self.behind.any.store(true, Ordering::Release);
         }
@@ -129,7 +129,7 @@ impl Handle {
             return self.settle().map(|()| false);
         };
         let size = offset + len;
-        if !untold.sent && size <= MOST as u64 {
+        if size - untold.from <= MOST as u64 {
             untold.data.extend_from_slice(data);
         } else if let Err(e) = self.send(untold, data) {
             // How much of it has come through only the store knows.
@@ -152,25 +152,29 @@ impl Handle {
         let write = |offset, data: &[u8]| {
             self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
         };
-        let (before, attr) = (untold.data.len(), &mut untold.attr);
+        let Untold { data: kept, from, attr, .. } = untold;
         let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
-        if !untold.sent && rights != Attr::default() {
+        if *from == 0 && rights != Attr::default() {
             // Nobody gets bytes who may not have them.
             let set = || Op::SetAttr { c: self.c.clone(), attr: rights.clone() };
             self.file_system().again("setattr", || ioverbs::run(self.c.session(), set()))?;
             (attr.mode, attr.uid, attr.gid) = (None, None, None);
         }
+        let before = kept.len();
         if before > 0 && data.len() <= MOST {
-            untold.data.extend_from_slice(data);
-            write(0, &untold.data).inspect_err(|_| untold.data.truncate(before))?;
+            kept.extend_from_slice(data);
+            write(*from, kept).inspect_err(|_| kept.truncate(before))?;
+            *from += kept.len() as u64;
         } else {
             if before > 0 {
-                write(0, &untold.data)?;
-                (untold.sent, untold.data) = (true, Vec::new());
+                write(*from, kept)?;
+                *from += before as u64;
+                kept.clear();
             }
-            write(untold.attributes.size, data)?;
+            write(*from, data)?;
+            *from += data.len() as u64;
         }
-        (untold.sent, untold.data) = (true, Vec::new());
+        kept.clear();
         Ok(())
     }
 
@@ -180,8 +184,8 @@ impl Handle {
             return None;
         }
         let mut behind = lock(&self.behind.untold);
-        let Untold { attributes: a, attr: kept, sent, .. } = behind.as_mut()?;
-        if *sent && takes_rights(a, attr) {
+        let Untold { attributes: a, attr: kept, from, .. } = behind.as_mut()?;
+        if *from > 0 && takes_rights(a, attr) {
             return None;
         }
         let set = |to: &mut u32, kept: &mut Option<u32>, new: Option<u32>| {
@@ -224,9 +228,15 @@ impl Handle {
         let fs = self.file_system();
         #[cfg(test)]
         seam::sleep(TELLING_NS.load(Ordering::Relaxed));
+        // Where the bytes do not go into the file's record, they come before what is told of it: that is one question then.
+        let (alone, along) = if untold.from > 0 { (&untold.data[..], &[][..]) } else { (&[][..], &untold.data[..]) };
+        let written = match alone.is_empty() {
+            true => Ok(()),
+            false => fs.again("write", || ioverbs::write_at(&self.c, untold.from, alone)).map(drop),
+        };
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
-        let told = fs.again("write", || {
-            let write = (!untold.data.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: &untold.data });
+        let tell = || {
+            let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));
@@ -249,13 +259,14 @@ impl Handle {
                 let (out, which) = (fs.workspace().pending(EntryKind::Collection), Which::Uuid(uuid));
                 open =
                     Some(Lent::from(Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() }));
-                if untold.sent {
+                if untold.from > 0 {
                     out.note_changed();
                 }
                 c = out;
             }
             told
-        });
+        };
+        let told = written.and_then(|()| fs.again("write", tell));
         if let Err(e) = &told {
             *lock(&self.behind.failed) = Some(*e);
         }

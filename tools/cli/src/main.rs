@@ -1,6 +1,10 @@
 //! `iov`: the command line of IOVerbs. One subcommand, one file in `commands/`.
 #![forbid(unsafe_code)]
 
+/// A mount serves requests that allocate from many threads, as the daemon does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod address;
 mod advice;
 mod app;

@@ -240,6 +240,19 @@ fn the_rest_of_what_is_done_to_a_larger_new_file_is_told_with_its_close() {
     assert_eq!((file.append(b"+").unwrap(), node.attributes().unwrap().size), (1, 200_002));
     file.close().unwrap();
     assert_eq!(get(&node), [&bytes[..], b"++"].concat());
+    // Small pieces go together, and the last of them with what else is to be told.
+    let (file, node, _) = fs.create(&fs.root(), b"e", born(0o644), WRITE).unwrap();
+    let before = asked(&ws);
+    for at in (0..200_000).step_by(1000) {
+        file.write(at as u64, &bytes[at..at + 1000]).unwrap();
+    }
+    let sent = there(b"e").size;
+    assert!(sent > 64 << 10 && sent < 200_000 && node.attributes().unwrap().size == 200_000, "{sent}");
+    let asked_for_bytes = asked(&ws) - before;
+    file.flush().unwrap();
+    assert_eq!((asked(&ws) - before - asked_for_bytes, there(b"e").size), (1, 200_000));
+    file.close().unwrap();
+    assert_eq!(get(&node), bytes);
     // In a while it is told, whoever looks.
     let (file, node, _) = fs.create(&fs.root(), b"d", born(0o644), WRITE).unwrap();
     file.write(0, &bytes).unwrap();

@@ -21,3 +21,4 @@ mod shared;
 mod sharing;
 mod store;
 mod trace;
+mod written;

@@ -1,0 +1,78 @@
+//! Files that are opened only to be written go past the kernel's cache of a mount; whoever has them open beside that, and mapped, sees it at once.
+
+use crate::{
+    mounts::{Mounted, has_fuse},
+    store::Store,
+};
+
+/// A file of three pages and a half, read and mapped by one, and written by others in pieces that begin and end within pages.
+const SEEN: &str = r#"
+import mmap, os
+old = bytes(range(256)) * 56
+open('f', 'wb').write(old)
+reader = os.open('f', os.O_RDONLY)
+mapped = mmap.mmap(reader, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+both = os.open('f', os.O_RDWR)
+now = bytearray(old)
+def same(what):
+    there = os.pread(reader, 1 << 20, 0)
+    assert there == bytes(now), (what, len(there), len(now))
+    assert mapped[:] == bytes(now[:len(old)]), (what, 'mapped')
+    assert os.fstat(reader).st_size == len(now), what
+same('as it was')
+for at, length in ((0, 1), (4095, 2), (5000, 3000), (1, 14000), (14300, 36)):
+    writer = os.open('f', os.O_WRONLY)
+    piece = bytes([at % 251 + 1]) * length
+    assert os.pwrite(writer, piece, at) == length
+    now[at:at + length] = piece
+    same((at, length))
+    # One who does both has pages, and what it writes within them is seen by who only writes.
+    os.pwrite(both, b'both', at // 2)
+    now[at // 2:at // 2 + 4] = b'both'
+    same(('both', at))
+    os.pwrite(writer, b'w', at // 2 + 2)
+    now[at // 2 + 2] = ord('w')
+    same(('behind both', at))
+    os.close(writer)
+# A mapping that is written, and not told yet.
+shared = mmap.mmap(both, 0)
+shared[4000:4200] = b'm' * 200
+writer = os.open('f', os.O_WRONLY)
+os.pwrite(writer, b'x' * 50, 4090)
+now[4000:4200] = b'm' * 200
+now[4090:4140] = b'x' * 50
+same('a mapping')
+assert shared[:] == bytes(now[:len(old)])
+os.pwrite(writer, b'end', len(now) + 5000)
+now += bytes(5000) + b'end'
+same('behind the end')
+os.ftruncate(writer, 14336)
+del now[14336:]
+same('cut')
+appender = os.open('f', os.O_WRONLY | os.O_APPEND)
+assert os.write(appender, b'a' * 700) == 700 and os.lseek(appender, 0, os.SEEK_CUR) == 14336 + 700
+now += b'a' * 700
+same('appended')
+# What lies in a mapping of the same file is written to it, and so is what comes through a pipe and from another file.
+assert os.pwrite(writer, memoryview(mapped)[100:9000], 3) == 8900
+now[3:8903] = bytes(now[100:9000])
+source = os.open('/proc/self/exe', os.O_RDONLY)
+sent = os.pread(source, 10000, 7)
+os.lseek(writer, 2000, os.SEEK_SET)
+assert os.sendfile(writer, source, 7, 10000) == 10000
+now[2000:12000] = sent
+same('from elsewhere')
+"#;
+
+#[test]
+fn what_is_only_written_is_seen_by_all_who_have_it_open() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    std::fs::write(store.path("seen.py"), SEEN).unwrap();
+    for options in ["", "io_uring=off", "strict"] {
+        let m = Mounted::new(&store, "mnt", options);
+        m.shell("rm -f f; python3 $AT/../seen.py; cp f g; cmp f g").ok();
+    }
+}
