@@ -73,10 +73,10 @@ fn processors() -> usize {
     seam::unbound(std::thread::available_parallelism).map_or(1, NonZero::get)
 }
 
-/// Most threads that look at a time: none on a machine of one processor.
+/// Most threads that look at a time: none on a machine of one processor. A program that was bound to one of several (the ranks of a job are) has it for itself.
 fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
-    *MOST.get_or_init(|| processors() / 2)
+    *MOST.get_or_init(|| if seam::is_bound() { 1 } else { processors() / 2 })
 }
 
 /// How long is looked: `IOVERBS_POLL_US`, 0 to 1,000 µs, if that is said.

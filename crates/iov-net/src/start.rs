@@ -22,6 +22,8 @@ pub struct Starter {
     pub program: PathBuf,
     /// More arguments, behind the directory.
     pub args: Vec<String>,
+    /// Somebody has asked for it, and with it for where it runs. Else it is started for all who use the store, by whichever of them comes first.
+    pub asked_for: bool,
 }
 
 impl Starter {
@@ -32,7 +34,7 @@ impl Starter {
             if !program.is_file() {
                 return Err(Error::not_found(format!("IOVERBS_IOVD names {}, which is no file", program.display())));
             }
-            return Ok(Starter { program, args: Vec::new() });
+            return Ok(Starter { program, args: Vec::new(), asked_for: false });
         }
         let exe = std::env::current_exe().ok().and_then(|p| p.parent().map(PathBuf::from));
         let near = [exe.clone(), exe.as_ref().and_then(|p| p.parent().map(PathBuf::from)), beside.clone()];
@@ -44,7 +46,7 @@ impl Starter {
             .chain(std::env::split_paths(&on_path).collect::<Vec<_>>())
             .map(|dir| dir.join("iovd"))
             .find(|p| p.is_file())
-            .map(|program| Starter { program, args: Vec::new() })
+            .map(|program| Starter { program, args: Vec::new(), asked_for: false })
             .ok_or_else(|| {
                 Error::not_found(
                     "the daemon iovd was found neither beside this program nor on the path: install it, or name it in IOVERBS_IOVD",
@@ -70,7 +72,11 @@ impl Starter {
             .stderr(Stdio::piped())
             .current_dir("/")
             .process_group(0);
-        let mut child = seam::unbound(|| command.spawn())
+        let spawned = match self.asked_for {
+            true => seam::unbound(|| command.spawn()),
+            false => seam::for_others(|| command.spawn()),
+        };
+        let mut child = spawned
             .map_err(|e| Error::unavailable(format!("the daemon {} cannot be started: {e}", self.program.display())))?;
         let mut words = String::new();
         if let Some(mut stderr) = child.stderr.take() {

@@ -121,19 +121,26 @@ fn run_on(processors: &libc::cpu_set_t) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors) == 0 }
 }
 
+/// Where this thread may run; `None`: the machine has more processors than there is room for.
+fn runs_on() -> Option<libc::cpu_set_t> {
+    // SAFETY: a set of zeros is an empty one, which the kernel fills; its size is told.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) == 0).then_some(set)
+    }
+}
+
 /// Binds this thread to a processor; what it starts is not. `false`: that one is not this process's to use.
 pub fn bind(processor: usize) -> bool {
     if processor >= libc::CPU_SETSIZE as usize {
         return false;
     }
-    // SAFETY: sets of zeros are empty ones; the kernel fills the one, and the other gets a number that it has room for.
-    let (before, one) = unsafe {
-        let (mut before, mut one) = (std::mem::zeroed(), std::mem::zeroed());
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut before) != 0 {
-            return false;
-        }
+    let Some(before) = runs_on() else { return false };
+    // SAFETY: a set of zeros is an empty one, and it gets a number that it has room for.
+    let one = unsafe {
+        let mut one = std::mem::zeroed();
         libc::CPU_SET(processor, &mut one);
-        (before, one)
+        one
     };
     let bound = run_on(&one);
     if bound && BEFORE.get().is_none() {
@@ -142,18 +149,44 @@ pub fn bind(processor: usize) -> bool {
     bound
 }
 
-/// Does something that starts threads or processes, which inherit where this thread may run: where it could before it was bound.
-pub fn unbound<T>(start: impl FnOnce() -> T) -> T {
-    let Some(before) = BEFORE.get() else { return start() };
-    let mut now = before;
-    // SAFETY: the set is live, and its size is told.
-    let known = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut now) == 0 };
-    run_on(&before);
+/// Does something with this thread running elsewhere for that time.
+fn run_meanwhile<T>(on: &libc::cpu_set_t, start: impl FnOnce() -> T) -> T {
+    let now = runs_on();
+    run_on(on);
     let started = start();
-    if known {
+    if let Some(now) = now {
         run_on(&now);
     }
     started
+}
+
+/// Does something that starts threads or processes, which inherit where this thread may run: where it could before it was bound.
+pub fn unbound<T>(start: impl FnOnce() -> T) -> T {
+    match BEFORE.get() {
+        Some(before) => run_meanwhile(&before, start),
+        None => start(),
+    }
+}
+
+/// Whether this process was bound to one of several processors, as launchers bind the ranks of a job.
+pub fn is_bound() -> bool {
+    // SAFETY: the set is live; the other call takes a number and gives one.
+    let is_one = |set| unsafe { libc::CPU_COUNT(&set) == 1 && libc::sysconf(libc::_SC_NPROCESSORS_ONLN) > 1 };
+    unbound(runs_on).is_some_and(is_one)
+}
+
+/// Does something that starts a process for others, too: if this one was bound to one of several processors, wherever the system lets it run.
+pub fn for_others<T>(start: impl FnOnce() -> T) -> T {
+    if !is_bound() {
+        return unbound(start);
+    }
+    // SAFETY: a set of zeros is an empty one, and it gets numbers that it has room for.
+    let all = unsafe {
+        let mut all = std::mem::zeroed();
+        (0..libc::CPU_SETSIZE as usize).for_each(|processor| libc::CPU_SET(processor, &mut all));
+        all
+    };
+    run_meanwhile(&all, start)
 }
 
 /// Has this thread give way to others, for processors and, as the kernel derives the one from the other, for disks.

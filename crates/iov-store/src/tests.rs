@@ -127,6 +127,34 @@ fn uuids_are_of_now_and_all_different() {
     assert!(ids.iter().all(|id| id.version() == 7 && id.unix_ms() <= now_ms && id.unix_ms() + 60_000 > now_ms));
 }
 
+#[test]
+fn what_serves_others_runs_where_all_may() {
+    let count = || std::thread::available_parallelism().unwrap().get();
+    let all = count();
+    let on_one = move |whole_process: bool| {
+        let first = (0..1024).find(|n| if whole_process { bind_as_a_launcher(*n) } else { seam::bind(*n) });
+        assert!(first.is_some() && count() == 1);
+        (seam::is_bound(), seam::unbound(count), seam::for_others(count), count())
+    };
+    // In a thread of their own each: they stay bound.
+    let run = |whole| std::thread::spawn(move || on_one(whole)).join().unwrap();
+    assert_eq!((seam::is_bound(), seam::for_others(count)), (false, all));
+    assert_eq!(run(false), (false, all, all, 1), "a thread of ours");
+    if all > 1 {
+        assert_eq!(run(true), (true, 1, all, 1), "a program");
+    }
+}
+
+/// As if the program had been started so: nobody here knows.
+fn bind_as_a_launcher(processor: usize) -> bool {
+    // SAFETY: a set of zeros is an empty one, which has room for the number, and its size is told; 0 is the calling thread.
+    unsafe {
+        let mut one = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut one);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) == 0
+    }
+}
+
 /// A catalog that answers from another thread, or never.
 struct Slow {
     capability: CatalogCapability,

@@ -168,7 +168,7 @@ fn from_here(storage: &str) -> Result<String> {
 /// Makes a store where there is none, and starts its daemon. One that runs already stays as it is.
 pub fn daemon_start(url: &str, setup: &StoreSetup, timeout_ns: i64) -> Result<()> {
     let dir = open_dir(directory_of(url)?, true)?;
-    let mut starter = Starter::find(library::dir())?;
+    let mut starter = Starter { asked_for: true, ..Starter::find(library::dir())? };
     for storage in &setup.storage {
         starter.args.extend(["--storage".to_owned(), from_here(storage)?]);
     }

@@ -20,6 +20,30 @@ fn p2_what_one_process_stores_others_find_also_after_the_daemon() {
     assert!(std::fs::read(store.path("back")).unwrap() == bytes);
 }
 
+/// A job's ranks are bound to a processor each; the daemon that the first of them starts serves them all.
+#[test]
+fn a_daemon_that_is_started_on_demand_is_not_bound_to_the_processor_of_who_came_first() {
+    let of = |path: &str| {
+        let status = std::fs::read_to_string(path).unwrap();
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+    };
+    let all = of("/proc/self/status");
+    let first = all.split([',', '-']).next().unwrap();
+    let store = Store::with_workspace();
+    let runs_on = |args: &[&str]| {
+        store.iov(&["down"]).ok();
+        let command = store.command(args);
+        let mut bound = std::process::Command::new("taskset");
+        bound.args(["-c", first]).arg(command.get_program()).args(args);
+        command.get_envs().for_each(|(key, value)| drop(value.map(|value| bound.env(key, value))));
+        assert!(bound.output().unwrap().status.success(), "{args:?}");
+        let pid = &store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"];
+        of(&format!("/proc/{pid}/status"))
+    };
+    assert_eq!(runs_on(&["ls", "w"]), all);
+    assert_eq!(runs_on(&["up"]), first, "whoever asks for it says where");
+}
+
 #[test]
 fn status_starts_no_daemon_and_makes_no_store() {
     let store = Store::new();
