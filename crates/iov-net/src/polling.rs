@@ -30,7 +30,7 @@ const ENOUGH: u8 = 2;
 /// Most points.
 const BEST: u8 = 8;
 
-/// How many threads of this process look just now. They leave half of the processors to others.
+/// How many threads of this process look just now. They leave half of its processors to others, if it has several.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 /// In which process, counted by forks.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -68,15 +68,19 @@ impl Drop for Looking {
     }
 }
 
-/// How many this process may use, whichever of them the calling thread was bound to (as those are that serve a mount).
+/// How many there are for this process, whichever of them we have bound the calling thread to (those that serve a mount are).
 fn processors() -> usize {
     seam::unbound(std::thread::available_parallelism).map_or(1, NonZero::get)
 }
 
-/// Most threads that look at a time: none on a machine of one processor. A program that was bound to one of several (the ranks of a job are) has it for itself.
+/// Most threads that look at a time: none where there is one processor for all. A program that was bound to one of several (the ranks of a job are) looks with
+/// one.
 fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
-    *MOST.get_or_init(|| if seam::is_bound() { 1 } else { processors() / 2 })
+    *MOST.get_or_init(|| match processors() {
+        1 if seam::for_others(std::thread::available_parallelism).is_ok_and(|all| all.get() > 1) => 1,
+        all => all / 2,
+    })
 }
 
 /// How long is looked: `IOVERBS_POLL_US`, 0 to 1,000 µs, if that is said.
@@ -205,7 +209,8 @@ mod tests {
     #[test]
     fn a_thread_that_was_bound_to_a_processor_knows_of_the_others() {
         let all = processors();
-        let bound = std::thread::spawn(|| (0..1024).any(seam::bind).then(processors)).join().unwrap();
+        let bind = || (0..1024).any(seam::bind).then(processors);
+        let bound = std::thread::scope(|s| s.spawn(bind).join().unwrap());
         assert_eq!(bound, Some(all));
     }
 

@@ -168,18 +168,8 @@ pub fn unbound<T>(start: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether this process was bound to one of several processors, as launchers bind the ranks of a job.
-pub fn is_bound() -> bool {
-    // SAFETY: the set is live; the other call takes a number and gives one.
-    let is_one = |set| unsafe { libc::CPU_COUNT(&set) == 1 && libc::sysconf(libc::_SC_NPROCESSORS_ONLN) > 1 };
-    unbound(runs_on).is_some_and(is_one)
-}
-
-/// Does something that starts a process for others, too: if this one was bound to one of several processors, wherever the system lets it run.
+/// Does something with this thread running wherever the system lets it, whatever a launcher or the program has bound it to: it starts a process that serves others too.
 pub fn for_others<T>(start: impl FnOnce() -> T) -> T {
-    if !is_bound() {
-        return unbound(start);
-    }
     // SAFETY: a set of zeros is an empty one, and it gets numbers that it has room for.
     let all = unsafe {
         let mut all = std::mem::zeroed();

@@ -130,19 +130,18 @@ fn uuids_are_of_now_and_all_different() {
 #[test]
 fn what_serves_others_runs_where_all_may() {
     let count = || std::thread::available_parallelism().unwrap().get();
-    let all = count();
-    let on_one = move |whole_process: bool| {
-        let first = (0..1024).find(|n| if whole_process { bind_as_a_launcher(*n) } else { seam::bind(*n) });
-        assert!(first.is_some() && count() == 1);
-        (seam::is_bound(), seam::unbound(count), seam::for_others(count), count())
-    };
+    let (mine, all) = (count(), seam::for_others(count));
+    assert!(all >= mine && count() == mine);
     // In a thread of their own each: they stay bound.
-    let run = |whole| std::thread::spawn(move || on_one(whole)).join().unwrap();
-    assert_eq!((seam::is_bound(), seam::for_others(count)), (false, all));
-    assert_eq!(run(false), (false, all, all, 1), "a thread of ours");
-    if all > 1 {
-        assert_eq!(run(true), (true, 1, all, 1), "a program");
-    }
+    let run = |bind: fn(usize) -> bool| {
+        let bound = move || {
+            assert!((0..1024).any(bind) && count() == 1);
+            (seam::unbound(count), seam::for_others(count), count())
+        };
+        std::thread::scope(|s| s.spawn(bound).join().unwrap())
+    };
+    assert_eq!(run(seam::bind), (mine, all, 1), "a thread of ours");
+    assert_eq!(run(bind_as_a_launcher), (1, all, 1), "a program");
 }
 
 /// As if the program had been started so: nobody here knows.

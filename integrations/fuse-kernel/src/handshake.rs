@@ -30,6 +30,8 @@ pub struct Granted {
     pub passthrough: bool,
     /// Requests by rings.
     pub rings: bool,
+    /// What is written past its cache of pages is seen by who has the file mapped (Linux 6.6).
+    pub coherent: bool,
 }
 
 /// All flags that this side knows what to do with.
@@ -75,7 +77,11 @@ pub(crate) fn answer(offered: &Offered, asked: Asked) -> ([u8; 64], Granted) {
     }
     let flags = wanted & offered.flags;
     let has = |flag: u64| flags & flag != 0;
-    let granted = Granted { passthrough: has(init::PASSTHROUGH), rings: has(init::OVER_IO_URING) };
+    let granted = Granted {
+        passthrough: has(init::PASSTHROUGH),
+        rings: has(init::OVER_IO_URING),
+        coherent: has(init::DIRECT_IO_ALLOW_MMAP),
+    };
     let mut out = [0; 64];
     let mut to = Writer::new(&mut out);
     to.u32(MAJOR).u32(MINOR.min(offered.minor)).u32(offered.read_ahead.min(REQUEST as u32)).u32(flags as u32);

@@ -13,7 +13,7 @@ use crate::{
     folders::Stream,
     inodes::{self, Content, Inodes, lock},
     locks::{Owners, Taken},
-    opened::Opened,
+    opened::{Opened, Served},
     passing::{Passing, Way},
     retried::Retried,
 };
@@ -22,6 +22,7 @@ const O_ACCMODE: i32 = 0o3;
 const O_WRONLY: i32 = 0o1;
 const O_TRUNC: i32 = 0o1000;
 pub(crate) const O_APPEND: i32 = 0o2000;
+pub(crate) const O_DSYNC: i32 = 0o10000;
 
 /// What the kernel knows, and who has locks.
 #[derive(Default)]
@@ -53,11 +54,13 @@ pub(crate) struct Door {
     /// How long the kernel may take names and attributes for true.
     pub(crate) ttl: Duration,
     pub(crate) known: Arc<Known>,
-    pub(crate) files: Opened<File>,
+    pub(crate) files: Opened<Served>,
     pub(crate) streams: Opened<Stream>,
     /// The kernel may read sealed files by itself, if it can.
     pub(crate) passthrough: bool,
     pub(crate) passing: Arc<Passing>,
+    /// Who has a file mapped sees what is written past the kernel's cache.
+    pub(crate) coherent: bool,
     pub(crate) retried: Retried,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
@@ -126,16 +129,17 @@ impl Door {
         }
     }
 
-    pub(crate) fn file(&self, handle: u64) -> Outcome<Arc<File>> {
+    pub(crate) fn file(&self, handle: u64) -> Outcome<Arc<Served>> {
         self.files.get(handle).ok_or(Errno::EBADF)
     }
 
     /// The open file of a request that may come without one.
-    pub(crate) fn file_or_open(&self, ino: u64, handle: u64, write: bool) -> Outcome<Arc<File>> {
-        match self.files.get(handle) {
-            Some(file) => Ok(file),
-            None => File::open(&self.node(ino)?, Flags { write, ..Flags::default() }).map(|(file, _)| Arc::new(file)),
+    pub(crate) fn file_or_open(&self, ino: u64, handle: u64, write: bool) -> Outcome<Arc<Served>> {
+        if let Some(file) = self.files.get(handle) {
+            return Ok(file);
         }
+        let (file, _) = File::open(&self.node(ino)?, Flags { write, ..Flags::default() })?;
+        Ok(Arc::new(Served { file, past_cache: false }))
     }
 
     /// Tells the kernel of what was found or made.
@@ -145,17 +149,18 @@ impl Door {
         Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 
-    /// How the kernel is to cache what goes through a file that was opened with these flags, of which these are the attributes.
-    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way, flags: Flags) -> u32 {
+    /// How the kernel is to cache what goes through a file that was opened, of which these are the attributes; `fills`: it is empty, and was opened only to be
+    /// written.
+    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way, fills: bool) -> u32 {
         match way {
             Way::Passed(_) | Way::Lost => {
                 // Its bytes change past the kernel's cache of this file.
                 self.known.inodes.changed(ino);
                 return 0;
             }
-            // What is written is not taken for true by who opens it next (`Inodes::changed`), and the one who writes does not read. The
-            // kernel would ask for an attribute first, end each write within a page with one request, and begin the next with another.
-            Way::Cached if self.fs.level() == Level::Session && !flags.blind => {}
+            // Nobody has pages of it, and who opens it next does not take those for true that were written (`Inodes::changed`). The kernel
+            // would ask for an attribute first, and end each write that begins within a page with that page.
+            Way::Cached if self.fs.level() == Level::Session && !(fills && self.coherent) => {}
             Way::Cached => {
                 return open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
             }

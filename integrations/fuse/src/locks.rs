@@ -8,7 +8,7 @@ use std::{
 use iov_fuse_kernel::{Lock, LockAsked, Request, Waiting};
 use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome};
 
-use crate::{door::Door, inodes::lock};
+use crate::{door::Door, inodes::lock, opened::Served};
 
 /// Types of `struct flock`, as on Linux.
 const READ: i32 = 0;
@@ -81,7 +81,7 @@ impl Door {
         Ok(())
     }
 
-    fn asked(&self, asked: &LockAsked) -> Outcome<(Arc<File>, LockRange, LockKind)> {
+    fn asked(&self, asked: &LockAsked) -> Outcome<(Arc<Served>, LockRange, LockKind)> {
         let kind = kind(asked.lock.kind).ok_or(Errno::EINVAL)?;
         Ok((self.file(asked.handle)?, LockRange::Bytes(asked.lock.first, asked.lock.last), kind))
     }

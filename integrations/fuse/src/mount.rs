@@ -165,6 +165,7 @@ impl Mount {
             ttl,
             known: Arc::new(Known::default()),
             files: Opened::default(),
+            coherent: false,
             streams: Opened::default(),
             passthrough: options.passthrough,
             passing: Passing::new(None),

@@ -2,13 +2,31 @@
 
 use std::{
     collections::HashMap,
+    ops::Deref,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use iov_posix::File;
+
 use crate::inodes::lock;
+
+/// A file that programs have open.
+pub(crate) struct Served {
+    pub(crate) file: File,
+    /// What they read and write goes past the kernel's cache.
+    pub(crate) past_cache: bool,
+}
+
+impl Deref for Served {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
 
 /// What is open, by number.
 pub(crate) struct Opened<T> {

@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use iov_fuse_kernel::{
     Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, Moved, Names, Opened, Request, Room, SetAttr, Space,
-    Written,
+    Written, open,
 };
 use iov_posix::{Attributes, Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag};
 
 use crate::{
     convert,
-    door::{Door, O_APPEND, born, by_identity, flags, lower_rights},
+    door::{Door, O_APPEND, O_DSYNC, born, by_identity, flags, lower_rights},
     folders::{self, Stream},
     inodes::lock,
+    opened::Served,
     passing::{Passing, Way},
 };
 
@@ -34,6 +35,7 @@ impl Filesystem for Door {
         // Files below are told by who may do anything on this machine.
         let passes = self.passthrough && granted.passthrough && rustix::process::geteuid().is_root();
         self.passing = Passing::new(passes.then(|| kernel.clone()));
+        self.coherent = granted.coherent;
         if !self.ttl.is_zero() {
             *lock(&self.known.kernel) = Some(kernel.clone());
         }
@@ -151,7 +153,7 @@ impl Filesystem for Door {
             }
         }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
-        let flags = self.caching(req.node, &attributes, &way, flags);
+        let flags = self.caching(req.node, &attributes, &way, flags.blind && flags.truncate);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             Way::Cached => None,
@@ -160,7 +162,7 @@ impl Filesystem for Door {
                 return Err(Errno::EBUSY);
             }
         };
-        Ok(Opened { handle: self.files.put(file), flags, backing })
+        Ok(Opened { handle: self.serve(file, flags), flags, backing })
     }
 
     fn create(&self, req: &Request<'_>, name: &[u8], mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -192,11 +194,15 @@ impl Filesystem for Door {
         self.known.inodes.changed(req.node);
         lower_rights(what.lowers_rights, file.node())?;
         // Pages that were mapped go where they lie, and whether others go to the end may change while it is open.
-        if what.from_cache || what.flags & O_APPEND == 0 {
-            file.write_at(what.offset, what.data)
-        } else {
-            file.append(what.data)
+        let written = match what.from_cache || what.flags & O_APPEND == 0 {
+            true => file.write_at(what.offset, what.data)?,
+            false => file.append(what.data)?,
+        };
+        // The kernel asks for that by itself where the bytes go through its cache.
+        if what.flags & O_DSYNC != 0 && file.past_cache && !what.from_cache {
+            file.sync()?;
         }
+        Ok(written)
     }
 
     fn flush(&self, req: &Request<'_>, handle: u64, owner: u64) -> Outcome<()> {
@@ -214,7 +220,7 @@ impl Filesystem for Door {
         }
         self.passing.closed(req.node);
         // Another request on it may be under way, and ends it then.
-        Arc::try_unwrap(file).map_or(Ok(()), File::close)
+        Arc::try_unwrap(file).map_or(Ok(()), |served| served.file.close())
     }
 
     fn fsync(&self, req: &Request<'_>, handle: u64) -> Outcome<()> {
@@ -333,13 +339,18 @@ impl Door {
     fn made(&self, (file, node, attributes): (File, Arc<Node>, Attributes), flags: Flags) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);
         let way = self.passing.opened(ino, &file, &attributes, true);
-        let flags = self.caching(ino, &attributes, &way, flags);
+        let flags = self.caching(ino, &attributes, &way, flags.blind);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             // What is new was not lost before.
             Way::Cached | Way::Lost => None,
         };
         let entry = Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) };
-        (entry, Opened { handle: self.files.put(file), flags, backing })
+        (entry, Opened { handle: self.serve(file, flags), flags, backing })
+    }
+
+    /// A number for a file that was opened, which the kernel is to treat so.
+    fn serve(&self, file: File, flags: u32) -> u64 {
+        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0 })
     }
 }

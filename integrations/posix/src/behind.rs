@@ -266,7 +266,9 @@ impl Handle {
             }
             told
         };
-        let told = written.and_then(|()| fs.again("write", tell));
+        // What is told is told, also where the last bytes have found no room.
+        let told = fs.again("write", tell);
+        let told = written.and(told);
         if let Err(e) = &told {
             *lock(&self.behind.failed) = Some(*e);
         }
@@ -289,7 +291,12 @@ impl Handle {
         is_free
     }
 
-    /// Why the store was not told something, for the first who closes the file.
+    /// Why the store was not told something, for who wants to know before it is closed.
+    pub(crate) fn failure(&self) -> Outcome<()> {
+        lock(&self.behind.failed).map_or(Ok(()), Err)
+    }
+
+    /// The same, for the first who closes the file.
     pub(crate) fn take_failure(&self) -> Outcome<()> {
         lock(&self.behind.failed).take().map_or(Ok(()), Err)
     }

@@ -212,15 +212,20 @@ impl File {
 
     /// Writes all of it at the end, wherever that is then, however the file was opened.
     pub fn append(&self, data: &[u8]) -> Outcome<usize> {
-        if data.is_empty() {
-            return Ok(0);
+        if !data.is_empty() {
+            self.append_up_to(data)?;
         }
+        Ok(data.len())
+    }
+
+    /// The same of some bytes; tells the offset behind them.
+    pub fn append_up_to(&self, data: &[u8]) -> Outcome<u64> {
         let c = self.collection()?;
         self.writes();
         self.settle()?;
         // The system gives the offset, so that nobody's bytes lie on another's (M4).
-        self.node.file_system().at_most_once("write", || ioverbs::append(c, data))?;
-        Ok(data.len())
+        let at = self.node.file_system().at_most_once("write", || ioverbs::append(c, data))?;
+        Ok(at + data.len() as u64)
     }
 
     /// Writes all of it at the offset, however the file was opened (`pwritev2` with `RWF_NOAPPEND`).
@@ -313,7 +318,9 @@ impl File {
         match handle.settle_with(Some(&persist))? {
             true => Ok(()),
             false => self.again("sync", persist).map(drop),
-        }
+        }?;
+        // What was told before, and has found no room, does not survive.
+        handle.failure()
     }
 
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close

@@ -65,8 +65,6 @@ pub(crate) struct Open {
     pub(crate) append: AtomicBool,
     /// Something was written of which nobody else has been told.
     pub(crate) dirty: AtomicBool,
-    /// It is at the end, wherever that is: something was appended.
-    pub(crate) at_end: AtomicBool,
     /// It has no name any more, or never had one, and another process has it open for those that get its descriptors.
     pub(crate) kept: AtomicBool,
     /// What it has locked, where this process holds that.
@@ -115,7 +113,6 @@ impl Open {
             standing,
             append: AtomicBool::new(append),
             dirty: AtomicBool::new(false),
-            at_end: AtomicBool::new(false),
             kept: AtomicBool::new(false),
             locked: AtomicU8::new(Locked::No as u8),
             locking: Mutex::default(),
@@ -361,7 +358,6 @@ impl Files {
                     }
                     let child = files.opened(record, None, open.standing.of_parent(), append);
                     child.shared.store(open.standing.is_own(), Ordering::Relaxed);
-                    child.at_end.store(open.at_end.load(Ordering::Relaxed), Ordering::Relaxed);
                     known.push((open.id, child.clone()));
                     child
                 }
@@ -415,7 +411,7 @@ impl Files {
         opened.record.descriptor(opened.flags & libc::O_CLOEXEC != 0, opened.flags)
     }
 
-    /// Everybody else is told all that was written, and where it ended: there is another process from now on, which has it too.
+    /// Everybody else is told all that was written: there is another process from now on, which has it too.
     pub(crate) fn publish(&self, world: &World) {
         let _inside = Inside::enter();
         let all = self.all();
@@ -423,17 +419,10 @@ impl Files {
         if all.iter().any(|(_, open)| !open.standing.is_own()) {
             self.set_token(world.token());
         }
-        for (fd, open) in &all {
+        for (_, open) in &all {
             open.publish_early();
             if let Some(What::File(file)) = open.what.get() {
                 file.open_now();
-            }
-            if let (true, Some(What::File(file))) = (open.at_end.load(Ordering::Relaxed), open.what.get())
-                && let Ok(size) = file.size()
-            {
-                let _one = lock(&open.moving);
-                open.standing.move_to(*fd, size);
-                open.at_end.store(false, Ordering::Relaxed);
             }
         }
         self.own(false);

@@ -27,6 +27,8 @@ const RECORD: usize = 8192;
 const READS: u8 = 1;
 const WRITES: u8 = 2;
 const PATH: u8 = 4;
+const DSYNC: u8 = 8;
+const SYNC: u8 = 16;
 
 /// What may be done with what is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,16 +37,24 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     /// Nothing was opened (`O_PATH`).
     pub(crate) path: bool,
+    /// `O_DSYNC` or `O_SYNC`, or 0: what is written survives what `fsync` has it survive, before the call returns.
+    pub(crate) sync: c_int,
 }
 
 impl Access {
     fn bits(self) -> u8 {
         let bit = |said: bool, bit: u8| if said { bit } else { 0 };
-        bit(self.read, READS) | bit(self.write, WRITES) | bit(self.path, PATH)
+        let sync = bit(self.sync != 0, DSYNC) | bit(self.sync == libc::O_SYNC, SYNC);
+        bit(self.read, READS) | bit(self.write, WRITES) | bit(self.path, PATH) | sync
     }
 
     fn of(bits: u8) -> Access {
-        Access { read: bits & READS != 0, write: bits & WRITES != 0, path: bits & PATH != 0 }
+        let sync = match (bits & DSYNC != 0, bits & SYNC != 0) {
+            (_, true) => libc::O_SYNC,
+            (true, false) => libc::O_DSYNC,
+            _ => 0,
+        };
+        Access { read: bits & READS != 0, write: bits & WRITES != 0, path: bits & PATH != 0, sync }
     }
 }
 

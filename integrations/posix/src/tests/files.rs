@@ -1,7 +1,7 @@
 //! Bytes, open files, locks; and what holds between two file systems.
 
 use super::*;
-use crate::{Change, Errno, InTheWay, LockKind, LockRange, Seek, owner_of};
+use crate::{Change, Errno, InTheWay, LockKind, LockRange, Seek, SetTime, owner_of};
 
 fn both() -> (FileSystem, FileSystem) {
     let ws = workspace();
@@ -239,4 +239,23 @@ fn a_file_of_many_stretches_is_walked_from_one_to_the_next() {
         file.write(n * far, &vec![1; far as usize]).unwrap();
     }
     assert_eq!(file.seek(5, Seek::Hole).unwrap(), 40 * far);
+}
+
+#[test]
+fn where_the_last_bytes_find_no_room_the_rest_is_told_all_the_same() {
+    let limits = ioverbs::Limits { min: 0, max: 100_000 };
+    let controls = ioverbs::Controls { collection_size: limits, ..Default::default() };
+    let ws = workspace();
+    let fs = FileSystem::new(ws.clone(), Options { controls, ..Options::default() });
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o600), WRITE).unwrap();
+    for at in (0..110_000).step_by(10_000) {
+        file.write(at, &[7; 10_000]).unwrap();
+    }
+    node.change(&Change { mode: Some(0o640), mtime: Some(SetTime::At(9)), ..Change::default() }).unwrap();
+    assert_eq!(file.flush(), Err(Errno::EFBIG));
+    let elsewhere = FileSystem::new(again(&ws), Options::default());
+    let told = elsewhere.lookup(&elsewhere.root(), b"a").unwrap().1;
+    assert!(told.mode == 0o640 && told.size >= 64 << 10 && told.size <= 100_000, "{told:?}");
+    file.close().unwrap();
+    assert!(get(&node).iter().all(|byte| *byte == 7));
 }

@@ -20,7 +20,7 @@ const SYNC_FLAGS: u32 =
     libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 /// Where the next byte is read or written.
-fn position(fd: c_int, open: &Open) -> Outcome<u64> {
+pub(super) fn position(fd: c_int, open: &Open) -> Outcome<u64> {
     let at = open.standing.offset(fd);
     u64::try_from(at).map_err(|_| Errno(-at as i32))
 }
@@ -124,20 +124,12 @@ fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize>
 fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]]) -> Outcome<isize> {
     let file = open.to_read(world)?;
     let _one = open.moves(fd);
-    let at = place(world, fd, open)?;
+    let at = position(fd, open)?;
     let n = read_at(file, at, pieces)?;
     if n > 0 {
         open.standing.move_to(fd, at + n as u64);
     }
     Ok(n as isize)
-}
-
-/// The offset; behind an append it is the end.
-pub(super) fn place(world: &World, fd: c_int, open: &Open) -> Outcome<u64> {
-    if open.at_end.swap(false, Ordering::Relaxed) {
-        open.standing.move_to(fd, open.file(world)?.size()?);
-    }
-    position(fd, open)
 }
 
 /// So many bytes of pieces.
@@ -150,25 +142,40 @@ fn first<'a>(pieces: &[&'a [u8]], mut room: usize) -> Vec<&'a [u8]> {
     pieces.iter().map(cut).filter(|piece| !piece.is_empty()).collect()
 }
 
-pub(super) fn write_pieces(file: &File, append: bool, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
-    let wrote = |at: u64, piece: &[u8]| if append { file.append(piece) } else { file.write_at(at, piece) };
+/// Appends as many bytes as may be, of some; how many, and the offset behind them.
+pub(super) fn append_pieces(file: &File, pieces: &[&[u8]]) -> Outcome<(usize, u64)> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
-    let room = limits::room(len, || if append { file.size() } else { Ok(at) })?;
+    let room = limits::room(len, || file.size())?;
+    // They stay together.
+    let end = match pieces {
+        [piece] => file.append_up_to(&piece[..room])?,
+        pieces => file.append_up_to(&pieces.concat()[..room])?,
+    };
+    Ok((room, end))
+}
+
+fn write_pieces(file: &File, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    let room = limits::room(len, || Ok(at))?;
     let cut = (room < len).then(|| first(pieces, room));
     let pieces = cut.as_deref().unwrap_or(pieces);
-    // Bytes that are appended stay together.
-    if append && pieces.len() > 1 {
-        return wrote(at, &pieces.concat());
-    }
     let mut done = 0;
     for piece in pieces {
-        match wrote(at, piece) {
+        match file.write_at(at, piece) {
             Ok(n) => (at, done) = (at + n as u64, done + n),
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),
         }
     }
     Ok(done)
+}
+
+/// What was written, once it survives what it is to survive where the file was opened so (`O_DSYNC`).
+pub(super) fn kept(open: &Open, file: &File, n: usize) -> Outcome<isize> {
+    if n > 0 && open.record.access.sync != 0 {
+        file.sync()?;
+    }
+    Ok(n as isize)
 }
 
 /// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
@@ -185,24 +192,24 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
     if len == 0 {
         return Ok(0);
     }
-    if open.append.load(Ordering::Relaxed) {
-        let n = write_pieces(file, true, 0, pieces)?;
-        open.at_end.store(true, Ordering::Relaxed);
-        return Ok(n as isize);
-    }
     let _one = open.moves(fd);
-    let mut at = place(world, fd, open)?;
+    if open.append.load(Ordering::Relaxed) {
+        let (n, end) = append_pieces(file, pieces)?;
+        open.standing.move_to(fd, end);
+        return kept(open, file, n);
+    }
+    let mut at = position(fd, open)?;
     // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
     let end = open.standing.move_by(fd, len as i64);
     if let Ok(end) = u64::try_from(end) {
         at = end - len as u64;
     }
-    match write_pieces(file, false, at, pieces) {
-        Ok(n) if n == len => Ok(n as isize),
+    match write_pieces(file, at, pieces) {
+        Ok(n) if n == len => kept(open, file, n),
         short => {
             let n = *short.as_ref().unwrap_or(&0);
             open.standing.move_to(fd, at + n as u64);
-            short.map(|n| n as isize)
+            short.and_then(|n| kept(open, file, n))
         }
     }
 }
@@ -210,9 +217,14 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
 fn write_there(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
     let file = open.to_write(world)?;
     lower(file)?;
-    // As Linux does it: what was opened for appending appends.
-    let append = open.append.load(Ordering::Relaxed);
-    Ok(write_pieces(file, append, offset(at)?, pieces)? as isize)
+    let at = offset(at)?;
+    let n = match pieces.iter().all(|piece| piece.is_empty()) {
+        true => 0,
+        // As Linux does it: what was opened for appending appends.
+        false if open.append.load(Ordering::Relaxed) => append_pieces(file, pieces)?.0,
+        false => write_pieces(file, at, pieces)?,
+    };
+    kept(open, file, n)
 }
 
 /// `lseek`
@@ -238,19 +250,17 @@ fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> O
     };
     let from = match whence {
         libc::SEEK_SET => 0,
-        libc::SEEK_CUR => place(world, fd, open)? as i64,
+        libc::SEEK_CUR => position(fd, open)? as i64,
         libc::SEEK_END => file.size()? as i64,
         libc::SEEK_DATA | libc::SEEK_HOLE => {
             let from = u64::try_from(by).map_err(|_| Errno::ENXIO)?;
             let what = if whence == libc::SEEK_DATA { Seek::Data } else { Seek::Hole };
-            open.at_end.store(false, Ordering::Relaxed);
             return Ok(open.standing.move_to(fd, file.seek(from, what)?));
         }
         _ => return Err(Errno::EINVAL),
     };
     let to = from.checked_add(by).ok_or(Errno::EOVERFLOW)?;
     let to = u64::try_from(to).map_err(|_| Errno::EINVAL)?;
-    open.at_end.store(false, Ordering::Relaxed);
     Ok(open.standing.move_to(fd, to))
 }
 

@@ -8,7 +8,7 @@ use std::{
 use iov_posix::{Errno, Outcome};
 
 use super::{
-    bytes::{is_ours, lseek, offset, place, pread, pwrite, read, write},
+    bytes::{is_ours, kept, lseek, offset, position, pread, pwrite, read, write},
     descriptors::fcntl,
     export, limits,
 };
@@ -102,13 +102,14 @@ fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: 
         // SAFETY: they are null or the program's own for this call.
         let (a_at, b_at) = unsafe {
             let at = |fd, open: &Arc<Open>, at: *mut i64| match at.is_null() {
-                true => place(world, fd, open),
+                true => position(fd, open),
                 false => offset(*at),
             };
             (at(from, &src, from_at)?, at(to, &dst, to_at)?)
         };
         let len = limits::room(len, || Ok(b_at))?;
         let n = a.copy_to(a_at, b, b_at, len as u64)?;
+        kept(&dst, b, n as usize)?;
         for (fd, open, given, at) in [(from, &src, from_at, a_at), (to, &dst, to_at, b_at)] {
             match given.is_null() {
                 true => {

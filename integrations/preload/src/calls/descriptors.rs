@@ -91,7 +91,7 @@ fn fcntl_ours(world: &World, fd: c_int, open: &Arc<Open>, command: c_int, arg: u
                 (false, true) => libc::O_WRONLY,
                 _ => libc::O_RDONLY,
             };
-            Ok(((flags & !libc::O_ACCMODE) | access) as isize)
+            Ok(((flags & !libc::O_ACCMODE) | access | open.record.access.sync) as isize)
         }
         libc::F_SETFL => {
             let flags = arg as c_int & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);

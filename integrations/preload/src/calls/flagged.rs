@@ -1,13 +1,10 @@
 //! `preadv2` and `pwritev2`: how one call is to be done, whatever the file was opened for.
 
-use std::{
-    ffi::c_int,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ffi::c_int, sync::Arc};
 
 use iov_posix::{Errno, Outcome};
 
-use super::bytes::{self, lower, offset, pieces_to_write, sync_of, write_pieces};
+use super::bytes::{self, append_pieces, kept, lower, offset, pieces_to_write, sync_of};
 use crate::{
     files::{Open, with},
     raw::{failed, unanswered},
@@ -34,7 +31,7 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
     }
     let written = match (flags & libc::RWF_APPEND != 0, at) {
         // SAFETY: the memory is the program's for this call.
-        (true, _) => with(fd, |w, open| append(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
+        (true, _) => with(fd, |w, open| append(w, fd, open, at, &unsafe { pieces_to_write(iov, count) }?))
             .unwrap_or_else(|| failed(Errno::EBADF)),
         // SAFETY: as of this one.
         (false, -1) => unanswered(unsafe { bytes::writev(fd, iov, count) }),
@@ -49,15 +46,19 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
 }
 
 /// Writes at the end, whatever it was opened for; with `at` -1 the place of the next one moves behind it.
-fn append(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
+fn append(world: &World, fd: c_int, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
     let file = open.to_write(world)?;
     lower(file)?;
     if at != -1 {
         offset(at)?;
     }
-    let n = write_pieces(file, true, 0, pieces)?;
-    if at == -1 {
-        open.at_end.store(true, Ordering::Relaxed);
+    if pieces.iter().all(|piece| piece.is_empty()) {
+        return Ok(0);
     }
-    Ok(n as isize)
+    let _one = (at == -1).then(|| open.moves(fd));
+    let (n, end) = append_pieces(file, pieces)?;
+    if at == -1 {
+        open.standing.move_to(fd, end);
+    }
+    kept(open, file, n)
 }

@@ -27,7 +27,7 @@ impl<'a> Adding<'a> {
             Opened::Directory(dir) => (dir.node().uuid(), What::Directory(dir)),
             Opened::Path(node, _) => (node.uuid(), What::Path(node)),
         };
-        let access = Access { read: how.read, write: how.write, path: how.path };
+        let access = Access { read: how.read, write: how.write, path: how.path, sync: flags & libc::O_SYNC };
         let record = Record { at: at.at.clone(), workspace: at.name.clone(), uuid, path, access, token: Vec::new() };
         Adding { record, what, how, flags }
     }

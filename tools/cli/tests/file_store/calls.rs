@@ -276,3 +276,37 @@ fn who_wants_too_much_hears_of_it_behind_the_call() {
         int o = open("f", O_RDONLY); printf("%s\n", E(pwritev2(o, &v, 1, 0, 0)));"#;
     assert_eq!(compiled(&store, body).ok().text(), "4 4 EFBIG 4 EFBIG EBADF\n");
 }
+
+/// Where a descriptor is that appends: behind what it has written, whoever writes on.
+#[test]
+fn m4_who_appends_goes_on_behind_what_he_has_appended() {
+    const APPENDED: &str = r#"
+import os
+a = os.open("f", os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
+b = os.open("f", os.O_RDWR)
+at = lambda: os.lseek(a, 0, os.SEEK_CUR)
+said = [at()]
+os.write(a, b"x" * 100); said.append(at())
+os.pwrite(a, b"y" * 10, 5); said.append(at())
+os.pwrite(b, b"z" * 50, 110); said += [at(), os.read(a, 20), at()]
+os.writev(a, [b"v" * 3, b"w" * 4]); said += [at(), os.fstat(a).st_size]
+os.pwritev(b, [b"p"], -1, 16); said += [os.lseek(b, 0, os.SEEK_CUR), at()]
+os.ftruncate(b, 7); said += [at(), os.write(a, b""), at(), os.write(a, b"!"), at()]
+if os.fork() == 0:
+    os.write(a, b"child"); os._exit(0)
+os.wait()
+said += [at(), os.pread(b, 30, 0)]
+print(said)
+"#;
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let here = tempfile::tempdir().unwrap();
+    let script = here.path().join("appended.py");
+    std::fs::write(&script, APPENDED).unwrap();
+    let linux = Command::new("python3").arg(&script).current_dir(here.path()).output().unwrap();
+    assert!(linux.status.success(), "{}", String::from_utf8_lossy(&linux.stderr));
+    let ours = python(&store, &format!("import os\nos.chdir('/iov/w')\n{APPENDED}")).ok();
+    assert_eq!(ours.text(), String::from_utf8_lossy(&linux.stdout));
+}

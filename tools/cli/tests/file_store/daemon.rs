@@ -23,11 +23,13 @@ fn p2_what_one_process_stores_others_find_also_after_the_daemon() {
 /// A job's ranks are bound to a processor each; the daemon that the first of them starts serves them all.
 #[test]
 fn a_daemon_that_is_started_on_demand_is_not_bound_to_the_processor_of_who_came_first() {
-    let of = |path: &str| {
-        let status = std::fs::read_to_string(path).unwrap();
+    let list = |status: &str| {
         status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
     };
-    let all = of("/proc/self/status");
+    let of = |path: &str| list(&std::fs::read_to_string(path).unwrap());
+    // Whatever these tests are bound to.
+    let everywhere = std::process::Command::new("taskset").args(["-c", "0-1023", "cat", "/proc/self/status"]).output();
+    let all = list(&String::from_utf8_lossy(&everywhere.unwrap().stdout));
     let first = all.split([',', '-']).next().unwrap();
     let store = Store::with_workspace();
     let runs_on = |args: &[&str]| {
@@ -35,7 +37,7 @@ fn a_daemon_that_is_started_on_demand_is_not_bound_to_the_processor_of_who_came_
         let command = store.command(args);
         let mut bound = std::process::Command::new("taskset");
         bound.args(["-c", first]).arg(command.get_program()).args(args);
-        command.get_envs().for_each(|(key, value)| drop(value.map(|value| bound.env(key, value))));
+        bound.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         assert!(bound.output().unwrap().status.success(), "{args:?}");
         let pid = &store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"];
         of(&format!("/proc/{pid}/status"))

@@ -2,6 +2,7 @@
 
 use crate::{
     mounts::{Mounted, has_fuse},
+    runs::{has_library, python},
     store::Store,
 };
 
@@ -74,5 +75,51 @@ fn what_is_only_written_is_seen_by_all_who_have_it_open() {
     for options in ["", "io_uring=off", "strict"] {
         let m = Mounted::new(&store, "mnt", options);
         m.shell("rm -f f; python3 $AT/../seen.py; cp f g; cmp f g").ok();
+    }
+}
+
+/// How many requests a file of ten writes is: several more where each of them is to last as what `fsync` was called for. (What is appended, and all in a strict mount, is told with each anyhow.)
+const LASTING: &str = r#"
+import fcntl, os, subprocess
+bare = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+def requests():
+    told = subprocess.run([os.environ["IOV"], "status"], env=bare, capture_output=True, text=True, check=True).stdout
+    return int(next(line.split()[-1] for line in told.splitlines() if line.startswith("requests")))
+def ten(flags, write):
+    before = requests()
+    fd = os.open("f", flags | os.O_CREAT, 0o644)
+    for i in range(10): write(fd, i)
+    assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_SYNC == flags & os.O_SYNC
+    os.close(fd)
+    os.unlink("f")
+    return requests() - before
+def plain(fd, i): os.write(fd, b"x" * 1000)
+def there(fd, i): os.pwrite(fd, b"x" * 10, 5000 * i)
+def piece(how): return lambda fd, i: os.pwritev(fd, [b"x" * 10], 10 * i, how)
+new = os.O_WRONLY | os.O_EXCL
+for what, (flags, write), (lasting, as_well) in (
+    ("O_DSYNC", (new, plain), (new | os.O_DSYNC, plain)),
+    ("O_SYNC", (new, plain), (new | os.O_SYNC, plain)),
+    ("both ways", (os.O_RDWR, plain), (os.O_RDWR | os.O_DSYNC, plain)),
+    ("at an offset", (new, there), (new | os.O_DSYNC, there)),
+    ("RWF_DSYNC", (new, piece(0)), (new, piece(os.RWF_DSYNC))),
+):
+    asked = [ten(flags, write), ten(lasting, as_well)]
+    # Some are told by themselves anyhow.
+    assert asked[1] >= asked[0] + 5, (what, asked)
+"#;
+
+#[test]
+fn p5_what_is_to_last_with_each_write_is_told_with_it() {
+    let store = Store::with_workspace();
+    let url = store.url();
+    let script =
+        format!("import os\nos.environ.update(IOV={:?}, IOVERBS_URL={url:?})\n", env!("CARGO_BIN_EXE_iov")) + LASTING;
+    if has_library() {
+        python(&store, &format!("import os\nos.chdir('/iov/w')\n{script}")).ok();
+    }
+    if has_fuse() {
+        std::fs::write(store.path("lasting.py"), script).unwrap();
+        Mounted::new(&store, "mnt", "").shell("python3 $AT/../lasting.py").ok();
     }
 }
