@@ -209,9 +209,10 @@ mod tests {
     #[test]
     fn a_thread_that_was_bound_to_a_processor_knows_of_the_others() {
         let all = processors();
-        let bind = || (0..1024).any(seam::bind).then(processors);
-        let bound = std::thread::scope(|s| s.spawn(bind).join().unwrap());
-        assert_eq!(bound, Some(all));
+        let (tell, told) = std::sync::mpsc::channel();
+        let bound = move || tell.send((0..1024).any(seam::bind).then(processors)).unwrap();
+        seam::spawn("bound", bound).unwrap();
+        assert_eq!(told.recv().unwrap(), Some(all));
     }
 
     #[test]

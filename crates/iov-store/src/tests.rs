@@ -134,11 +134,13 @@ fn what_serves_others_runs_where_all_may() {
     assert!(all >= mine && count() == mine);
     // In a thread of their own each: they stay bound.
     let run = |bind: fn(usize) -> bool| {
+        let (tell, told) = std::sync::mpsc::channel();
         let bound = move || {
             assert!((0..1024).any(bind) && count() == 1);
-            (seam::unbound(count), seam::for_others(count), count())
+            tell.send((seam::unbound(count), seam::for_others(count), count())).unwrap();
         };
-        std::thread::scope(|s| s.spawn(bound).join().unwrap())
+        seam::spawn("bound", bound).unwrap();
+        told.recv().unwrap()
     };
     assert_eq!(run(seam::bind), (mine, all, 1), "a thread of ours");
     assert_eq!(run(bind_as_a_launcher), (1, all, 1), "a program");
