@@ -5,14 +5,18 @@ use crate::{
     store::Store,
 };
 
-/// Does each several times, and tells how many requests the daemon was sent for one, rounded.
-const COUNTED: &str = r#"
+/// Tells how many requests the daemon was sent so far.
+pub(crate) const REQUESTS: &str = r#"
 import os, subprocess
-os.chdir("/iov/w")
 bare = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
 def requests():
     told = subprocess.run([os.environ["IOV"], "status"], env=bare, capture_output=True, text=True, check=True).stdout
     return int(next(line.split()[-1] for line in told.splitlines() if line.startswith("requests")))
+"#;
+
+/// Does each several times, and tells how many requests that were for one, rounded.
+const COUNTED: &str = r#"
+os.chdir("/iov/w")
 def write(name, mode):
     with open(name, mode) as f: f.write(b"x" * 3000)
 def look(name):
@@ -43,7 +47,7 @@ fn what_is_known_is_not_asked_for() {
     }
     let store = Store::with_workspace();
     let iov = format!("import os\nos.environ[\"IOV\"] = {:?}\n", env!("CARGO_BIN_EXE_iov"));
-    let said = python(&store, &(iov + COUNTED)).ok().text();
+    let said = python(&store, &(iov + REQUESTS + COUNTED)).ok().text();
     // With the closes that nobody waits for. A lease that is renewed meanwhile is one more, of forty.
     let most = [
         ("make", 2.1),

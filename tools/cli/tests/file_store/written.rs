@@ -1,16 +1,19 @@
-//! Files that are opened only to be written go past the kernel's cache of a mount; whoever has them open beside that, and mapped, sees it at once.
+//! Who fills a file goes past the kernel's cache of a mount; whoever has it open beside that, and mapped, sees it at once. And what is to last with each write.
 
 use crate::{
     mounts::{Mounted, has_fuse},
+    questions::REQUESTS,
     runs::{has_library, python},
     store::Store,
 };
 
-/// A file of three pages and a half, read and mapped by one, and written by others in pieces that begin and end within pages.
+/// A file of three pages and a half, read and mapped by one, and written in pieces that begin and end within pages: by who has filled it and goes on, by others who
+/// only write, and by one who does both.
 const SEEN: &str = r#"
 import mmap, os
 old = bytes(range(256)) * 56
-open('f', 'wb').write(old)
+filler = os.open('f', os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+os.write(filler, old)
 reader = os.open('f', os.O_RDONLY)
 mapped = mmap.mmap(reader, 0, mmap.MAP_SHARED, mmap.PROT_READ)
 both = os.open('f', os.O_RDWR)
@@ -21,8 +24,8 @@ def same(what):
     assert mapped[:] == bytes(now[:len(old)]), (what, 'mapped')
     assert os.fstat(reader).st_size == len(now), what
 same('as it was')
-for at, length in ((0, 1), (4095, 2), (5000, 3000), (1, 14000), (14300, 36)):
-    writer = os.open('f', os.O_WRONLY)
+for n, (at, length) in enumerate(((0, 1), (4095, 2), (5000, 3000), (1, 14000), (14300, 36)) * 4):
+    writer = os.dup(filler) if n // 5 % 2 == 0 else os.open('f', os.O_WRONLY)
     piece = bytes([at % 251 + 1]) * length
     assert os.pwrite(writer, piece, at) == length
     now[at:at + length] = piece
@@ -38,7 +41,7 @@ for at, length in ((0, 1), (4095, 2), (5000, 3000), (1, 14000), (14300, 36)):
 # A mapping that is written, and not told yet.
 shared = mmap.mmap(both, 0)
 shared[4000:4200] = b'm' * 200
-writer = os.open('f', os.O_WRONLY)
+writer = filler
 os.pwrite(writer, b'x' * 50, 4090)
 now[4000:4200] = b'm' * 200
 now[4090:4140] = b'x' * 50
@@ -80,11 +83,7 @@ fn what_is_only_written_is_seen_by_all_who_have_it_open() {
 
 /// How many requests a file of ten writes is: several more where each of them is to last as what `fsync` was called for. (What is appended, and all in a strict mount, is told with each anyhow.)
 const LASTING: &str = r#"
-import fcntl, os, subprocess
-bare = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-def requests():
-    told = subprocess.run([os.environ["IOV"], "status"], env=bare, capture_output=True, text=True, check=True).stdout
-    return int(next(line.split()[-1] for line in told.splitlines() if line.startswith("requests")))
+import fcntl
 def ten(flags, write):
     before = requests()
     fd = os.open("f", flags | os.O_CREAT, 0o644)
@@ -113,8 +112,9 @@ for what, (flags, write), (lasting, as_well) in (
 fn p5_what_is_to_last_with_each_write_is_told_with_it() {
     let store = Store::with_workspace();
     let url = store.url();
-    let script =
-        format!("import os\nos.environ.update(IOV={:?}, IOVERBS_URL={url:?})\n", env!("CARGO_BIN_EXE_iov")) + LASTING;
+    let script = format!("import os\nos.environ.update(IOV={:?}, IOVERBS_URL={url:?})\n", env!("CARGO_BIN_EXE_iov"))
+        + REQUESTS
+        + LASTING;
     if has_library() {
         python(&store, &format!("import os\nos.chdir('/iov/w')\n{script}")).ok();
     }
