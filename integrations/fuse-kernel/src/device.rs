@@ -32,8 +32,13 @@ impl Kernel {
     /// What the kernel has cached of a file is not good any more: its attributes, and its bytes. May wait for requests on that file
     /// that are under way.
     pub fn forget_content(&self, node: u64) -> Result<()> {
+        self.forget_bytes(node, 0, 0)
+    }
+
+    /// The same of its attributes and so many bytes at an offset, by whole pages; 0: all behind it.
+    pub fn forget_bytes(&self, node: u64, offset: u64, len: u64) -> Result<()> {
         let mut body = [0; 24];
-        Writer::new(&mut body).u64(node).u64(0).u64(0);
+        Writer::new(&mut body).u64(node).u64(offset).u64(len);
         self.send(0, NOTIFY_INVAL_INODE, &body)
     }
 

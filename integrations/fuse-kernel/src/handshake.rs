@@ -16,11 +16,20 @@ const BACKGROUND: u16 = 64;
 
 /// What a file system asks of the kernel, besides what every one of ours does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// To move bytes of some files by itself.
-    pub(crate) passthrough: bool,
+    pub passthrough: bool,
+    /// To keep pages of a file where it is told of another time of change.
+    pub keeps: bool,
     /// Requests by rings.
     pub(crate) rings: bool,
+}
+
+impl Asked {
+    /// These, and no rings.
+    pub fn new(passthrough: bool, keeps: bool) -> Asked {
+        Asked { passthrough, keeps, rings: false }
+    }
 }
 
 /// What the kernel has agreed to.
@@ -30,6 +39,9 @@ pub struct Granted {
     pub passthrough: bool,
     /// Requests by rings.
     pub rings: bool,
+    /// To keep pages of a file where it is told of another time of change: it drops them where the length is another one than it knows, and when it is told to
+    /// ([`Kernel::forget_content`]).
+    pub keeps: bool,
     /// What is written past its cache of pages is seen by who has the file mapped (Linux 6.6).
     pub coherent: bool,
 }
@@ -70,6 +82,9 @@ pub(crate) fn read(body: &[u8]) -> Option<(u32, Offered)> {
 /// `fuse_init_out`, and what it grants.
 pub(crate) fn answer(offered: &Offered, asked: Asked) -> ([u8; 64], Granted) {
     let mut wanted = WANTED;
+    if asked.keeps {
+        wanted &= !init::AUTO_INVAL_DATA;
+    }
     for (flag, is_asked) in [(init::PASSTHROUGH, asked.passthrough), (init::OVER_IO_URING, asked.rings)] {
         if is_asked {
             wanted |= flag;
@@ -80,6 +95,7 @@ pub(crate) fn answer(offered: &Offered, asked: Asked) -> ([u8; 64], Granted) {
     let granted = Granted {
         passthrough: has(init::PASSTHROUGH),
         rings: has(init::OVER_IO_URING),
+        keeps: asked.keeps,
         coherent: has(init::DIRECT_IO_ALLOW_MMAP),
     };
     let mut out = [0; 64];

@@ -26,7 +26,7 @@ mod types;
 pub use crew::Waiting;
 pub use device::{Backing, Kernel};
 pub use filesystem::Filesystem;
-pub use handshake::Granted;
+pub use handshake::{Asked, Granted};
 pub use mounting::{MountTable, unmount};
 pub use names::{Names, Room};
 pub use session::{Rings, Session};

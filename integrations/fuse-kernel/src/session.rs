@@ -65,16 +65,10 @@ trait Served: Send + Sync {
 }
 
 impl Session {
-    /// Mounts on a directory and begins to serve it. What lies there is hidden meanwhile. `passthrough`: the kernel is asked whether it
-    /// moves bytes of some files by itself.
-    pub fn mount<F: Filesystem>(
-        fs: F,
-        at: &Path,
-        table: &MountTable,
-        passthrough: bool,
-        rings: Rings,
-    ) -> Result<Session> {
-        let asked = Asked { passthrough, rings: false };
+    /// Mounts on a directory and begins to serve it. What lies there is hidden meanwhile. Of what is asked of the kernel, `rings` says whether requests go by
+    /// rings.
+    pub fn mount<F: Filesystem>(fs: F, at: &Path, table: &MountTable, asked: Asked, rings: Rings) -> Result<Session> {
+        let asked = Asked { rings: false, ..asked };
         let queues = if rings == Rings::Off { None } else { ring::queues() };
         if let Some(queues) = queues {
             let (fs, e) = match attempt(fs, at, table, asked, Some(queues)) {

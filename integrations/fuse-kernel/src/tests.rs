@@ -110,7 +110,7 @@ fn first(major: u32, flags: u64) -> [u8; 64] {
 
 #[test]
 fn what_the_kernel_does_not_offer_is_not_granted() {
-    let asked = Asked { passthrough: true, rings: true };
+    let asked = Asked { passthrough: true, rings: true, ..Asked::default() };
     let (major, offered) = read(&first(7, u64::MAX)).unwrap();
     assert_eq!(major, 7);
     let (out, granted) = answer(&offered, asked);
@@ -124,6 +124,10 @@ fn what_the_kernel_does_not_offer_is_not_granted() {
     let flags =
         |out: &[u8]| u64::from(Fields(&out[12..]).u32().unwrap()) | u64::from(Fields(&out[32..]).u32().unwrap()) << 32;
     assert_eq!(flags(&out) & (init::OVER_IO_URING | init::PASSTHROUGH), init::PASSTHROUGH);
+    // Pages are kept where that is asked for.
+    assert!(!granted.keeps && flags(&out) & init::AUTO_INVAL_DATA != 0);
+    let (out, granted) = answer(&offered, Asked { keeps: true, ..asked });
+    assert!(granted.keeps && flags(&out) & init::AUTO_INVAL_DATA == 0);
     assert!(read(&[7, 0, 0]).is_none());
 }
 

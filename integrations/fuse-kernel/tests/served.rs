@@ -12,8 +12,8 @@ use std::{
 };
 
 use iov_fuse_kernel::{
-    Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, MountTable, Moved, Names, Opened, Request, Rings, Room,
-    Session, SetAttr, Space, Written,
+    Asked, Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, MountTable, Moved, Names, Opened, Request, Rings,
+    Room, Session, SetAttr, Space, Written,
 };
 
 const ENOENT: i32 = 2;
@@ -280,7 +280,7 @@ impl Mounted {
         let (at, fs) = (tempfile::tempdir().unwrap(), Memory::default());
         let (ended, table) =
             (fs.ended.clone(), MountTable { source: "iov:test".into(), subtype: "iov".into(), ..Default::default() });
-        match Session::mount(fs, at.path(), &table, false, rings) {
+        match Session::mount(fs, at.path(), &table, Asked::default(), rings) {
             Ok(session) => Some(Mounted { session: Some(session), at, ended }),
             // Containers may come without /dev/fuse, and kernels without rings.
             Err(e) => {

@@ -1,7 +1,7 @@
 //! A file system as the kernel sees it.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -11,11 +11,13 @@ use iov_posix::{Attributes, Create, Errno, File, FileSystem, Flags, Level, Node,
 use crate::{
     convert,
     folders::Stream,
-    inodes::{self, Content, Inodes, lock},
+    following::Wake,
+    inodes::{self, Content, Inodes},
     locks::{Owners, Taken},
     opened::{Opened, Served},
     passing::{Passing, Way},
     retried::Retried,
+    shown::Dropped,
 };
 
 const O_ACCMODE: i32 = 0o3;
@@ -30,19 +32,21 @@ pub(crate) struct Known {
     pub(crate) inodes: Inodes,
     pub(crate) owners: Owners,
     /// Tells the kernel what it has to forget, where it may keep anything and once it is mounted.
-    pub(crate) kernel: Mutex<Option<Kernel>>,
+    pub(crate) kernel: Option<Kernel>,
+    /// The same where it keeps pages of what is open until it is told, but for other lengths.
+    pub(crate) follows: Option<Kernel>,
+    /// Somebody looks at what others do, who can be woken.
+    pub(crate) looks: AtomicBool,
+    pub(crate) wake: Arc<Wake>,
 }
 
 impl Known {
     /// A lock was given. Somebody else may have had it before: what the kernel has cached is not good any more.
-    pub(crate) fn locked(&self, ino: u64, owner: u64, taken: Taken) {
+    pub(crate) fn locked(&self, req: &Request<'_>, owner: u64, taken: Taken) {
+        let ino = req.node;
         self.owners.add(ino, owner, taken);
         self.inodes.changed(ino);
-        let kernel = lock(&self.kernel).clone();
-        if let Some(kernel) = kernel {
-            // The kernel may have nothing of it.
-            let _ = kernel.forget_content(ino);
-        }
+        self.drop_pages(Some(req), ino, Dropped::Locked);
     }
 }
 
@@ -139,13 +143,18 @@ impl Door {
             return Ok(file);
         }
         let (file, _) = File::open(&self.node(ino)?, Flags { write, ..Flags::default() })?;
-        Ok(Arc::new(Served { file, past_cache: false }))
+        Ok(Arc::new(Served { file, past_cache: false, shown: false }))
     }
 
-    /// Tells the kernel of what was found or made.
-    pub(crate) fn entry(&self, found: Outcome<(Arc<Node>, Attributes)>) -> Outcome<Entry> {
+    /// Tells the kernel of what was found or made; it was asked for then (monotonic clock).
+    pub(crate) fn entry(
+        &self,
+        (req, asked_ns): (&Request<'_>, i64),
+        found: Outcome<(Arc<Node>, Attributes)>,
+    ) -> Outcome<Entry> {
         let (node, attributes) = found?;
         let ino = self.known.inodes.tell(&node);
+        self.known.tells(Some(req), ino, (Content::of(&attributes), asked_ns));
         Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
-use iov_fuse_kernel::{Attr, Entry, Names};
+use iov_fuse_kernel::{Attr, Entry, Names, Request};
 use iov_posix::{Directory, Kind, Outcome, Tag};
+use ioverbs::seam;
 
-use crate::{convert, door::Door, inodes, tagged};
+use crate::{
+    convert,
+    door::Door,
+    inodes::{self, Content},
+    tagged,
+};
 
 /// Entries that are asked for at once: about what the kernel's buffer holds.
 const AT_ONCE: usize = 128;
@@ -67,7 +73,14 @@ fn fill_names(stream: &Directory, mut at: usize, names: &mut Names<'_>) -> Outco
 }
 
 /// The same with attributes; each entry counts as looked up.
-pub(crate) fn fill_plus(door: &Door, stream: &Stream, ino: u64, offset: u64, names: &mut Names<'_>) -> Outcome<()> {
+pub(crate) fn fill_plus(
+    door: &Door,
+    req: &Request<'_>,
+    stream: &Stream,
+    offset: u64,
+    names: &mut Names<'_>,
+) -> Outcome<()> {
+    let ino = req.node;
     let own = match stream {
         _ if offset >= 2 => None,
         Stream::Directory(stream) => Some(convert::attr(ino, &stream.node().attributes()?)),
@@ -87,7 +100,7 @@ pub(crate) fn fill_plus(door: &Door, stream: &Stream, ino: u64, offset: u64, nam
         }
     }
     match stream {
-        Stream::Directory(stream) => fill_found(door, stream, place(offset), names),
+        Stream::Directory(stream) => fill_found((door, req), stream, place(offset), names),
         Stream::View(entries) => {
             for (at, (name, tag)) in entries.iter().enumerate().skip(place(offset)) {
                 let attr = door.tell_tag(Arc::new(tag.clone()))?;
@@ -101,10 +114,16 @@ pub(crate) fn fill_plus(door: &Door, stream: &Stream, ino: u64, offset: u64, nam
     }
 }
 
-fn fill_found(door: &Door, stream: &Directory, mut at: usize, names: &mut Names<'_>) -> Outcome<()> {
+fn fill_found(
+    (door, req): (&Door, &Request<'_>),
+    stream: &Directory,
+    mut at: usize,
+    names: &mut Names<'_>,
+) -> Outcome<()> {
     let mut told = false;
     loop {
         let entries = stream.entries(at, AT_ONCE_PLUS)?;
+        let asked_ns = seam::monotonic_ns();
         let found = match stream.with_attributes(&entries) {
             // What is in the buffer counts as looked up: the kernel has to get it, and asks again for the rest.
             Err(_) if told => return Ok(()),
@@ -115,6 +134,7 @@ fn fill_found(door: &Door, stream: &Directory, mut at: usize, names: &mut Names<
             // Gone meanwhile.
             let Some((node, attributes)) = found else { continue };
             let ino = door.known.inodes.tell(&node);
+            door.known.tells(Some(req), ino, (Content::of(&attributes), asked_ns));
             let told_of = Entry { ttl: door.ttl, attr: convert::attr(ino, &attributes) };
             if !names.add_entry(&told_of, at as u64 + 2, &entry.name) {
                 door.known.inodes.forget(ino, 1);

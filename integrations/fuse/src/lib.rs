@@ -9,6 +9,7 @@
 mod convert;
 mod door;
 mod folders;
+mod following;
 mod inodes;
 mod locks;
 mod mount;
@@ -16,6 +17,7 @@ mod opened;
 mod passing;
 mod requests;
 mod retried;
+mod shown;
 mod tagged;
 
 pub use iov_fuse_kernel::Rings;

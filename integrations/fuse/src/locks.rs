@@ -76,7 +76,7 @@ impl Door {
             outcome => outcome?,
         }
         if kind != LockKind::None {
-            self.known.locked(req.node, asked.owner, Taken { by: asked.handle, process: asked.lock.process });
+            self.known.locked(req, asked.owner, Taken { by: asked.handle, process: asked.lock.process });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use iov_fuse_kernel::{MountTable, Rings, Session};
+use iov_fuse_kernel::{Asked, MountTable, Rings, Session};
 use iov_posix::{Errno, FileSystem, Level, Options, Paths, Staying, Tags};
 use ioverbs::{Error, Kind, Result, Workspace};
 
@@ -172,13 +172,14 @@ impl Mount {
             retried: Retried::default(),
             tags,
         };
-        let session =
-            Session::mount(door, at, &table, options.passthrough, options.rings).map_err(|e| match e.kind() {
-                std::io::ErrorKind::NotFound => Error::unavailable(
-                    "this machine has no /dev/fuse: load the module fuse, or give the container that device",
-                ),
-                _ => fail(e),
-            })?;
+        // Where nothing is remembered for any time, the kernel sees by itself what others have changed.
+        let asked = Asked::new(options.passthrough, !ttl.is_zero());
+        let session = Session::mount(door, at, &table, asked, options.rings).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::unavailable(
+                "this machine has no /dev/fuse: load the module fuse, or give the container that device",
+            ),
+            _ => fail(e),
+        })?;
         Ok(Mount { session, at: at.to_owned(), staying })
     }
 

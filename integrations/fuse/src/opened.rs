@@ -18,6 +18,8 @@ pub(crate) struct Served {
     pub(crate) file: File,
     /// What they read and write goes past the kernel's cache.
     pub(crate) past_cache: bool,
+    /// They may have pages of it.
+    pub(crate) shown: bool,
 }
 
 impl Deref for Served {

@@ -7,12 +7,13 @@ use iov_fuse_kernel::{
     Written, open,
 };
 use iov_posix::{Attributes, Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag};
+use ioverbs::seam;
 
 use crate::{
     convert,
-    door::{Door, O_APPEND, O_DSYNC, born, by_identity, flags, lower_rights},
+    door::{Door, Known, O_APPEND, O_DSYNC, born, by_identity, flags, lower_rights},
     folders::{self, Stream},
-    inodes::lock,
+    inodes::Content,
     opened::Served,
     passing::{Passing, Way},
 };
@@ -36,9 +37,12 @@ impl Filesystem for Door {
         let passes = self.passthrough && granted.passthrough && rustix::process::geteuid().is_root();
         self.passing = Passing::new(passes.then(|| kernel.clone()));
         self.coherent = granted.coherent;
-        if !self.ttl.is_zero() {
-            *lock(&self.known.kernel) = Some(kernel.clone());
-        }
+        // Another attempt to mount may come behind one.
+        self.known = Arc::new(Known {
+            kernel: (!self.ttl.is_zero()).then(|| kernel.clone()),
+            follows: granted.keeps.then(|| kernel.clone()),
+            ..Known::default()
+        });
         self.known.inodes.tell(&self.fs.root());
     }
 
@@ -46,6 +50,7 @@ impl Filesystem for Door {
         self.passing.end();
         self.retried.end();
         self.files.clear();
+        self.known.inodes.hide_all();
         self.streams.clear();
     }
 
@@ -54,14 +59,16 @@ impl Filesystem for Door {
             return Ok(Entry { ttl: self.ttl, attr: self.tell_tag(tag?)? });
         }
         let parent = self.node(req.node)?;
+        let mut asked_ns = seam::monotonic_ns();
         let mut found = self.paths.lookup(&parent, name)?;
         for _ in 0..RACES {
             if self.retried.keep(req.pid, &found.0) {
                 break;
             }
+            asked_ns = seam::monotonic_ns();
             found = self.paths.lookup(&parent, name)?;
         }
-        self.entry(Ok(found))
+        self.entry((req, asked_ns), Ok(found))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -72,17 +79,25 @@ impl Filesystem for Door {
         if let Some(tag) = self.tag(req.node) {
             return Ok((self.attributes_of(&tag, req.node)?, self.ttl));
         }
+        let asked_ns = seam::monotonic_ns();
         let (attributes, left) = self.attributes_now(&self.node(req.node)?)?;
+        self.known.tells(Some(req), req.node, (Content::of(&attributes), asked_ns));
         Ok((convert::attr(req.node, &attributes), left))
     }
 
     fn setattr(&self, req: &Request<'_>, set: &SetAttr) -> Outcome<(Attr, Duration)> {
         let node = self.node(req.node)?;
+        let _changes = set.size.map(|size| self.known.changes(req.node, size));
         if set.size.is_some() {
-            self.known.inodes.changed(req.node);
             by_identity(lower_rights(set.lowers_rights, &node))?;
         }
-        let attributes = self.retried.asked(req.pid, by_identity(node.change(&convert::change(set))))?;
+        let change = convert::change(set);
+        let asked_ns = seam::monotonic_ns();
+        let attributes = self.retried.asked(req.pid, by_identity(node.change(&change)))?;
+        match Content::of(&attributes) {
+            content if change.size.is_some() || change.mtime.is_some() => self.known.inodes.was_set(req.node, content),
+            content => self.known.tells(Some(req), req.node, (content, asked_ns)),
+        }
         Ok((convert::attr(req.node, &attributes), self.ttl))
     }
 
@@ -96,11 +111,14 @@ impl Filesystem for Door {
     fn mknod(&self, req: &Request<'_>, name: &[u8], mode: u32, (major, minor): (u32, u32)) -> Outcome<Entry> {
         let kind = convert::kind(mode).ok_or(Errno::EINVAL)?;
         let rdev = rustix::fs::makedev(major, minor);
-        self.entry(self.fs.mknod(&*self.node(req.node)?, name, kind, rdev, born(req, mode)))
+        self.entry(
+            (req, seam::monotonic_ns()),
+            self.fs.mknod(&*self.node(req.node)?, name, kind, rdev, born(req, mode)),
+        )
     }
 
     fn mkdir(&self, req: &Request<'_>, name: &[u8], mode: u32) -> Outcome<Entry> {
-        self.entry(self.fs.mkdir(&*self.node(req.node)?, name, born(req, mode)))
+        self.entry((req, seam::monotonic_ns()), self.fs.mkdir(&*self.node(req.node)?, name, born(req, mode)))
     }
 
     fn unlink(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
@@ -112,7 +130,7 @@ impl Filesystem for Door {
     }
 
     fn symlink(&self, req: &Request<'_>, name: &[u8], target: &[u8]) -> Outcome<Entry> {
-        self.entry(self.fs.symlink(&*self.node(req.node)?, name, target, born(req, 0o777)))
+        self.entry((req, seam::monotonic_ns()), self.fs.symlink(&*self.node(req.node)?, name, target, born(req, 0o777)))
     }
 
     fn rename(&self, req: &Request<'_>, name: &[u8], (to, new): (u64, &[u8]), flags: u32) -> Outcome<()> {
@@ -130,8 +148,9 @@ impl Filesystem for Door {
 
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {
         let (node, parent) = (self.node(of)?, self.node(req.node)?);
+        let asked_ns = seam::monotonic_ns();
         let linked = self.retried.asked(req.pid, by_identity(self.fs.link(&node, &parent, name)));
-        self.entry(linked.map(|attributes| (node, attributes)))
+        self.entry((req, asked_ns), linked.map(|attributes| (node, attributes)))
     }
 
     fn open(&self, req: &Request<'_>, raw: i32, lowers_rights: bool) -> Outcome<Opened> {
@@ -145,15 +164,24 @@ impl Filesystem for Door {
             self.paths.opened(file.node());
         }
         if flags.truncate {
-            self.known.inodes.changed(req.node);
+            let _changes = self.known.changes(req.node, 0);
             by_identity(file.truncate(0))?;
             attributes.size = 0;
+            self.known.inodes.was_set(req.node, Content::of(&attributes));
             if attributes.mode & 0o6000 != 0 {
                 lower_rights(lowers_rights, file.node())?;
             }
         }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
+        // Before it is said whether pages of it are kept: what others do from here on is seen.
+        let shown = !flags.blind && matches!(way, Way::Cached);
+        if shown {
+            self.known.shows(req.node, Content::of(&attributes), self.ttl);
+        }
         let flags = self.caching(req.node, &attributes, &way, flags.blind && flags.truncate);
+        if shown && flags & open::KEEP_CACHE == 0 {
+            self.known.opens_anew(req.node);
+        }
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             Way::Cached => None,
@@ -162,7 +190,7 @@ impl Filesystem for Door {
                 return Err(Errno::EBUSY);
             }
         };
-        Ok(Opened { handle: self.serve(file, flags), flags, backing })
+        Ok(Opened { handle: self.serve(file, flags, shown), flags, backing })
     }
 
     fn create(&self, req: &Request<'_>, name: &[u8], mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -191,15 +219,22 @@ impl Filesystem for Door {
 
     fn write(&self, req: &Request<'_>, what: &Written<'_>) -> Outcome<usize> {
         let file = self.file_or_open(req.node, what.handle, true)?;
-        self.known.inodes.changed(req.node);
+        let _changes = self.known.changes(req.node, what.offset.saturating_add(what.data.len() as u64));
+        if what.from_cache {
+            self.known.inodes.is_mapped(req.node);
+        }
         lower_rights(what.lowers_rights, file.node())?;
         // Pages that were mapped go where they lie, and whether others go to the end may change while it is open.
-        let written = match what.from_cache || what.flags & O_APPEND == 0 {
-            true => file.write_at(what.offset, what.data)?,
-            false => file.append(what.data)?,
-        };
+        let (appends, past) = (!what.from_cache && what.flags & O_APPEND != 0, file.past_cache && !what.from_cache);
+        let written = if appends { file.append(what.data) } else { file.write_at(what.offset, what.data) };
+        if past {
+            // The kernel has dropped them before, where it took the bytes to go: somebody may have read them anew meanwhile.
+            let bytes = if appends { (0, 0) } else { (what.offset, what.data.len() as u64) };
+            self.known.was_written_past(req, bytes);
+        }
+        let written = written?;
         // The kernel asks for that by itself where the bytes go through its cache.
-        if what.flags & O_DSYNC != 0 && file.past_cache && !what.from_cache {
+        if what.flags & O_DSYNC != 0 && past {
             file.sync()?;
         }
         Ok(written)
@@ -219,6 +254,9 @@ impl Filesystem for Door {
             let _ = file.unlock_all(owner);
         }
         self.passing.closed(req.node);
+        if file.shown {
+            self.known.inodes.is_hidden(req.node);
+        }
         // Another request on it may be under way, and ends it then.
         Arc::try_unwrap(file).map_or(Ok(()), |served| served.file.close())
     }
@@ -245,7 +283,7 @@ impl Filesystem for Door {
     fn readdirplus(&self, req: &Request<'_>, handle: u64, offset: u64, names: &mut Names<'_>) -> Outcome<()> {
         let stream = self.streams.get(handle).ok_or(Errno::EBADF)?;
         self.rewound(&stream, offset);
-        folders::fill_plus(self, &stream, req.node, offset, names)
+        folders::fill_plus(self, req, &stream, offset, names)
     }
 
     fn releasedir(&self, _req: &Request<'_>, handle: u64) -> Outcome<()> {
@@ -306,7 +344,7 @@ impl Filesystem for Door {
     }
 
     fn fallocate(&self, req: &Request<'_>, handle: u64, (offset, len): (u64, u64), mode: i32) -> Outcome<()> {
-        self.known.inodes.changed(req.node);
+        let _changes = self.known.changes(req.node, offset.saturating_add(len));
         let file = self.file(handle)?;
         lower_rights(req.uid != 0, file.node())?;
         file.allocate(offset, len, mode)
@@ -320,7 +358,7 @@ impl Filesystem for Door {
     fn copy_file_range(&self, req: &Request<'_>, moved: &Moved) -> Outcome<u64> {
         let ((from, offset), (node, to, to_offset)) = (moved.from, moved.to);
         let (from, to) = (self.file(from)?, self.file(to)?);
-        self.known.inodes.changed(node);
+        let _changes = self.known.changes(node, to_offset.saturating_add(moved.len));
         lower_rights(req.uid != 0, to.node())?;
         from.copy_to(offset, &to, to_offset, moved.len)
     }
@@ -339,6 +377,10 @@ impl Door {
     fn made(&self, (file, node, attributes): (File, Arc<Node>, Attributes), flags: Flags) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);
         let way = self.passing.opened(ino, &file, &attributes, true);
+        let shown = !flags.blind && matches!(way, Way::Cached);
+        if shown {
+            self.known.shows(ino, Content::of(&attributes), self.ttl);
+        }
         let flags = self.caching(ino, &attributes, &way, flags.blind);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
@@ -346,11 +388,11 @@ impl Door {
             Way::Cached | Way::Lost => None,
         };
         let entry = Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) };
-        (entry, Opened { handle: self.serve(file, flags), flags, backing })
+        (entry, Opened { handle: self.serve(file, flags, shown), flags, backing })
     }
 
-    /// A number for a file that was opened, which the kernel is to treat so.
-    fn serve(&self, file: File, flags: u32) -> u64 {
-        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0 })
+    /// A number for a file that was opened, which the kernel is to treat so; `shown`: programs may have pages of it.
+    fn serve(&self, file: File, flags: u32, shown: bool) -> u64 {
+        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0, shown })
     }
 }

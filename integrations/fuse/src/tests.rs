@@ -9,7 +9,9 @@ use crate::{
     convert::kind,
     inodes::{Content, Inodes, Known},
     mount::unescaped,
-    parse_options, unmount,
+    parse_options,
+    shown::{Dropped, Shown},
+    unmount,
 };
 
 fn file_system() -> FileSystem {
@@ -85,4 +87,168 @@ fn pages_are_kept_while_nothing_has_changed() {
     assert!(keeps(&Attributes { version: a.version + 1, ..a }));
     inodes.changed(ino);
     assert!(!keeps(&Attributes { version: a.version + 1, ..a }), "changed here, to nobody knows what");
+}
+
+/// A file that is open, by times in milliseconds that both clocks show.
+struct Open(Shown);
+
+impl Open {
+    fn at(ms: i64) -> i64 {
+        1_000_000_000_000 + ms * 1_000_000
+    }
+
+    fn content(size: u64, ms: i64) -> Content {
+        Content { size, mtime_ns: Open::at(ms), version: 0 }
+    }
+
+    fn new() -> Open {
+        Open(Shown::new(Open::content(100, 0), Open::at(0)))
+    }
+
+    /// Whether what is told is what others have done, so that pages are dropped.
+    fn told(&mut self, (size, ms): (u64, i64), asked: i64) -> bool {
+        let content = Open::content(size, ms);
+        let others = self.0.is_others(content, Open::at(asked), Open::at(asked));
+        if others {
+            self.dropped(Dropped::Others, asked);
+        }
+        self.0.told(content, Open::at(asked));
+        others
+    }
+
+    fn dropped(&mut self, why: Dropped, ms: i64) -> bool {
+        self.0.was_dropped(why, Open::at(ms), Open::at(ms))
+    }
+
+    fn begins(&mut self, end: u64, ms: i64) -> bool {
+        self.0.begins(end, (Open::at(ms), Open::at(ms)))
+    }
+
+    fn ends(&mut self, ms: i64) {
+        self.0.ends(true, (Open::at(ms), Open::at(ms)));
+    }
+
+    fn drops_again(&mut self, ms: i64) -> bool {
+        self.0.drops_again(Open::at(ms))
+    }
+}
+
+#[test]
+fn what_was_written_here_explains_what_is_told() {
+    let mut open = Open::new();
+    assert!(!open.told((100, 0), 10));
+    assert!(open.told((100, 5), 11), "another time");
+    assert!(!open.told((100, 5), 12), "they are dropped once");
+    assert!(!open.told((101, 6), 13) && !open.told((99, 7), 14), "another length, which the kernel sees");
+
+    // A write of ours: its time is between those of its begin and end, and it grows no further than its last byte.
+    open.begins(120, 100);
+    assert!(!open.told((120, 101), 102), "under way");
+    open.ends(110);
+    assert!(!open.told((120, 109), 500));
+    assert!(open.told((120, 400), 501), "somebody else's behind it");
+    assert!(!open.told((120, 109), 500), "an answer from before");
+    assert!(!open.told((120, 400), 502));
+
+    // Others write at the same time: what is of before or behind ours is theirs.
+    open.begins(150, 600);
+    open.ends(601);
+    open.begins(160, 602);
+    assert!(!open.told((160, 620), 630), "ours is still under way");
+    open.ends(640);
+    assert!(!open.told((160, 640), 700) && open.told((160, 300), 701));
+
+    // What programs set is ours, too, and an answer from before that is none.
+    open.0.was_set(Open::content(7, 3), Open::at(800));
+    assert!(!open.told((160, 640), 790));
+    assert!(!open.told((7, 3), 801) && open.told((7, 4), 802));
+    // One that began before it was opened by who has pages.
+    open.0.ends(false, (Open::at(900), Open::at(900)));
+    assert!(!open.told((7, 899), 901));
+}
+
+#[test]
+fn pages_are_dropped_again_where_something_was_on_its_way() {
+    let mut open = Open::new();
+    assert!(open.told((100, 5), 10) && !open.0.waits(), "nobody has written");
+    assert!(!open.begins(50, 20), "who writes behind that has what was there");
+    assert!(open.told((100, 500), 30) && open.0.waits(), "one is under way");
+    assert!(!open.drops_again(100));
+    open.ends(105);
+    assert!(open.drops_again(106) && !open.drops_again(107));
+    assert!(!open.dropped(Dropped::Again, 106));
+    // Some that had not come when they were dropped: no more often than that.
+    assert!(open.begins(50, 150));
+    open.ends(151);
+    assert!(open.drops_again(152) && !open.dropped(Dropped::Again, 152));
+    assert!(!open.begins(50, 160), "that is enough");
+    // One that does not end: at the end of its time.
+    assert!(open.dropped(Dropped::Others, 200) && !open.drops_again(299) && open.drops_again(300));
+    open.ends(301);
+    // One that began and ended meanwhile.
+    assert!(open.0.was_dropped(Dropped::Others, Open::at(300), Open::at(305)) && open.drops_again(306));
+    assert!(!open.dropped(Dropped::Others, 2_000) && !open.begins(50, 2_001), "nothing was written lately");
+    open.ends(2_002);
+    assert!(!open.dropped(Dropped::Locked, 2_200) && !open.begins(50, 2_201), "who locks is alone");
+    assert!(open.dropped(Dropped::Others, 2_300));
+    open.0.is_mapped();
+    assert!(
+        !open.0.waits() && !open.dropped(Dropped::Others, 2_301),
+        "a page that is dropped may be written by a mapping"
+    );
+}
+
+#[test]
+fn what_others_may_have_done_unseen_is_read_in_the_end() {
+    let mut open = Open::new();
+    assert!(!open.0.is_in_doubt(i64::MAX), "nobody has written");
+    open.begins(50, 100);
+    assert!(!open.0.is_in_doubt(i64::MAX), "under way");
+    open.ends(200);
+    assert!(!open.0.is_in_doubt(Open::at(199)) && open.0.is_in_doubt(Open::at(200)));
+    assert!(!open.0.is_in_doubt(i64::MAX), "once");
+    // What is dropped anyhow is not dropped for that, where others would have another time than ours.
+    open.begins(50, 300);
+    open.ends(301);
+    open.dropped(Dropped::Others, 302);
+    assert!(open.0.is_in_doubt(Open::at(302)));
+    open.begins(50, 400);
+    open.ends(401);
+    open.dropped(Dropped::Others, 500);
+    assert!(!open.0.is_in_doubt(i64::MAX));
+    // Another length, of which the kernel may not have heard, and a time that a program has set over that of others.
+    assert!(!open.told((70, 600), 601) && open.0.is_in_doubt(i64::MIN) && !open.0.is_in_doubt(i64::MIN));
+    open.0.was_set(Open::content(70, 3), Open::at(700));
+    assert!(open.0.is_in_doubt(Open::at(700)));
+}
+
+#[test]
+fn what_is_open_is_known_until_it_is_closed() {
+    let fs = file_system();
+    let (inodes, root) = (Inodes::default(), fs.root());
+    let content = Content::of(&root_attributes(&fs));
+    let ino = inodes.tell(&root);
+    let due = |most, before_ns| inodes.to_look_at(most, before_ns, Duration::ZERO).len();
+    assert!(!inodes.any_shown() && due(9, i64::MAX) == 0);
+    inodes.is_shown(ino, content);
+    inodes.is_shown(ino, content);
+    assert_eq!((due(9, 0), due(9, i64::MAX), due(0, i64::MAX)), (0, 1, 0));
+    let other = Content { mtime_ns: content.mtime_ns + 1, ..content };
+    assert!(inodes.is_others(ino, other, 5) == Some(true) && inodes.has_shown(ino));
+    inodes.told(ino, other, 5);
+    assert!(inodes.is_others(ino, other, 6) == Some(false));
+    assert_eq!(inodes.changes(ino, 9), (true, false));
+    assert!(inodes.was_dropped(ino, Dropped::Others, 0), "something is on its way");
+    assert_eq!(inodes.to_drop_again(), (vec![], true));
+    inodes.has_changed(ino, true);
+    assert_eq!(inodes.to_drop_again(), (vec![ino], false));
+    // It may be forgotten before the last close is heard of.
+    inodes.forget(ino, 1);
+    inodes.is_hidden(ino);
+    assert!(inodes.any_shown() && inodes.get(ino).is_some());
+    inodes.is_hidden(ino);
+    assert!(!inodes.any_shown() && inodes.get(ino).is_none());
+    // What is written then is written to nothing that is known.
+    assert_eq!(inodes.changes(ino, 5), (false, false));
+    inodes.has_changed(ino, false);
 }

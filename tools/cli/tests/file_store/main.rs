@@ -11,6 +11,7 @@ mod held;
 mod mounts;
 mod network;
 mod offline;
+mod pages;
 mod passed_writes;
 mod passthrough;
 mod programs;

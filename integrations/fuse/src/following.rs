@@ -1,0 +1,182 @@
+//! What others do to files that somebody has open here, where the kernel keeps pages of them until it is told not to.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use iov_fuse_kernel::Request;
+use ioverbs::seam;
+
+use crate::{
+    door::Known,
+    inodes::{Content, lock},
+    shown::Dropped,
+};
+
+/// How many files are looked at, at a time.
+const AT_ONCE: usize = 128;
+/// How often is looked whether some are due.
+const PAUSE: Duration = Duration::from_secs(1);
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// Pages that are to be dropped again wait for what was on its way.
+const SOON: Duration = Duration::from_millis(5);
+
+impl Known {
+    /// The kernel is about to be told of this content, which was asked for at that time (monotonic clock), by the answer of a request if it is one. It drops the pages
+    /// that it has first, if others have changed the bytes: who hears of another time reads what is there then.
+    ///
+    /// Not for answers to a change of the file's length: it waits for pages to be written, and the kernel writes none meanwhile.
+    pub(crate) fn tells(&self, req: Option<&Request<'_>>, ino: u64, (content, asked_ns): (Content, i64)) {
+        let Some(others) = self.inodes.is_others(ino, content, asked_ns) else { return };
+        if others {
+            self.drop_pages(req, ino, Dropped::Others);
+        }
+        // Not before they are: who is told the same meanwhile drops them, too.
+        self.inodes.told(ino, content, asked_ns);
+    }
+
+    /// Somebody opens a file, and may have pages of it: from now on what others do to it is looked at.
+    pub(crate) fn shows(self: &Arc<Known>, ino: u64, content: Content, ttl: Duration) {
+        self.inodes.is_shown(ino, content);
+        if self.follows.is_none() || self.looks.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (known, wake) = (Arc::downgrade(self), self.wake.clone());
+        if seam::spawn("iov-follow", move || follow(&known, &wake, ttl)).is_err() {
+            // Then it is tried again with the next one.
+            self.looks.store(false, Ordering::Release);
+        }
+    }
+
+    /// Its pages are not kept as it is opened.
+    pub(crate) fn opens_anew(&self, ino: u64) {
+        if self.inodes.was_dropped(ino, Dropped::Others, seam::monotonic_ns()) {
+            self.wake.now();
+        }
+    }
+
+    /// What was written past the kernel's pages is not in those that others have; so many bytes, 0: nobody knows which.
+    pub(crate) fn was_written_past(&self, req: &Request<'_>, (offset, len): (u64, u64)) {
+        if let Some(kernel) = self.follows.as_ref().filter(|_| self.inodes.has_shown(req.node)) {
+            let _waiting = req.waits();
+            let _ = kernel.forget_bytes(req.node, offset, len);
+        }
+    }
+
+    /// Has the kernel drop its pages of a file, and waits for those that are being read or written.
+    pub(crate) fn drop_pages(&self, req: Option<&Request<'_>>, ino: u64, why: Dropped) {
+        let Some(kernel) = &self.kernel else { return };
+        let began_ns = seam::monotonic_ns();
+        {
+            let _waiting = req.map(Request::waits);
+            // The kernel may have nothing of it.
+            let _ = kernel.forget_content(ino);
+        }
+        if self.inodes.was_dropped(ino, why, began_ns) {
+            self.wake.now();
+        }
+    }
+
+    /// Bytes of a file are being changed here until what is returned is dropped; up to `end`, as far as that is known.
+    pub(crate) fn changes(&self, ino: u64, end: u64) -> Changes<'_> {
+        let (noted, again) = self.inodes.changes(ino, end);
+        if again {
+            self.wake.now();
+        }
+        Changes { known: self, ino, noted }
+    }
+
+    /// Looks at what others have done to files that are open.
+    fn look(&self, ttl: Duration, pause: Duration) {
+        // Those that will have been looked at longer ago than that by the next time.
+        let age_ns = i64::try_from((ttl.max(pause) - pause).as_nanos()).unwrap_or(i64::MAX);
+        let began_ns = seam::monotonic_ns();
+        let before_ns = began_ns.saturating_sub(age_ns);
+        loop {
+            let due = self.inodes.to_look_at(AT_ONCE, before_ns, pause);
+            let more = due.len() == AT_ONCE && seam::monotonic_ns() - began_ns < PAUSE.as_nanos() as i64;
+            for (ino, node, is_in_doubt) in due {
+                if is_in_doubt {
+                    self.drop_pages(None, ino, Dropped::Others);
+                }
+                let asked_ns = seam::monotonic_ns();
+                // Who does not answer is asked again.
+                if let Ok(attributes) = node.attributes() {
+                    self.tells(None, ino, (Content::of(&attributes), asked_ns));
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Whether somebody goes on looking: something is open.
+    fn goes_on(&self) -> bool {
+        if self.inodes.any_shown() {
+            return true;
+        }
+        self.looks.store(false, Ordering::Release);
+        // Who has opened one meanwhile has found somebody looking.
+        self.inodes.any_shown() && !self.looks.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Bytes of a file are being changed.
+pub(crate) struct Changes<'a> {
+    known: &'a Known,
+    ino: u64,
+    noted: bool,
+}
+
+impl Drop for Changes<'_> {
+    fn drop(&mut self) {
+        self.known.inodes.has_changed(self.ino, self.noted);
+    }
+}
+
+/// For who looks: something is due before long.
+#[derive(Default)]
+pub(crate) struct Wake {
+    is_due: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Wake {
+    pub(crate) fn now(&self) {
+        *lock(&self.is_due) = true;
+        self.woken.notify_one();
+    }
+
+    /// Waits for that, or so long.
+    fn wait(&self, pause: Duration) {
+        let waited = self.woken.wait_timeout_while(lock(&self.is_due), pause, |due| !*due);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
+
+/// Looks as long as files are open. The mount may end meanwhile.
+fn follow(known: &Weak<Known>, wake: &Wake, ttl: Duration) {
+    let pause = ttl.clamp(SHORT_PAUSE, PAUSE);
+    let mut next_ns = seam::monotonic_ns().saturating_add(pause.as_nanos() as i64);
+    let mut waits = false;
+    loop {
+        if waits {
+            seam::sleep(SOON.as_nanos() as u64);
+        } else {
+            wake.wait(Duration::from_nanos(next_ns.saturating_sub(seam::monotonic_ns()).max(0) as u64));
+        }
+        let Some(known) = known.upgrade() else { return };
+        let again;
+        (again, waits) = known.inodes.to_drop_again();
+        again.into_iter().for_each(|ino| known.drop_pages(None, ino, Dropped::Again));
+        if seam::monotonic_ns() >= next_ns {
+            known.look(ttl, pause);
+            next_ns = seam::monotonic_ns().saturating_add(pause.as_nanos() as i64);
+        }
+        if !known.goes_on() {
+            return;
+        }
+    }
+}

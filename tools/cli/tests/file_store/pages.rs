@@ -1,0 +1,187 @@
+//! The kernel's pages of files that programs have open in a mount: what is written there stays in them, and what others write is read.
+
+use crate::{
+    mounts::{Mounted, has_fuse},
+    questions::REQUESTS,
+    store::Store,
+};
+
+/// Reads and writes in turn, of a file that is open: nobody is asked, and nothing is read that the kernel has written. (A lease that is renewed meanwhile is one
+/// request, and so is a look at what others do to it, once a second; who asks with each turn comes to 400.)
+const IN_TURN: &str = r#"
+import mmap, os
+f = os.open("f", os.O_RDWR | os.O_CREAT)
+os.pwrite(f, bytes(300_000), 0)
+os.fsync(f)
+mapped = mmap.mmap(f, 0)
+def in_turn(n):
+    for i in range(n):
+        at = i * 7919 % 299_000
+        new = b"%08d" % i
+        os.pwrite(f, new, at)
+        assert os.pread(f, 8, at) == new and mapped[at:at + 8] == new, (i, at)
+in_turn(10)
+before = requests()
+in_turn(400)
+asked = requests() - before
+assert asked < 200, asked
+size = os.fstat(f).st_size, os.path.getsize("f")
+assert size == (300_000, 300_000), size
+# An mtime that was set is the one that is told, and hides nothing of what is written.
+os.utime(f, ns=(5, 7))
+assert os.fstat(f).st_mtime_ns == 7
+os.pwrite(f, b"behind", 100)
+assert os.fstat(f).st_mtime_ns > 7 and os.pread(f, 6, 100) == b"behind"
+os.ftruncate(f, 200_001); os.pwrite(f, b"end", 250_000)
+assert os.pread(f, 4, 200_000) == bytes(4) and os.pread(f, 9, 249_998) == b"\0\0end" and mapped[200_001] == 0
+"#;
+
+#[test]
+fn what_is_written_stays_in_the_pages_of_who_reads_it() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let url = store.url();
+    let script = format!("import os\nos.environ.update(IOV={:?}, IOVERBS_URL={url:?})\n", env!("CARGO_BIN_EXE_iov"))
+        + REQUESTS
+        + IN_TURN;
+    std::fs::write(store.path("in_turn.py"), script).unwrap();
+    for options in ["", "io_uring=off"] {
+        Mounted::new(&store, "mnt", options).shell("rm -f f; python3 $AT/../in_turn.py").ok();
+    }
+}
+
+/// What another mount writes to a file that is open here is read: at once by who has heard of its length or time, and before long by who only reads; also where
+/// this one writes to the same file.
+const OTHERS: &str = r#"
+import mmap, os, sys, time
+here, there, options = sys.argv[1:]
+def name(at): return os.path.join(at, "o")
+def fd(at, flags): return os.open(name(at), flags)
+def soon(what, condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+with open(name(there), "wb") as f: f.write(b"a" * 5000)
+f = fd(here, os.O_RDONLY)
+mapped = mmap.mmap(f, 0, prot=mmap.PROT_READ)
+assert os.pread(f, 9000, 0) == b"a" * 5000 == mapped[:]
+other = fd(there, os.O_RDWR)
+for n in range(1, 6):
+    # It grows, within a page of which there is a part here.
+    os.pwrite(other, b"%d" % n * 100, 4900 + 100 * n)
+    os.fsync(other)
+    size = 5000 + 100 * n
+    if n % 2:
+        soon(("grown", n), lambda: os.stat(name(here)).st_size == size)
+        assert os.lseek(f, 0, os.SEEK_END) == size
+        # What is told is mapped.
+        with mmap.mmap(f, size, prot=mmap.PROT_READ) as grown: assert grown[size - 100:] == b"%d" % n * 100
+    else:
+        # Who reads on finds it by himself.
+        soon(("more", n), lambda: os.pread(f, 100, size - 100))
+    assert os.pread(f, 100, size - 100) == b"%d" % n * 100, n
+    assert b"\0" not in os.pread(f, 9000, 0), n
+    # Its bytes change: who only reads it, or has it mapped, asks nobody.
+    os.pwrite(other, b"B%d" % n, 10 * n)
+    soon(("changed", n), lambda: os.pread(f, 2, 10 * n) == b"B%d" % n)
+    # (Where pages are of mappings alone, reads drop none.)
+    if options != "strict": soon(("mapped", n), lambda: mapped[10 * n:10 * n + 2] == b"B%d" % n)
+# Who writes here sees what others write elsewhere, and both are there in the end.
+mine = fd(here, os.O_RDWR)
+for n in range(5):
+    os.pwrite(mine, b"mine", 1000 + 10 * n)
+    time.sleep(0.1)
+    os.pwrite(other, b"OTHER", 3000 + 10 * n)
+    soon(("beside", n), lambda: os.pread(mine, 5, 3000 + 10 * n) == b"OTHER")
+    assert os.pread(mine, 4, 1000 + 10 * n) == b"mine"
+# Both at the same time: once nobody writes here any more.
+for n in range(40):
+    os.pwrite(mine, b"%04d" % n, 4000)
+    if n % 4 == 3: os.pwrite(other, b"%04d" % n, 4500)
+    time.sleep(0.005)
+soon("at the same time", lambda: os.pread(f, 4, 4500) == b"0039")
+assert os.pread(f, 4, 4000) == b"0039"
+# Its length and its bytes at once, for who only reads what was there; and a time that is set here over what others have written.
+os.pwrite(other, b"both", 200)
+os.pwrite(other, b"longer", 5500)
+soon("longer", lambda: os.pread(f, 4, 200) == b"both")
+time.sleep(0.5)
+os.pwrite(other, b"before", 300)
+# (A kernel that drops pages by the time alone is told none then.)
+if options != "ttl=0": os.utime(f, ns=(1, 1))
+soon("set", lambda: os.pread(f, 6, 300) == b"before")
+os.ftruncate(other, 5500)
+# Cut and written anew to the same length.
+os.ftruncate(other, 0); os.pwrite(other, b"c" * 5500, 0)
+soon("anew", lambda: os.pread(f, 9000, 0) == b"c" * 5500)
+# What was closed there is read by who opens it here (C3), whoever has written here meanwhile.
+os.pwrite(mine, b"mine", 0)
+os.pwrite(other, b"closed", 2000)
+os.close(other)
+os.pwrite(mine, b"again", 100)
+g = fd(here, os.O_RDONLY)
+assert os.pread(g, 6, 2000) == b"closed" and os.pread(g, 4, 0) == b"mine" and os.pread(g, 5, 100) == b"again"
+os.close(mine); os.close(g); os.close(f)
+with open(name(there), "rb") as f:
+    all = f.read()
+assert (all[:4], all[100:105], all[2000:2006], len(all)) == (b"mine", b"again", b"closed", 5500)
+"#;
+
+#[test]
+fn c3_what_others_write_to_an_open_file_is_read() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    std::fs::write(store.path("others.py"), OTHERS).unwrap();
+    for options in ["ttl=0.2", "io_uring=off,ttl=0.2", "ttl=0", "strict"] {
+        let (here, there) = (Mounted::new(&store, "here", options), Mounted::new(&store, "there", "ttl=0.2"));
+        here.shell(&format!("python3 $AT/../others.py . {} {options}", there.path("").display())).ok();
+        drop((here, there));
+    }
+}
+
+/// Who fills a file goes past the pages that others in the same mount have of it.
+const PAST: &str = r#"
+import os, time
+N = 1000
+def lines(n): return b"".join(b"%06d" % i * 20 + b"\n" for i in range(n))
+for again in range(3):
+    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            reader, got, all = os.open("log", os.O_RDONLY), b"", lines(N)
+            until = time.monotonic() + 60
+            while len(got) < len(all) and time.monotonic() < until:
+                # Also what lies before, and the page into which is being written.
+                if got: os.pread(reader, 5000, max(0, len(got) - 4000))
+                more = os.read(reader, 7000)
+                if more: until = time.monotonic() + 60
+                else: time.sleep(0.001)
+                got += more
+                if not all.startswith(got): os._exit(1)
+            os._exit(0 if got == all else 3)
+        except BaseException: os._exit(2)
+    for i in range(N):
+        os.write(log, b"%06d" % i * 20 + b"\n")
+        if i % 16 == 0: time.sleep(0.002)
+    how = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert how == 0, ("other bytes", "failed", "no more bytes")[how - 1]
+    os.close(log)
+"#;
+
+#[test]
+fn what_is_written_past_the_pages_is_read_by_who_has_them() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    std::fs::write(store.path("past.py"), PAST).unwrap();
+    for options in ["", "io_uring=off"] {
+        Mounted::new(&store, "mnt", options).shell("python3 $AT/../past.py").ok();
+    }
+}
