@@ -42,6 +42,11 @@ impl Kernel {
         self.send(0, NOTIFY_INVAL_INODE, &body)
     }
 
+    /// The same of its attributes alone; waits for nothing.
+    pub fn forget_attributes(&self, node: u64) -> Result<()> {
+        self.forget_bytes(node, u64::MAX, 0)
+    }
+
     /// Gives the kernel a file through which it is to move bytes by itself (`FUSE_PASSTHROUGH`).
     #[allow(unsafe_code)]
     pub fn lend(&self, file: BorrowedFd<'_>) -> Result<Backing> {

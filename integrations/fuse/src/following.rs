@@ -28,12 +28,20 @@ impl Known {
     ///
     /// Not for answers to a change of the file's length: it waits for pages to be written, and the kernel writes none meanwhile.
     pub(crate) fn tells(&self, req: Option<&Request<'_>>, ino: u64, (content, asked_ns): (Content, i64)) {
-        let Some(others) = self.inodes.is_others(ino, content, asked_ns) else { return };
+        let Some(others) = self.inodes.hears(ino, content, asked_ns) else { return };
         if others {
             self.drop_pages(req, ino, Dropped::Others);
         }
         // Not before they are: who is told the same meanwhile drops them, too.
         self.inodes.told(ino, content, asked_ns);
+    }
+
+    /// A file has this length as somebody opens it, of which the kernel is not told by that: it asks for what it does not know to be so (C3).
+    pub(crate) fn opens(&self, ino: u64, size: u64) {
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.inodes.has_another_size(ino, size)) {
+            // The kernel may have nothing of it.
+            let _ = kernel.forget_attributes(ino);
+        }
     }
 
     /// Somebody opens a file, and may have pages of it: from now on what others do to it is looked at.
@@ -103,6 +111,8 @@ impl Known {
                 let asked_ns = seam::monotonic_ns();
                 // Who does not answer is asked again.
                 if let Ok(attributes) = node.attributes() {
+                    // Of another length nobody has told the kernel.
+                    self.opens(ino, attributes.size);
                     self.tells(None, ino, (Content::of(&attributes), asked_ns));
                 }
             }

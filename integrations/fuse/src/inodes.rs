@@ -67,6 +67,8 @@ struct Inode {
     known: Known,
     /// How often the kernel was told of it, less how often it has forgotten.
     lookups: u64,
+    /// Which length the kernel takes it to have, as far as is known.
+    size: Option<u64>,
     /// What its cached pages are of.
     cached: Option<Content>,
     /// The same while somebody has it open who may have pages of it.
@@ -117,7 +119,7 @@ impl Inodes {
             }
             ino = ino.wrapping_add(1).max(2);
         }
-        inodes.insert(ino, Inode { known, lookups: 1, cached: None, shown: None });
+        inodes.insert(ino, Inode { known, lookups: 1, size: None, cached: None, shown: None });
         ino
     }
 
@@ -154,6 +156,7 @@ impl Inodes {
         let mut inodes = lock(&self.0);
         let Some(inode) = inodes.all.get_mut(&ino) else { return (false, false) };
         inode.cached = None;
+        inode.size = inode.size.map(|size| size.max(end));
         let Some(shown) = &mut inode.shown else { return (false, false) };
         (true, shown.begins(end, now()))
     }
@@ -223,15 +226,26 @@ impl Inodes {
 
     /// A program has set its length or the time of its last change, which is this.
     pub(crate) fn was_set(&self, ino: u64, content: Content) {
-        if let Some(shown) = lock(&self.0).shown(ino) {
+        let mut inodes = lock(&self.0);
+        let Some(inode) = inodes.all.get_mut(&ino) else { return };
+        inode.size = Some(content.size);
+        if let Some(shown) = &mut inode.shown {
             shown.was_set(content, seam::monotonic_ns());
         }
     }
 
-    /// Whether a content that was asked for then (monotonic clock) says that others have changed the bytes of which the kernel has pages; `None`: it has none of
-    /// what is open.
-    pub(crate) fn is_others(&self, ino: u64, content: Content, asked_ns: i64) -> Option<bool> {
-        lock(&self.0).shown(ino).map(|shown| shown.is_others(content, asked_ns, seam::now_ns()))
+    /// The kernel hears of this content, which was asked for then (monotonic clock). Whether it says that others have changed the bytes of which it has pages; `None`:
+    /// it has none of what is open.
+    pub(crate) fn hears(&self, ino: u64, content: Content, asked_ns: i64) -> Option<bool> {
+        let mut inodes = lock(&self.0);
+        let inode = inodes.all.get_mut(&ino)?;
+        inode.size = Some(content.size);
+        inode.shown.as_ref().map(|shown| shown.is_others(content, asked_ns, seam::now_ns()))
+    }
+
+    /// Whether the kernel may take it to have another length.
+    pub(crate) fn has_another_size(&self, ino: u64, size: u64) -> bool {
+        lock(&self.0).all.get(&ino).is_some_and(|inode| inode.size != Some(size))
     }
 
     /// The kernel is told of it.

@@ -172,6 +172,9 @@ impl Filesystem for Door {
                 lower_rights(lowers_rights, file.node())?;
             }
         }
+        if !flags.truncate {
+            self.known.opens(req.node, attributes.size);
+        }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
         // Before it is said whether pages of it are kept: what others do from here on is seen.
         let shown = !flags.blind && matches!(way, Way::Cached);
@@ -377,6 +380,7 @@ impl Door {
     fn made(&self, (file, node, attributes): (File, Arc<Node>, Attributes), flags: Flags) -> (Entry, Opened) {
         let ino = self.known.inodes.tell(&node);
         let way = self.passing.opened(ino, &file, &attributes, true);
+        let _ = self.known.inodes.hears(ino, Content::of(&attributes), i64::MIN);
         let shown = !flags.blind && matches!(way, Way::Cached);
         if shown {
             self.known.shows(ino, Content::of(&attributes), self.ttl);

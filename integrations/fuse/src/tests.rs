@@ -234,9 +234,9 @@ fn what_is_open_is_known_until_it_is_closed() {
     inodes.is_shown(ino, content);
     assert_eq!((due(9, 0), due(9, i64::MAX), due(0, i64::MAX)), (0, 1, 0));
     let other = Content { mtime_ns: content.mtime_ns + 1, ..content };
-    assert!(inodes.is_others(ino, other, 5) == Some(true) && inodes.has_shown(ino));
+    assert!(inodes.hears(ino, other, 5) == Some(true) && inodes.has_shown(ino));
     inodes.told(ino, other, 5);
-    assert!(inodes.is_others(ino, other, 6) == Some(false));
+    assert!(inodes.hears(ino, other, 6) == Some(false));
     assert_eq!(inodes.changes(ino, 9), (true, false));
     assert!(inodes.was_dropped(ino, Dropped::Others, 0), "something is on its way");
     assert_eq!(inodes.to_drop_again(), (vec![], true));
@@ -246,6 +246,13 @@ fn what_is_open_is_known_until_it_is_closed() {
     inodes.forget(ino, 1);
     inodes.is_hidden(ino);
     assert!(inodes.any_shown() && inodes.get(ino).is_some());
+    // Which length the kernel knows.
+    let size = content.size;
+    assert!(!inodes.has_another_size(ino, size.max(9)) && inodes.has_another_size(ino, size + 10));
+    inodes.was_set(ino, Content { size: 3, ..content });
+    assert!(!inodes.has_another_size(ino, 3));
+    inodes.hears(ino, content, 7);
+    assert!(!inodes.has_another_size(ino, size));
     inodes.is_hidden(ino);
     assert!(!inodes.any_shown() && inodes.get(ino).is_none());
     // What is written then is written to nothing that is known.

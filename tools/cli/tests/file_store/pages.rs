@@ -65,6 +65,17 @@ def soon(what, condition):
         assert time.monotonic() < until, what
         time.sleep(0.02)
 with open(name(there), "wb") as f: f.write(b"a" * 5000)
+# What was closed there is read by who opens it here (C3), whatever is known here of its length.
+for size in 6100, 300, 5000:
+    assert os.stat(name(here)).st_size
+    other = fd(there, os.O_RDWR)
+    os.ftruncate(other, size); os.pwrite(other, b"x", size - 1)
+    os.close(other)
+    f = fd(here, os.O_RDONLY)
+    read = os.pread(f, 9000, 0)
+    assert len(read) == size and read[-1:] == b"x", (size, len(read))
+    os.close(f)
+with open(name(there), "wb") as f: f.write(b"a" * 5000)
 f = fd(here, os.O_RDONLY)
 mapped = mmap.mmap(f, 0, prot=mmap.PROT_READ)
 assert os.pread(f, 9000, 0) == b"a" * 5000 == mapped[:]
