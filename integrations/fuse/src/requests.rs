@@ -19,6 +19,8 @@ use crate::{
 };
 
 const O_EXCL: i32 = 0o200;
+/// Of `fallocate(2)`.
+const KEEP_SIZE: i32 = 1;
 
 const RENAME_NOREPLACE: u32 = 1 << 0;
 const RENAME_EXCHANGE: u32 = 1 << 1;
@@ -171,8 +173,7 @@ impl Filesystem for Door {
             if attributes.mode & 0o6000 != 0 {
                 lower_rights(lowers_rights, file.node())?;
             }
-        }
-        if !flags.truncate {
+        } else {
             self.known.opens(req.node, attributes.size);
         }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
@@ -347,7 +348,9 @@ impl Filesystem for Door {
     }
 
     fn fallocate(&self, req: &Request<'_>, handle: u64, (offset, len): (u64, u64), mode: i32) -> Outcome<()> {
-        let _changes = self.known.changes(req.node, offset.saturating_add(len));
+        // Where the length stays, the kernel knows no other one.
+        let end = if mode & KEEP_SIZE == 0 { offset.saturating_add(len) } else { 0 };
+        let _changes = self.known.changes(req.node, end);
         let file = self.file(handle)?;
         lower_rights(req.uid != 0, file.node())?;
         file.allocate(offset, len, mode)
