@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -270,11 +271,48 @@ def test_small_blocks_and_lines(two: tuple[IOVFileSystem, IOVFileSystem]) -> Non
     for block_size in (0, 1, 1024, 100_000):
         with fs.open("w/a", block_size=block_size) as f:
             assert b"".join(iter(lambda: f.read(2000), b"")) == data
-    lines = [b"%d\n" % i * (i % 50) for i in range(20_000)]
-    fs.pipe_file("w/lines", b"".join(lines))
+    lines = b"".join(b"%d\n" % i * (i % 50) for i in range(20_000))
+    fs.pipe_file("w/lines", lines)
     with fs.open("w/lines") as f:
+        native, asked = f.collection, []
+
+        class Counted:
+            def read(self, offset: int, length: int) -> bytes:
+                asked.append(length)
+                return native.read(offset, length)
+
+        f._collection = Counted()
         # Where each line cost a look at all that was read before this would not end today.
-        assert b"".join(f) == b"".join(lines)
+        assert b"".join(f) == lines
+        f._collection = native
+        # What is read ahead is used: few lines cost a question.
+        assert len(asked) < 20
+
+
+def test_what_is_read_up_to_a_mark(two: tuple[IOVFileSystem, IOVFileSystem]) -> None:
+    fs = two[0]
+    chance = random.Random(7)
+    data = bytes(chance.choice(b"ab\n") for _ in range(200_000)) + b"x" * 150_000 + b"\n" + b"a" * 70_000
+    fs.pipe_file("w/a", data)
+    for block_size in (None, 1, 5000):
+        with fs.open("w/a", block_size=block_size) as f:
+            for _ in range(1500):
+                at = f.tell()
+                kind = chance.randrange(5)
+                if kind == 0:
+                    at = chance.choice((chance.randrange(len(data) + 10), chance.randrange(65_000, 66_000)))
+                    f.seek(at)
+                elif kind == 1:
+                    n = chance.choice((1, 100, 9000, 70_000))
+                    assert f.read(n) == data[at : at + n]
+                else:
+                    mark = chance.choice((b"\n", b"ab", b"abba\n", b"xxxxxx\naaaa", b"no"))
+                    begin = data.find(mark, at)
+                    end = len(data) if begin < 0 else begin + len(mark)
+                    assert f.readuntil(mark) == data[at:end]
+                    assert f.tell() == max(at, end)
+            with pytest.raises(ValueError, match="no bytes"):
+                f.readuntil(b"")
 
 
 def test_links_in_trees(file_url: str, tmp_path: Path) -> None:

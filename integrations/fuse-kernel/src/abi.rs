@@ -105,6 +105,8 @@ pub(crate) mod set {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// `fuse_lk_in.lk_flags`.
+pub(crate) const LK_FLOCK: u32 = 1 << 0;
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;

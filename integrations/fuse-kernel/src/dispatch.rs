@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    abi::{EIO, ENOSYS, ENXIO, OPEN_KILL_SUIDGID, WRITE_CACHE, WRITE_KILL_SUIDGID, head_len, op, set},
+    abi::{EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, WRITE_CACHE, WRITE_KILL_SUIDGID, head_len, op, set},
     crew::Crew,
     fields::{Fields, Writer},
     filesystem::Filesystem,
@@ -150,7 +150,8 @@ fn set_attr(head: &mut Fields<'_>) -> Result<SetAttr, i32> {
 fn lock(head: &mut Fields<'_>) -> Result<LockAsked, i32> {
     let (handle, owner) = (head.u64()?, head.u64()?);
     let (first, last, kind, process) = (head.u64()?, head.u64()?, head.u32()? as i32, head.u32()?);
-    Ok(LockAsked { handle, owner, lock: Lock { first, last, kind, process } })
+    let of_open_file = head.u32()? & LK_FLOCK != 0;
+    Ok(LockAsked { handle, owner, lock: Lock { first, last, kind, process }, of_open_file })
 }
 
 fn moved(head: &mut Fields<'_>) -> Result<Moved, i32> {

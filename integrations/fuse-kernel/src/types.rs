@@ -202,6 +202,8 @@ pub struct LockAsked {
     pub owner: u64,
     /// What is to be locked.
     pub lock: Lock,
+    /// It is one of `flock`, which ends with the last descriptor of the open file.
+    pub of_open_file: bool,
 }
 
 /// Bytes that were moved within the kernel's copies: from where, to where.

@@ -6,7 +6,8 @@ use std::{
 };
 
 use iov_fuse_kernel::{Lock, LockAsked, Request, Waiting};
-use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome};
+use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome, again_behind_close};
+use ioverbs::seam;
 
 use crate::{door::Door, inodes::lock, opened::Served};
 
@@ -14,6 +15,10 @@ use crate::{door::Door, inodes::lock, opened::Served};
 const READ: i32 = 0;
 const WRITE: i32 = 1;
 const NONE: i32 = 2;
+
+/// How long it takes the kernel, at most, to say that what was closed was the last descriptor, and how often that is looked for.
+const CLOSING_NS: i64 = 200_000_000;
+const LOOK_NS: u64 = 100_000;
 
 pub(crate) fn kind(number: i32) -> Option<LockKind> {
     match number {
@@ -40,8 +45,16 @@ pub(crate) struct Owners(Mutex<HashMap<(u64, u64), Taken>>);
 /// How a lock was taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
-    pub(crate) by: u64,
-    pub(crate) process: u32,
+    by: u64,
+    process: u32,
+    /// When a descriptor of that open file was closed last since (monotonic clock), which may have been its last one.
+    closed_ns: i64,
+}
+
+impl Taken {
+    pub(crate) fn new(by: u64, process: u32) -> Taken {
+        Taken { by, process, closed_ns: i64::MIN }
+    }
 }
 
 impl Owners {
@@ -61,9 +74,38 @@ impl Owners {
 
     /// Those that have locks by an open file of which the last descriptor is closed. Processes have given theirs back when they closed
     /// it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
-    pub(crate) fn take_all_of(&self, ino: u64, by: u64) -> Vec<u64> {
-        let ended = lock(&self.0).extract_if(|(of, _), taken| *of == ino && taken.by == by).collect::<Vec<_>>();
-        ended.into_iter().map(|((_, owner), _)| owner).collect()
+    pub(crate) fn all_of(&self, ino: u64, by: u64) -> Vec<u64> {
+        let all = lock(&self.0);
+        all.iter().filter(|((of, _), taken)| *of == ino && taken.by == by).map(|((_, owner), _)| *owner).collect()
+    }
+
+    /// One of those has none any more.
+    pub(crate) fn end(&self, ino: u64, owner: u64, by: u64) {
+        let mut all = lock(&self.0);
+        if all.get(&(ino, owner)).is_some_and(|taken| taken.by == by) {
+            all.remove(&(ino, owner));
+        }
+    }
+
+    /// A descriptor of an open file is closed.
+    pub(crate) fn closes(&self, ino: u64, by: u64) {
+        for ((of, _), taken) in lock(&self.0).iter_mut() {
+            if *of == ino && taken.by == by {
+                taken.closed_ns = seam::monotonic_ns();
+            }
+        }
+    }
+
+    /// Whether somebody else of this mount may have locks on it.
+    fn has_other(&self, ino: u64, owner: u64) -> bool {
+        lock(&self.0).keys().any(|(of, other)| *of == ino && *other != owner)
+    }
+
+    /// Whether somebody else has locks by an open file of which a descriptor was just closed: they have ended if that was the last one, of which the kernel tells
+    /// behind the end of `close`.
+    fn is_closing(&self, ino: u64, owner: u64) -> bool {
+        let since = seam::monotonic_ns() - CLOSING_NS;
+        lock(&self.0).iter().any(|((of, other), taken)| *of == ino && *other != owner && taken.closed_ns >= since)
     }
 }
 
@@ -71,12 +113,21 @@ impl Door {
     /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
     pub(crate) fn lock(&self, req: &Request<'_>, asked: &LockAsked, sleep: bool) -> Outcome<()> {
         let (file, range, kind) = self.asked(asked)?;
-        match file.lock(asked.owner, range, kind) {
+        let attempt = || file.lock(asked.owner, range, kind);
+        let is_closing = || self.known.owners.is_closing(req.node, asked.owner);
+        let is_elsewhere = || asked.of_open_file && !self.known.owners.has_other(req.node, asked.owner);
+        let may_end = is_closing();
+        match attempt() {
             Err(Errno::EAGAIN) if sleep => wait(&req.waits(), (&file, asked.owner, range, kind))?,
+            Err(Errno::EAGAIN) if may_end || is_elsewhere() => {
+                let waiting = req.waits();
+                wait_for_closes(&waiting, &is_closing);
+                again_behind_close(attempt, &|| waiting.is_interrupted() || !is_elsewhere())?;
+            }
             outcome => outcome?,
         }
         if kind != LockKind::None {
-            self.known.locked(req, asked.owner, Taken { by: asked.handle, process: asked.lock.process });
+            self.known.locked(req, asked.owner, Taken::new(asked.handle, asked.lock.process));
         }
         Ok(())
     }
@@ -87,9 +138,16 @@ impl Door {
     }
 
     /// The lock that is in the way of another one.
-    pub(crate) fn lock_in_the_way(&self, ino: u64, asked: &LockAsked) -> Outcome<Lock> {
-        let (file, range, kind) = self.asked(asked)?;
-        Ok(match file.lock_in_the_way(asked.owner, range, kind)? {
+    pub(crate) fn lock_in_the_way(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
+        let (ino, (file, range, kind)) = (req.node, self.asked(asked)?);
+        let is_closing = || self.known.owners.is_closing(ino, asked.owner);
+        let may_end = is_closing();
+        let mut in_the_way = file.lock_in_the_way(asked.owner, range, kind)?;
+        if may_end && in_the_way.is_some() {
+            wait_for_closes(&req.waits(), &is_closing);
+            in_the_way = file.lock_in_the_way(asked.owner, range, kind)?;
+        }
+        Ok(match in_the_way {
             Some(found) => Lock {
                 first: found.first,
                 last: found.last,
@@ -107,5 +165,12 @@ fn wait(waiting: &Waiting<'_>, (file, owner, range, kind): (&File, u64, LockRang
     match file.lock_unless(owner, range, kind, &|| waiting.is_interrupted()) {
         Err(Errno::EAGAIN) => Err(Errno::EINTR),
         outcome => outcome,
+    }
+}
+
+/// Returns when locks that end with a close have ended, as far as they do.
+fn wait_for_closes(waiting: &Waiting<'_>, is_closing: &dyn Fn() -> bool) {
+    while is_closing() && !waiting.is_interrupted() {
+        seam::sleep(LOOK_NS);
     }
 }

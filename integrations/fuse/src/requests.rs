@@ -248,14 +248,16 @@ impl Filesystem for Door {
         let file = self.file(handle)?;
         let flushed = file.flush();
         self.unlock_all(req.node, &file, owner);
+        self.known.owners.closes(req.node, handle);
         flushed
     }
 
     fn release(&self, req: &Request<'_>, handle: u64) -> Outcome<()> {
         let Some(file) = self.files.take(handle) else { return Ok(()) };
-        for owner in self.known.owners.take_all_of(req.node, handle) {
+        for owner in self.known.owners.all_of(req.node, handle) {
             // What cannot be told ends with the mount.
             let _ = file.unlock_all(owner);
+            self.known.owners.end(req.node, owner, handle);
         }
         self.passing.closed(req.node);
         if file.shown {
@@ -340,7 +342,7 @@ impl Filesystem for Door {
     }
 
     fn getlk(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
-        self.lock_in_the_way(req.node, asked)
+        self.lock_in_the_way(req, asked)
     }
 
     fn setlk(&self, req: &Request<'_>, asked: &LockAsked, sleep: bool) -> Outcome<()> {

@@ -55,7 +55,7 @@ pub use file::{File, Flags};
 pub use fs::{Create, FileSystem, Level, Options, Report, Space, Who};
 pub use holes::Seek;
 pub use lent::LentToWrite;
-pub use locks::{InTheWay, LockKind, LockRange, owner_of};
+pub use locks::{InTheWay, LockKind, LockRange, again_behind_close, owner_of};
 pub use names::Rename;
 pub use node::Node;
 pub use paths::{Caller, How, Last, Opened, Paths, Reached, Stop, Walker, Way};

@@ -13,6 +13,10 @@ use crate::{Errno, File, Outcome};
 pub(crate) const LAST: u64 = i64::MAX as u64 - 2;
 /// How long between two tries, in nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
+/// How long a lock of an open file outlasts the `close` that ends it, at most, but on a machine that is very busy: where a mount has it, the kernel tells of the last
+/// close behind that. And how long is waited at first between two looks.
+const BEHIND_CLOSE_NS: u64 = 20_000_000;
+const SOON_NS: u64 = 200_000;
 
 /// Shared, exclusive, or none any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,6 +157,20 @@ impl File {
     /// Gives back every lock that an owner has of this kind of range.
     pub fn unlock_all(&self, owner: u64) -> Outcome<()> {
         self.lock(owner, LockRange::Whole, LockKind::None)
+    }
+}
+
+/// Tries to take a lock of an open file (`flock`, `F_OFD_SETLK`) again where somebody else has it (`EAGAIN`), for some milliseconds: who has it elsewhere may have
+/// closed the file before. Ends early where `is_over` says so.
+pub fn again_behind_close(lock: impl Fn() -> Outcome<()>, is_over: &dyn Fn() -> bool) -> Outcome<()> {
+    let (mut pause, mut waited) = (SOON_NS, 0);
+    loop {
+        match lock() {
+            Err(Errno::EAGAIN) if waited < BEHIND_CLOSE_NS && !is_over() => {}
+            done => return done,
+        }
+        ioverbs::seam::sleep(pause);
+        (waited, pause) = (waited + pause, pause * 2);
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use iov_posix::{
-    Errno, File, InTheWay, LockKind, LockRange, Outcome,
+    Errno, File, InTheWay, LockKind, LockRange, Outcome, again_behind_close,
     holder::{Request, Wants},
 };
 
@@ -95,7 +95,8 @@ pub(crate) fn hand_over(world: &World) {
 fn of_open(of: (&World, c_int, &Open), range: LockRange, kind: LockKind, wait: bool) -> Outcome<()> {
     let whole = range == LockRange::Bytes(0, i64::MAX as u64);
     let range = if whole { LockRange::Whole } else { range };
-    take(wait, || try_of_open(of, range, kind))
+    let attempt = || try_of_open(of, range, kind);
+    if wait { take(wait, attempt) } else { again_behind_close(attempt, &|| false) }
 }
 
 /// The same without waiting. Where the lock belongs may be another place each time: it is handed over when there is another process.

@@ -302,3 +302,45 @@ print("heard")
         assert!(begun.elapsed().as_secs() < 40);
     }
 }
+
+/// The kernel tells of the last close of an open file behind the end of `close`.
+#[test]
+fn o11_who_has_closed_a_file_keeps_nobody_from_its_lock() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = r#"
+import fcntl, os, sys
+def held(path):
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError: os.close(fd); return None
+    return fd
+def rounds(of):
+    refused = 0
+    for i in range(400):
+        fd = held(f'{at[i // 2 % 2]}/lock{of}')
+        if fd is None: refused += 1
+        else: os.close(fd)
+    return refused
+at = sys.argv[1:]
+children = []
+for of in range(4):
+    child = os.fork()
+    if child == 0: os._exit(min(rounds(of), 255))
+    children.append(child)
+refused = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+assert refused == [0] * 4, refused
+# Another descriptor of the same open file keeps it.
+fd = held(at[0] + '/kept'); other = os.dup(fd); os.close(fd)
+assert [held(there + '/kept') for there in at] == [None, None]
+os.close(other)
+assert held(at[0] + '/kept') is not None
+"#;
+    std::fs::write(store.path("closed.py"), program).unwrap();
+    for options in ["", "io_uring=off"] {
+        let (here, there) = (Mounted::new(&store, "here", options), Mounted::new(&store, "there", options));
+        here.shell(&format!("python3 $AT/../closed.py . {}", there.path("").display())).ok();
+    }
+}

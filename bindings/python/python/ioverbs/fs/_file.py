@@ -125,16 +125,19 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         if 0 <= at and at + n <= len(self._ahead):
             out = self._ahead[at : at + n]
         elif n < _SMALL and (self.loc == self._last or 0 <= at <= len(self._ahead) > 0):
-            # One behind the other: each time twice as much as before.
-            ahead = min(max(n, min(max(2 * len(self._ahead), _SMALL), self.blocksize)), left)
-            self._ahead = self.collection.read(self.loc, ahead)
-            self._ahead_at = self.loc
+            self._look_ahead(n, left)
             out = self._ahead[:n]
         else:
             out = self.collection.read(self.loc, n)
         self.loc += len(out)
         self._last = self.loc
         return out
+
+    def _look_ahead(self, n: int, left: int) -> None:
+        """Reads the next `n` of the `left` bytes, and some more: one behind the other each time twice as much as before."""
+        ahead = min(max(n, min(max(2 * len(self._ahead), _SMALL), self.blocksize)), left)
+        self._ahead = self.collection.read(self.loc, ahead)
+        self._ahead_at = self.loc
 
     def readinto(self, b: WriteableBuffer) -> int:
         """Fills a buffer with the next bytes, without a copy in between; less only at the end."""
@@ -152,9 +155,36 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
     readinto1 = readinto
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
-        """All up to `char`, that included, in pieces of which most are there already."""
-        found: bytes = super().readuntil(char, blocks or _LINES)
-        return found
+        """All up to `char`, that included, from what is read ahead; what is left if it does not come. `blocks`: how much to read at a time, at least."""
+        if not self._plain:
+            found: bytes = super().readuntil(char, blocks or _LINES)
+            return found
+        self._check_reading()
+        if not char:
+            raise ValueError("what to read up to has no bytes")
+        before = b""
+        while True:
+            at = self.loc - self._ahead_at
+            if not 0 <= at < len(self._ahead):
+                left = max(self.size - self.loc, 0)
+                if left > 0:
+                    self._look_ahead(min(blocks or _LINES, left), left)
+                if left == 0 or not self._ahead:
+                    self._last = self.loc
+                    return before
+                at = 0
+            # It may have begun in what came before.
+            tail = before[max(len(before) - len(char) + 1, 0) :]
+            across = (tail + self._ahead[at : at + len(char) - 1]).find(char) if tail else -1
+            if across >= 0:
+                end = at + across + len(char) - len(tail)
+            else:
+                begin = self._ahead.find(char, at)
+                end = len(self._ahead) if begin < 0 else begin + len(char)
+            before += self._ahead[at:end]
+            self.loc = self._last = self._ahead_at + end
+            if before.endswith(char):
+                return before
 
     # -- Writing
 
