@@ -187,8 +187,8 @@ fn one_process_sees_at_once_what_it_does() {
                 write(&b, "g", b"another");
                 let (root, caller) = (b.file_system().root(), Caller::default());
                 let walker = b.walker(&caller);
-                let (from, to) = (walker.last(&root, b"g").unwrap(), walker.last(&root, b"f").unwrap());
-                walker.rename((&from.0, from.1), (&to.0, to.1), Rename::Replace).unwrap();
+                let (from, to) = (walker.name(&root, b"g").unwrap(), walker.name(&root, b"f").unwrap());
+                walker.rename(from.as_ref(), to.as_ref(), Rename::Replace).unwrap();
                 assert_eq!(read(&b, "f").unwrap(), b"another");
                 b"before"
             }
@@ -396,10 +396,8 @@ fn one_process_at_random_is_as_a_model_says() {
                 9 if name != to => {
                     let (root, caller) = (fs.file_system().root(), Caller::default());
                     let walker = fs.walker(&caller);
-                    let there =
-                        (walker.last(&root, name.as_bytes()).unwrap(), walker.last(&root, to.as_bytes()).unwrap());
-                    let ((from, found), (at, target)) = there;
-                    let done = walker.rename((&from, found), (&at, target), Rename::Replace).is_ok();
+                    let named = |name: &str| walker.name(&root, name.as_bytes()).unwrap();
+                    let done = walker.rename(named(name).as_ref(), named(to).as_ref(), Rename::Replace).is_ok();
                     let moved = model.remove(name);
                     assert_eq!(done, moved.is_some(), "{run} {step}: {name} to {to}");
                     moved.map(|inode| model.insert(to, inode));

@@ -136,9 +136,9 @@ fn change(row: &mut Row, paths: &Paths, all: &[&str]) -> String {
         0 => walker.mkdir(&at, one.as_bytes(), 0o755),
         1 => walker.unlink(&at, one.as_bytes()).map(drop),
         2 => walker.rmdir(&at, one.as_bytes()),
-        3 => walker.last(&at, one.as_bytes()).and_then(|(from, found)| {
-            let (to, there) = walker.last(&at, two.as_bytes())?;
-            walker.rename((&from, found), (&to, there), Rename::Replace)
+        3 => walker.name(&at, one.as_bytes()).and_then(|from| {
+            let to = walker.name(&at, two.as_bytes())?;
+            walker.rename(from.as_ref(), to.as_ref(), Rename::Replace)
         }),
         4 => walker.symlink(&at, b"a", one.as_bytes()).map(drop),
         5 => walker.find(&at, one.as_bytes(), false).and_then(|(node, _)| {

@@ -161,41 +161,62 @@ impl Walker<'_> {
         Ok(gone?)
     }
 
-    /// `rename`, of two names that were found in this file system.
-    pub fn rename(
-        &self,
-        (from, what): (&Last, Option<Found>),
-        (to, there): (&Last, Option<Found>),
-        how: Rename,
-    ) -> Way<()> {
-        let (node, attributes) = what.ok_or(Errno::ENOENT)?;
-        self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
-        let to_dir = to.parent.attributes_lately()?;
-        match &there {
-            Some((_, attributes)) if how != Rename::NoReplace => self.caller.check_removal(&to_dir, attributes)?,
-            _ => self.caller.check(&to_dir, access::WRITE | access::EXECUTE)?,
-        }
+    /// The name at the end of a path, which nobody has looked at; none: it ends with the root, `.` or `..`.
+    pub fn name(&self, from: &Arc<Node>, path: &[u8]) -> Way<Option<Last>> {
+        Ok(match self.walk_to(from, path, Follow::Unseen)? {
+            Reached::Missing(last) => Some(last),
+            Reached::Found { .. } => None,
+        })
+    }
+
+    /// `rename`, of two names in this file system. What is wrong is said in the order of Linux.
+    pub fn rename(&self, from: Option<&Last>, to: Option<&Last>, how: Rename) -> Way<()> {
+        let from = from.ok_or(Errno::EBUSY)?;
+        let to = to.ok_or(if how == Rename::NoReplace { Errno::EEXIST } else { Errno::EBUSY })?;
+        let (node, attributes) = self.look(from, true)?;
+        let there = match self.look(to, true) {
+            Err(Errno::ENOENT) => None,
+            there => Some(there?),
+        };
         let directory = node.kind() == Kind::Directory;
-        // Its own `..` changes.
-        if directory && !from.parent.is(&to.parent) {
-            self.caller.check(&attributes, access::WRITE)?;
-        }
-        if !directory && (from.slash || (to.slash && how != Rename::Exchange)) {
-            return Err(Errno::ENOTDIR.into());
-        }
         let is_dir = there.as_ref().is_some_and(|(other, _)| other.kind() == Kind::Directory);
         match (&there, how) {
             (Some(_), Rename::NoReplace) => return Err(Errno::EEXIST.into()),
             (None, Rename::Exchange) => return Err(Errno::ENOENT.into()),
-            // Two names of one file: nothing happens.
-            (Some((other, _)), Rename::Replace) if other.is(&node) => return Ok(()),
-            (Some(_), Rename::Replace) if directory && !is_dir => return Err(Errno::ENOTDIR.into()),
-            // Something that is in it could not take its place, whatever it is.
-            (Some((other, _)), Rename::Replace) if !directory && is_dir => {
-                let within = from.parent.is(other) || from.parent.above().any(|above| above.is(other));
-                return Err(if within { Errno::ENOTEMPTY } else { Errno::EISDIR }.into());
+            (Some(_), Rename::Exchange) if !is_dir && to.slash => return Err(Errno::ENOTDIR.into()),
+            _ if !directory && (from.slash || (to.slash && how != Rename::Exchange)) => {
+                return Err(Errno::ENOTDIR.into());
             }
             _ => {}
+        }
+        // Two names of one file: nothing happens.
+        if how == Rename::Replace && there.as_ref().is_some_and(|(other, _)| other.is(&node)) {
+            return Ok(());
+        }
+        self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
+        let to_dir = to.parent.attributes_lately()?;
+        match &there {
+            Some((_, attributes)) => self.caller.check_removal(&to_dir, attributes)?,
+            None => self.caller.check(&to_dir, access::WRITE | access::EXECUTE)?,
+        }
+        if let Some((other, _)) = &there
+            && how == Rename::Replace
+            && directory != is_dir
+        {
+            // Neither could be within the other, whatever they are.
+            let is_above =
+                |one: &Arc<Node>, of: &Last| of.parent.is(one) || of.parent.above().any(|above| above.is(one));
+            return Err(match directory {
+                true if is_above(&node, to) => Errno::EINVAL,
+                true => Errno::ENOTDIR,
+                false if is_above(other, from) => Errno::ENOTEMPTY,
+                false => Errno::EISDIR,
+            }
+            .into());
+        }
+        // Its own `..` changes.
+        if directory && !from.parent.is(&to.parent) {
+            self.caller.check(&attributes, access::WRITE)?;
         }
         let moved = self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how);
         node.touch();

@@ -177,7 +177,7 @@ enum Follow {
 #[derive(Clone, Copy)]
 pub struct Walker<'a> {
     paths: &'a Paths,
-    fs: &'a FileSystem,
+    pub(crate) fs: &'a FileSystem,
     caller: &'a Caller,
 }
 

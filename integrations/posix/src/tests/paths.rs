@@ -1,7 +1,8 @@
 //! Ways, and who may go them.
 
 use crate::{
-    Caller, Change, Errno, FileSystem, How, Kind, Opened, Options, Paths, Reached, Rename, SetTime, Stop, Way, run,
+    Caller, Change, Errno, FileSystem, How, Kind, Opened, Options, Paths, Reached, Rename, SetTime, Stop, Walker, Way,
+    run,
 };
 
 use super::{again, behind::asked, born, file_system, put, workspace};
@@ -17,6 +18,11 @@ fn failed<T: std::fmt::Debug>(way: Way<T>) -> Errno {
         Stop::Failed(e) => e,
         Stop::Leaves(path) => panic!("it leaves: {path:?}"),
     }
+}
+
+fn rename(w: &Walker<'_>, from: &[u8], to: &[u8], how: Rename) -> Way<()> {
+    let root = w.fs.root();
+    w.rename(w.name(&root, from)?.as_ref(), w.name(&root, to)?.as_ref(), how)
 }
 
 const MAKE: How = How {
@@ -128,9 +134,7 @@ fn modes_and_owners_are_checked() {
     assert_eq!(failed(other.find(&root, b"mine/f", true)), Errno::EACCES);
     // Sticky: only who owns it takes it away.
     assert_eq!(failed(other.rmdir(&root, b"mine")), Errno::EPERM);
-    let named = |path: &[u8]| other.last(&root, path).unwrap();
-    let ((from, what), (to, there)) = (named(b"mine"), named(b"theirs"));
-    assert_eq!(failed(other.rename((&from, what), (&to, there), Rename::Replace)), Errno::EPERM);
+    assert_eq!(failed(rename(&other, b"mine", b"theirs", Rename::Replace)), Errno::EPERM);
     let mine = one.find(&root, b"mine/f", true).unwrap().0;
     let change = |mode: u32| Change { mode: Some(mode), ..Change::default() };
     assert_eq!(failed(other.change(&mine, &change(0o777))), Errno::EPERM);
@@ -166,10 +170,7 @@ fn names_are_made_and_moved_as_posix_says() {
     assert_eq!(failed(w.rmdir(&root, b"d/.")), Errno::EINVAL);
     assert_eq!(failed(w.rmdir(&root, b"d/e/..")), Errno::ENOTEMPTY);
     assert_eq!(failed(w.rmdir(&root, b"d/e")), Errno::ENOTEMPTY);
-    let rename = |from: &[u8], to: &[u8], how: Rename| {
-        let ((from, what), (to, there)) = (w.last(&root, from)?, w.last(&root, to)?);
-        w.rename((&from, what), (&to, there), how)
-    };
+    let rename = |from: &[u8], to: &[u8], how: Rename| rename(&w, from, to, how);
     assert_eq!(failed(rename(b"d", b"link", Rename::Replace)), Errno::ENOTDIR);
     assert_eq!(failed(rename(b"link", b"d", Rename::Replace)), Errno::EISDIR);
     assert_eq!(failed(rename(b"link", b"new/", Rename::Replace)), Errno::ENOTDIR);
@@ -288,10 +289,7 @@ fn what_is_remembered_is_never_older_than_what_was_done_here() {
     w.unlink(&root, b"hard").unwrap();
     check(5);
     w.unlink(&root, &name(6)).unwrap();
-    let rename = |from: usize, to: usize, how: Rename| {
-        let ((from, what), (to, there)) = (w.last(&root, &name(from)).unwrap(), w.last(&root, &name(to)).unwrap());
-        w.rename((&from, what), (&to, there), how).unwrap();
-    };
+    let rename = |from: usize, to: usize, how: Rename| rename(&w, &name(from), &name(to), how).unwrap();
     rename(7, 8, Rename::Replace);
     rename(9, 10, Rename::Exchange);
     rename(11, 6, Rename::NoReplace);
@@ -353,8 +351,7 @@ fn who_looks_at_many_names_is_told_of_more_with_each() {
     file.close().unwrap();
     assert_eq!(w.find(&root, b"d/f16", true).unwrap().1.size, 5000);
     w.unlink(&root, b"d/f17").unwrap();
-    let ((from, what), (to, there)) = (w.last(&root, b"d/f18").unwrap(), w.last(&root, b"d/f17").unwrap());
-    w.rename((&from, what), (&to, there), Rename::Replace).unwrap();
+    rename(&w, b"d/f18", b"d/f17", Rename::Replace).unwrap();
     assert_eq!(w.find(&root, b"d/f17", true).unwrap().1.size, 18);
     assert_eq!(failed(w.find(&root, b"d/f18", true)), Errno::ENOENT);
 }
@@ -408,11 +405,7 @@ fn what_is_wrong_is_said_in_the_order_of_linux() {
     let paths = tree();
     let root = paths.file_system().root();
     let w = paths.walker(&ROOT);
-    let found = |path: &[u8]| w.last(&root, path).unwrap();
-    let rename = |from: &[u8], to: &[u8]| {
-        let ((from, what), (to, there)) = (found(from), found(to));
-        w.rename((&from, what), (&to, there), Rename::Replace)
-    };
+    let rename = |from: &[u8], to: &[u8]| rename(&w, from, to, Rename::Replace);
     // In the place of a directory that it is in.
     assert_eq!(failed(rename(b"d/e/f", b"d/e")), Errno::ENOTEMPTY);
     assert_eq!(failed(rename(b"d/e/f", b"d")), Errno::ENOTEMPTY);

@@ -190,8 +190,8 @@ fn other_side(dirfd: c_int, path: *const c_char) -> isize {
     }
 }
 
-/// A name, what it stands for, and where.
-type Named = (Arc<Mounted>, Last, Option<(Arc<Node>, iov_posix::Attributes)>);
+/// Where a name is, and which: none if it cannot be moved.
+type Named = (Arc<Mounted>, Option<Last>);
 
 fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
     if flags & libc::RENAME_EXCHANGE != 0 && flags & (libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT) != 0 {
@@ -210,11 +210,8 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
         from.1,
         &mut |_, here| {
             how?;
-            let (last, there) = here.walker().last(&here.from, &here.path)?;
-            if there.is_none() {
-                return Err(Errno::ENOENT.into());
-            }
-            first = Some((here.mounted.clone(), last, there));
+            // What is wrong with it itself is said behind what is wrong on the way to the other.
+            first = Some((here.mounted.clone(), here.walker().name(&here.from, &here.path)?));
             Ok(0)
         },
         &mut fixed,
@@ -226,19 +223,19 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
     if done < 0 {
         return done;
     }
+    if first.is_none() && elsewhere.1.is_none() {
+        return failed(Errno(libc::EFAULT));
+    }
+    if first.is_none() && names_nothing(&elsewhere) {
+        return failed(Errno::ENOENT);
+    }
     let mut here = |_: &World, here: &Here| -> Way<isize> {
         // It may lead out, to where the other is.
-        let (to, taken) = here.walker().last(&here.from, &here.path)?;
-        if first.is_none() && elsewhere.1.is_none() {
-            return Err(Errno(libc::EFAULT).into());
-        }
-        if first.is_none() && names_nothing(&elsewhere) {
-            return Err(Errno::ENOENT.into());
-        }
-        let Some((_, last, there)) = first.as_ref().filter(|(m, ..)| Arc::ptr_eq(m, &here.mounted)) else {
+        let to = here.walker().name(&here.from, &here.path)?;
+        let Some((_, last)) = first.as_ref().filter(|(m, _)| Arc::ptr_eq(m, &here.mounted)) else {
             return Err(not_there(first.is_none().then_some(&elsewhere)).into());
         };
-        nothing(here.walker().rename((last, there.clone()), (&to, taken), how?))
+        nothing(here.walker().rename(last.as_ref(), to.as_ref(), how?))
     };
     let mut there = |dirfd: c_int, path: *const c_char| match &first {
         Some(_) => other_side(dirfd, path),

@@ -310,3 +310,37 @@ print(said)
     let ours = python(&store, &format!("import os\nos.chdir('/iov/w')\n{APPENDED}")).ok();
     assert_eq!(ours.text(), String::from_utf8_lossy(&linux.stdout));
 }
+
+/// What is wrong with two names is said in the order of Linux, whatever is wrong with both.
+#[test]
+fn who_moves_what_cannot_be_moved_hears_what_linux_says() {
+    const MOVED: &str = r#"
+import ctypes, errno, os, shutil
+libc = ctypes.CDLL(None, use_errno=True)
+names = ["no", "f", "d", "d/in", "f/x", "no/x", "l/x", "s", "sd/", "n" * 256, "", "d/..", "f/", "no/", "d/sub"]
+def fresh():
+    for name in os.listdir("."):
+        shutil.rmtree(name) if os.path.isdir(name) and not os.path.islink(name) else os.unlink(name)
+    for name in ("f", "g", "d/in"):
+        os.makedirs("d/sub", exist_ok=True); open(name, "w").close()
+    os.mkdir("e")
+    for name, target in (("l", "l"), ("s", "f"), ("sd", "d"), ("sn", "none")): os.symlink(target, name)
+os.mkdir("within"); os.chdir("within"); fresh()
+for flags in range(3):
+    for old in names:
+        said = []
+        for new in names:
+            if libc.renameat2(-100, old.encode(), -100, new.encode(), flags) == 0:
+                said.append("done"); fresh()
+            else: said.append(errno.errorcode[ctypes.get_errno()])
+        print(flags, old[:9], *said)
+"#;
+    if !has_library() {
+        return;
+    }
+    let (store, here) = (Store::with_workspace(), tempfile::tempdir().unwrap());
+    let linux = Command::new("python3").args(["-c", MOVED]).current_dir(here.path()).output().unwrap();
+    assert!(linux.status.success(), "{}", String::from_utf8_lossy(&linux.stderr));
+    let ours = python(&store, &format!("import os\nos.chdir('/iov/w')\n{MOVED}")).ok();
+    assert_eq!(ours.text(), String::from_utf8_lossy(&linux.stdout));
+}
