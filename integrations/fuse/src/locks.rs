@@ -101,24 +101,26 @@ impl Owners {
         lock(&self.0).keys().any(|(of, other)| *of == ino && *other != owner)
     }
 
-    /// Whether somebody else has locks by an open file of which a descriptor was just closed: they have ended if that was the last one, of which the kernel tells
-    /// behind the end of `close`.
-    fn is_closing(&self, ino: u64, owner: u64) -> bool {
-        let since = seam::monotonic_ns() - CLOSING_NS;
-        lock(&self.0).iter().any(|((of, other), taken)| *of == ino && *other != owner && taken.closed_ns >= since)
+    /// Whether somebody else has locks by an open file of which a descriptor was closed shortly before that time: they have ended if that was the last one, of which
+    /// the kernel tells behind the end of `close`. It was not if another one was closed since.
+    fn is_closing(&self, ino: u64, owner: u64, before_ns: i64) -> bool {
+        let closed = seam::monotonic_ns() - CLOSING_NS..=before_ns;
+        lock(&self.0)
+            .iter()
+            .any(|((of, other), taken)| *of == ino && *other != owner && closed.contains(&taken.closed_ns))
     }
 }
 
 impl Door {
     /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
     pub(crate) fn lock(&self, req: &Request<'_>, asked: &LockAsked, sleep: bool) -> Outcome<()> {
-        let (file, range, kind) = self.asked(asked)?;
-        let attempt = || file.lock(asked.owner, range, kind);
-        let is_closing = || self.known.owners.is_closing(req.node, asked.owner);
-        let is_elsewhere = || asked.of_open_file && !self.known.owners.has_other(req.node, asked.owner);
+        let ((file, range, kind), owner, now_ns) = (self.asked(asked)?, owner_of(asked), seam::monotonic_ns());
+        let attempt = || file.lock(owner, range, kind);
+        let is_closing = || self.known.owners.is_closing(req.node, owner, now_ns);
+        let is_elsewhere = || asked.of_open_file && !self.known.owners.has_other(req.node, owner);
         let may_end = is_closing();
         match attempt() {
-            Err(Errno::EAGAIN) if sleep => wait(&req.waits(), (&file, asked.owner, range, kind))?,
+            Err(Errno::EAGAIN) if sleep => wait(&req.waits(), (&file, owner, range, kind))?,
             Err(Errno::EAGAIN) if may_end || is_elsewhere() => {
                 let waiting = req.waits();
                 wait_for_closes(&waiting, &is_closing);
@@ -127,7 +129,7 @@ impl Door {
             outcome => outcome?,
         }
         if kind != LockKind::None {
-            self.known.locked(req, asked.owner, Taken::new(asked.handle, asked.lock.process));
+            self.known.locked(req, owner, Taken::new(asked.handle, asked.lock.process));
         }
         Ok(())
     }
@@ -139,13 +141,14 @@ impl Door {
 
     /// The lock that is in the way of another one.
     pub(crate) fn lock_in_the_way(&self, req: &Request<'_>, asked: &LockAsked) -> Outcome<Lock> {
-        let (ino, (file, range, kind)) = (req.node, self.asked(asked)?);
-        let is_closing = || self.known.owners.is_closing(ino, asked.owner);
+        let (ino, (file, range, kind), owner) = (req.node, self.asked(asked)?, owner_of(asked));
+        let now_ns = seam::monotonic_ns();
+        let is_closing = || self.known.owners.is_closing(ino, owner, now_ns);
         let may_end = is_closing();
-        let mut in_the_way = file.lock_in_the_way(asked.owner, range, kind)?;
+        let mut in_the_way = file.lock_in_the_way(owner, range, kind)?;
         if may_end && in_the_way.is_some() {
             wait_for_closes(&req.waits(), &is_closing);
-            in_the_way = file.lock_in_the_way(asked.owner, range, kind)?;
+            in_the_way = file.lock_in_the_way(owner, range, kind)?;
         }
         Ok(match in_the_way {
             Some(found) => Lock {
@@ -157,6 +160,12 @@ impl Door {
             None => Lock { first: 0, last: 0, kind: number(LockKind::None), process: 0 },
         })
     }
+}
+
+/// Who is to have it. The kernel gives the number of an open file to the next one while the last close of the first is still on its way, which would give back what the
+/// next has locked: that of a handle is of one open file for ever.
+fn owner_of(asked: &LockAsked) -> u64 {
+    if asked.of_open_file { !asked.handle } else { asked.owner }
 }
 
 /// Returns when the lock is there, or whoever asks is interrupted.

@@ -13,8 +13,8 @@ use crate::{Errno, File, Outcome};
 pub(crate) const LAST: u64 = i64::MAX as u64 - 2;
 /// How long between two tries, in nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
-/// How long a lock of an open file outlasts the `close` that ends it, at most, but on a machine that is very busy: where a mount has it, the kernel tells of the last
-/// close behind that. And how long is waited at first between two looks.
+/// How long a lock of an open file outlasts the `close` that ends it, but on a machine that is very busy: where a mount has it, the kernel tells of the last
+/// close behind that. And how long is waited at first between two looks, each time twice as long as before.
 const BEHIND_CLOSE_NS: u64 = 20_000_000;
 const SOON_NS: u64 = 200_000;
 

@@ -190,7 +190,7 @@ impl Walker<'_> {
             _ => {}
         }
         // Two names of one file: nothing happens.
-        if how == Rename::Replace && there.as_ref().is_some_and(|(other, _)| other.is(&node)) {
+        if there.as_ref().is_some_and(|(other, _)| other.is(&node)) {
             return Ok(());
         }
         self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
@@ -215,8 +215,11 @@ impl Walker<'_> {
             .into());
         }
         // Its own `..` changes.
-        if directory && !from.parent.is(&to.parent) {
-            self.caller.check(&attributes, access::WRITE)?;
+        if !from.parent.is(&to.parent) {
+            let exchanged = there.as_ref().filter(|_| is_dir && how == Rename::Exchange);
+            for moved in directory.then_some(&attributes).into_iter().chain(exchanged.map(|(_, there)| there)) {
+                self.caller.check(moved, access::WRITE)?;
+            }
         }
         let moved = self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how);
         node.touch();

@@ -125,7 +125,7 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         if 0 <= at and at + n <= len(self._ahead):
             out = self._ahead[at : at + n]
         elif n < _SMALL and (self.loc == self._last or 0 <= at <= len(self._ahead) > 0):
-            self._look_ahead(n, left)
+            self._look_ahead(n, left, grows=True)
             out = self._ahead[:n]
         else:
             out = self.collection.read(self.loc, n)
@@ -133,9 +133,10 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         self._last = self.loc
         return out
 
-    def _look_ahead(self, n: int, left: int) -> None:
-        """Reads the next `n` of the `left` bytes, and some more: one behind the other each time twice as much as before."""
-        ahead = min(max(n, min(max(2 * len(self._ahead), _SMALL), self.blocksize)), left)
+    def _look_ahead(self, n: int, left: int, *, grows: bool) -> None:
+        """Reads the next `n` of the `left` bytes, and some more if it `grows`: one behind the other each time twice as much as before."""
+        more = min(max(2 * len(self._ahead), _SMALL), self.blocksize) if grows else 0
+        ahead = min(max(n, more), left)
         self._ahead = self.collection.read(self.loc, ahead)
         self._ahead_at = self.loc
 
@@ -162,29 +163,34 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         self._check_reading()
         if not char:
             raise ValueError("what to read up to has no bytes")
-        before = b""
+        pieces: list[bytes] = []
+        # The mark may begin in what came before.
+        tail = b""
         while True:
             at = self.loc - self._ahead_at
             if not 0 <= at < len(self._ahead):
                 left = max(self.size - self.loc, 0)
                 if left > 0:
-                    self._look_ahead(min(blocks or _LINES, left), left)
+                    follows = self.loc in (self._last, self._ahead_at + len(self._ahead))
+                    self._look_ahead(min(blocks or _LINES, left), left, grows=follows)
                 if left == 0 or not self._ahead:
-                    self._last = self.loc
-                    return before
+                    break
                 at = 0
-            # It may have begun in what came before.
-            tail = before[max(len(before) - len(char) + 1, 0) :]
             across = (tail + self._ahead[at : at + len(char) - 1]).find(char) if tail else -1
             if across >= 0:
                 end = at + across + len(char) - len(tail)
             else:
                 begin = self._ahead.find(char, at)
                 end = len(self._ahead) if begin < 0 else begin + len(char)
-            before += self._ahead[at:end]
-            self.loc = self._last = self._ahead_at + end
-            if before.endswith(char):
-                return before
+            piece = self._ahead[at:end]
+            self.loc = self._ahead_at + end
+            pieces.append(piece)
+            tail = tail + piece
+            if tail.endswith(char):
+                break
+            tail = tail[max(len(tail) - len(char) + 1, 0) :]
+        self._last = self.loc
+        return b"".join(pieces)
 
     # -- Writing
 
