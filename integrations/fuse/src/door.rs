@@ -13,7 +13,7 @@ use crate::{
     folders::Stream,
     following::Wake,
     inodes::{self, Content, Inodes},
-    locks::{Owners, Taken},
+    locks::Owners,
     opened::{Opened, Served},
     passing::{Passing, Way},
     retried::Retried,
@@ -42,9 +42,8 @@ pub(crate) struct Known {
 
 impl Known {
     /// A lock was given. Somebody else may have had it before: what the kernel has cached is not good any more.
-    pub(crate) fn locked(&self, req: &Request<'_>, owner: u64, taken: Taken) {
+    pub(crate) fn locked(&self, req: &Request<'_>) {
         let ino = req.node;
-        self.owners.add(ino, owner, taken);
         self.inodes.changed(ino);
         self.drop_pages(Some(req), ino, Dropped::Locked);
     }

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use iov_fuse_kernel::{Lock, LockAsked, Request, Waiting};
-use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome, again_behind_close};
+use iov_posix::{Errno, InTheWay, LockKind, LockRange, Outcome, again_behind_close};
 use ioverbs::seam;
 
 use crate::{door::Door, inodes::lock, opened::Served};
@@ -19,6 +19,10 @@ const NONE: i32 = 2;
 /// How long it takes the kernel, at most, to say that what was closed was the last descriptor, and how often that is looked for.
 const CLOSING_NS: i64 = 200_000_000;
 const LOOK_NS: u64 = 100_000;
+/// How long between two tries of who waits for a lock, in nanoseconds.
+const PAUSE_NS: u64 = 2_000_000;
+/// Files that are locked and closed one behind the other have a number modulo this in common.
+const TURNS: usize = 32;
 
 pub(crate) fn kind(number: i32) -> Option<LockKind> {
     match number {
@@ -40,7 +44,10 @@ pub(crate) fn number(kind: LockKind) -> i32 {
 /// Who may have locks on what, by which open file they were taken last, so that closing a file of which nobody has any asks nobody, and by
 /// which process.
 #[derive(Default)]
-pub(crate) struct Owners(Mutex<HashMap<(u64, u64), Taken>>);
+pub(crate) struct Owners {
+    all: Mutex<HashMap<(u64, u64), Taken>>,
+    turns: [Mutex<()>; TURNS],
+}
 
 /// How a lock was taken.
 #[derive(Clone, Copy)]
@@ -58,38 +65,47 @@ impl Taken {
 }
 
 impl Owners {
+    /// Nobody else takes locks of this file, or gives them back with a last close, until that is dropped: the kernel gives the number of an open file (`F_OFD_SETLK`) to the next one while
+    /// that close is on its way. Either what the first had ends before, or it is the next one's.
+    pub(crate) fn turn(&self, ino: u64) -> MutexGuard<'_, ()> {
+        lock(&self.turns[(ino % TURNS as u64) as usize])
+    }
+
     pub(crate) fn add(&self, ino: u64, owner: u64, taken: Taken) {
-        lock(&self.0).insert((ino, owner), taken);
+        lock(&self.all).insert((ino, owner), taken);
     }
 
     pub(crate) fn take(&self, ino: u64, owner: u64) -> Option<Taken> {
-        lock(&self.0).remove(&(ino, owner))
+        lock(&self.all).remove(&(ino, owner))
     }
 
     /// The process that has a lock: of this mount, or one that says so itself; 0: nobody here knows.
     fn process(&self, ino: u64, found: &InTheWay) -> u32 {
-        let here = lock(&self.0).get(&(ino, found.owner)).map(|taken| taken.process);
+        let here = lock(&self.all).get(&(ino, found.owner)).map(|taken| taken.process);
         here.or_else(|| found.process()).unwrap_or(0)
     }
 
-    /// Those that have locks by an open file of which the last descriptor is closed. Processes have given theirs back when they closed
+    /// The last descriptor of an open file is closed: `unlock` gives back the locks of an owner that has some by it. Processes have given theirs back when they closed
     /// it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
-    pub(crate) fn all_of(&self, ino: u64, by: u64) -> Vec<u64> {
-        let all = lock(&self.0);
-        all.iter().filter(|((of, _), taken)| *of == ino && taken.by == by).map(|((_, owner), _)| *owner).collect()
-    }
-
-    /// One of those has none any more.
-    pub(crate) fn end(&self, ino: u64, owner: u64, by: u64) {
-        let mut all = lock(&self.0);
-        if all.get(&(ino, owner)).is_some_and(|taken| taken.by == by) {
-            all.remove(&(ino, owner));
+    pub(crate) fn end_all(&self, ino: u64, by: u64, unlock: &dyn Fn(u64)) {
+        let all = || {
+            let all = lock(&self.all);
+            let ended = all.iter().filter(|((of, _), taken)| *of == ino && taken.by == by);
+            ended.map(|((_, owner), _)| *owner).collect::<Vec<_>>()
+        };
+        if all().is_empty() {
+            return;
+        }
+        let _turn = self.turn(ino);
+        for owner in all() {
+            unlock(owner);
+            lock(&self.all).remove(&(ino, owner));
         }
     }
 
     /// A descriptor of an open file is closed.
     pub(crate) fn closes(&self, ino: u64, by: u64) {
-        for ((of, _), taken) in lock(&self.0).iter_mut() {
+        for ((of, _), taken) in lock(&self.all).iter_mut() {
             if *of == ino && taken.by == by {
                 taken.closed_ns = seam::monotonic_ns();
             }
@@ -98,14 +114,14 @@ impl Owners {
 
     /// Whether somebody else of this mount may have locks on it.
     fn has_other(&self, ino: u64, owner: u64) -> bool {
-        lock(&self.0).keys().any(|(of, other)| *of == ino && *other != owner)
+        lock(&self.all).keys().any(|(of, other)| *of == ino && *other != owner)
     }
 
     /// Whether somebody else has locks by an open file of which a descriptor was closed shortly before that time: they have ended if that was the last one, of which
     /// the kernel tells behind the end of `close`. It was not if another one was closed since.
     fn is_closing(&self, ino: u64, owner: u64, before_ns: i64) -> bool {
         let closed = seam::monotonic_ns() - CLOSING_NS..=before_ns;
-        lock(&self.0)
+        lock(&self.all)
             .iter()
             .any(|((of, other), taken)| *of == ino && *other != owner && closed.contains(&taken.closed_ns))
     }
@@ -115,12 +131,19 @@ impl Door {
     /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
     pub(crate) fn lock(&self, req: &Request<'_>, asked: &LockAsked, sleep: bool) -> Outcome<()> {
         let ((file, range, kind), owner, now_ns) = (self.asked(asked)?, owner_of(asked), seam::monotonic_ns());
-        let attempt = || file.lock(owner, range, kind);
+        let attempt = || {
+            let _turn = (kind != LockKind::None).then(|| self.known.owners.turn(req.node));
+            file.lock(owner, range, kind)?;
+            if kind != LockKind::None {
+                self.known.owners.add(req.node, owner, Taken::new(asked.handle, asked.lock.process));
+            }
+            Ok(())
+        };
         let is_closing = || self.known.owners.is_closing(req.node, owner, now_ns);
         let is_elsewhere = || asked.of_open_file && !self.known.owners.has_other(req.node, owner);
         let may_end = is_closing();
         match attempt() {
-            Err(Errno::EAGAIN) if sleep => wait(&req.waits(), (&file, owner, range, kind))?,
+            Err(Errno::EAGAIN) if sleep => wait(&req.waits(), &attempt)?,
             Err(Errno::EAGAIN) if may_end || is_elsewhere() => {
                 let waiting = req.waits();
                 wait_for_closes(&waiting, &is_closing);
@@ -129,7 +152,7 @@ impl Door {
             outcome => outcome?,
         }
         if kind != LockKind::None {
-            self.known.locked(req, owner, Taken::new(asked.handle, asked.lock.process));
+            self.known.locked(req);
         }
         Ok(())
     }
@@ -162,18 +185,20 @@ impl Door {
     }
 }
 
-/// Who is to have it. The kernel gives the number of an open file to the next one while the last close of the first is still on its way, which would give back what the
-/// next has locked: that of a handle is of one open file for ever.
+/// Who is to have it. The kernel gives the number of an open file to the next one while the last close of the first is still on its way: that of a handle is of one open
+/// file for ever.
 fn owner_of(asked: &LockAsked) -> u64 {
     if asked.of_open_file { !asked.handle } else { asked.owner }
 }
 
-/// Returns when the lock is there, or whoever asks is interrupted.
-fn wait(waiting: &Waiting<'_>, (file, owner, range, kind): (&File, u64, LockRange, LockKind)) -> Outcome<()> {
-    // Who is interrupted as it gets the lock hears that it has it, and gives it back with its end.
-    match file.lock_unless(owner, range, kind, &|| waiting.is_interrupted()) {
-        Err(Errno::EAGAIN) => Err(Errno::EINTR),
-        outcome => outcome,
+/// Returns when the lock is there, or whoever asks is interrupted. Who is so as it gets the lock hears that it has it, and gives it back with its end.
+fn wait(waiting: &Waiting<'_>, attempt: &dyn Fn() -> Outcome<()>) -> Outcome<()> {
+    loop {
+        match attempt() {
+            Err(Errno::EAGAIN) if waiting.is_interrupted() => return Err(Errno::EINTR),
+            Err(Errno::EAGAIN) => seam::sleep(PAUSE_NS),
+            done => return done,
+        }
     }
 }
 

@@ -254,11 +254,10 @@ impl Filesystem for Door {
 
     fn release(&self, req: &Request<'_>, handle: u64) -> Outcome<()> {
         let Some(file) = self.files.take(handle) else { return Ok(()) };
-        for owner in self.known.owners.all_of(req.node, handle) {
+        self.known.owners.end_all(req.node, handle, &|owner| {
             // What cannot be told ends with the mount.
             let _ = file.unlock_all(owner);
-            self.known.owners.end(req.node, owner, handle);
-        }
+        });
         self.passing.closed(req.node);
         if file.shown {
             self.known.inodes.is_hidden(req.node);

@@ -11,8 +11,6 @@ use crate::{Errno, File, Outcome};
 
 /// The last byte that can be locked.
 pub(crate) const LAST: u64 = i64::MAX as u64 - 2;
-/// How long between two tries, in nanoseconds.
-const PAUSE_NS: u64 = 2_000_000;
 /// How long a lock of an open file outlasts the `close` that ends it, but on a machine that is very busy: where a mount has it, the kernel tells of the last
 /// close behind that. And how long is waited at first between two looks, each time twice as long as before.
 const BEHIND_CLOSE_NS: u64 = 20_000_000;
@@ -122,16 +120,6 @@ impl File {
         self.node()
             .file_system()
             .again("lock", || ioverbs::run(c.session(), Op::Lock { c: c.clone(), lock: lock.clone() }).map(drop))
-    }
-
-    /// The same as [`File::lock`], waiting until it is there, unless somebody says that it is not waited for any more (`EAGAIN`).
-    pub fn lock_unless(&self, owner: u64, range: LockRange, kind: LockKind, is_over: &dyn Fn() -> bool) -> Outcome<()> {
-        loop {
-            match self.lock(owner, range, kind) {
-                Err(Errno::EAGAIN) if !is_over() => ioverbs::seam::sleep(PAUSE_NS),
-                other => return other,
-            }
-        }
     }
 
     /// A lock that is in the way of this one.
