@@ -169,7 +169,7 @@ impl Walker<'_> {
         })
     }
 
-    /// `rename`, of two names in this file system. What is wrong is said in the order of Linux.
+    /// `rename`, of two names in this file system. What is wrong with the names is said in the order of Linux, for who may change both directories.
     pub fn rename(&self, from: Option<&Last>, to: Option<&Last>, how: Rename) -> Way<()> {
         let from = from.ok_or(Errno::EBUSY)?;
         let to = to.ok_or(if how == Rename::NoReplace { Errno::EEXIST } else { Errno::EBUSY })?;
