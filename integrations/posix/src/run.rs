@@ -108,6 +108,8 @@ pub enum Program {
     Dynamic,
     /// Nobody loads anything into it.
     Static,
+    /// It is written in Go, and calls the kernel without the C library.
+    Go,
     /// Another program runs it: its path, and what it is told before the path of this one.
     Script(Vec<u8>, Option<Vec<u8>>),
     /// The kernel knows what that is.
@@ -118,6 +120,23 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let mut wide = [0; 8];
     wide.get_mut(..N)?.copy_from_slice(bytes.get(at..at + N)?);
     Some(u64::from_le_bytes(wide))
+}
+
+/// Whether the note that Go's linker leaves is among those of a program (`Elf64_Nhdr`) from `at` on, in so many bytes.
+fn are_of_go(head: &[u8], at: u64, len: u64) -> bool {
+    const NAME: &[u8] = b"Go\0\0";
+    let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(head.len());
+    let (mut at, end) = (within(at), within(at.saturating_add(len)));
+    let notes = &head[..end];
+    while let (Some(name), Some(rest)) = (number::<4>(notes, at), number::<4>(notes, at + 4)) {
+        let from = at + 12;
+        if name == NAME.len() as u64 && notes.get(from..from + NAME.len()) == Some(NAME) {
+            return true;
+        }
+        // Both are of 32 bits.
+        at = from + (name.next_multiple_of(4) + rest.next_multiple_of(4)) as usize;
+    }
+    false
 }
 
 impl Program {
@@ -131,18 +150,24 @@ impl Program {
         }
         // `Elf64_Ehdr` and `Elf64_Phdr` of elf(5), of little end.
         const INTERP: u64 = 3;
+        const NOTE: u64 = 4;
         if !head.starts_with(b"\x7fELF\x02\x01") {
             return Program::Other;
         }
         let headers = || {
             let (from, size, count) = (number::<8>(head, 32)?, number::<2>(head, 54)?, number::<2>(head, 56)?);
             let from = usize::try_from(from).ok()?;
-            (0..count as usize).map(|n| number::<4>(head, from + n * size as usize)).collect::<Option<Vec<_>>>()
+            let header = |n| {
+                let at = from + n * size as usize;
+                Some((number::<4>(head, at)?, number::<8>(head, at + 8)?, number::<8>(head, at + 32)?))
+            };
+            (0..count as usize).map(header).collect::<Option<Vec<_>>>()
         };
-        match headers() {
-            Some(kinds) if !kinds.contains(&INTERP) => Program::Static,
-            Some(_) => Program::Dynamic,
-            None => Program::Other,
+        let Some(headers) = headers() else { return Program::Other };
+        match headers.iter().any(|(kind, ..)| *kind == INTERP) {
+            false => Program::Static,
+            true if headers.iter().any(|(kind, at, len)| *kind == NOTE && are_of_go(head, *at, *len)) => Program::Go,
+            true => Program::Dynamic,
         }
     }
 }

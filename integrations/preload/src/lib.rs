@@ -32,6 +32,7 @@ extern "C" fn begin() {
         return;
     }
     let library = own_path();
+    calls::threads::learn();
     if let Err(why) = patch::apply(&calls::table::hooks()) {
         world::report("nothing of the store can be seen in this program", &why);
         return;

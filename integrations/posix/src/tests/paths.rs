@@ -237,6 +237,22 @@ fn programs_are_told_apart_by_how_they_begin() {
     assert_eq!(Program::of(&elf), Program::Static);
     elf[64] = 3;
     assert_eq!(Program::of(&elf), Program::Dynamic);
+    // Two notes: of somebody, with a text of five bytes, and of Go.
+    let notes = b"\x02\0\0\0\x05\0\0\0\x01\0\0\0X\0\0\0hello\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
+    elf.extend([0; 56]);
+    let from = elf.len();
+    elf.extend(notes);
+    (elf[56], elf[64 + 56]) = (2, 4);
+    let place = |elf: &mut Vec<u8>, at: u64, len: u64| {
+        elf[64 + 56 + 8..64 + 56 + 16].copy_from_slice(&at.to_le_bytes());
+        elf[64 + 56 + 32..64 + 56 + 40].copy_from_slice(&len.to_le_bytes());
+    };
+    place(&mut elf, from as u64, notes.len() as u64);
+    assert_eq!(Program::of(&elf), Program::Go);
+    for (at, len) in [(from as u64, 24), (u64::MAX, 8), (from as u64 + 4, u64::MAX), (from as u64, 0)] {
+        place(&mut elf, at, len);
+        assert_eq!(Program::of(&elf), Program::Dynamic, "{at} {len}");
+    }
 }
 
 #[test]

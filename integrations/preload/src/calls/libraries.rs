@@ -13,7 +13,7 @@ use std::{
 use iov_posix::{File, Flags};
 use ioverbs::Uuid;
 
-use super::{Where, bytes_of, locate};
+use super::{Where, bytes_of, locate, outer};
 use crate::{
     patch::address,
     world::{lock, world},
@@ -32,7 +32,13 @@ fn copy_of(path: &[u8]) -> Option<CString> {
     if !path.contains(&b'/') {
         return None;
     }
-    let Ok(Where::Inside(here)) = locate(world, libc::AT_FDCWD, path) else { return None };
+    let mut found = locate(world, libc::AT_FDCWD, path).ok()?;
+    if let Where::Outside = found {
+        let path = CString::new(path).ok()?;
+        let led = outer::leads_in(world, libc::AT_FDCWD, path.as_ptr(), outer::Last::Followed)?;
+        found = locate(world, libc::AT_FDCWD, led.as_bytes()).ok()?;
+    }
+    let Where::Inside(here) = found else { return None };
     let (node, attributes) = here.find(true).ok()?;
     let mut copies = lock(&COPIES);
     let copies = copies.get_or_insert_default();

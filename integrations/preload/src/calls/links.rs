@@ -25,19 +25,30 @@ enum What {
     Directory,
 }
 
+/// Names of a path that matter here.
+const NAMES: usize = 6;
+
 /// Reads such a path. `..` behind a link leads from where it leads to, and is not taken back here.
+///
+/// Nothing is allocated for paths that are none: the C library opens some while it has its own memory locked (`/proc/sys/vm/overcommit_memory`, to give
+/// back what a thread has freed).
 fn read(path: &[u8]) -> Option<Named<'_>> {
     if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
         return None;
     }
     let mut names = path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".");
-    let mut so_far: Vec<&[u8]> = Vec::new();
+    let (mut so_far, mut depth): ([&[u8]; NAMES], usize) = ([b""; NAMES], 0);
     while let Some(name) = names.next() {
-        match name {
-            b".." => drop(so_far.pop()),
-            name => so_far.push(name),
+        if name == b".." {
+            depth = depth.saturating_sub(1);
+        } else {
+            // Whatever is deeper is none.
+            if let Some(place) = so_far.get_mut(depth) {
+                *place = name;
+            }
+            depth += 1;
         }
-        if let Some(what) = what(&so_far) {
+        if let Some(what) = so_far.get(..depth).and_then(what) {
             return Some(Named { what, rest: names.collect() });
         }
     }

@@ -1,6 +1,7 @@
 //! The functions of the C library that a program calls for files, each of which either does it on the store or leaves it to the
 //! kernel. They answer as the kernel does, and [`export`] makes of that what the C library returns.
 
+pub(crate) mod aio;
 pub(crate) mod attributes;
 pub(crate) mod bytes;
 pub(crate) mod copies;
@@ -17,13 +18,17 @@ pub(crate) mod mapping;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod open;
+pub(crate) mod outer;
 pub(crate) mod pipes;
 pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod sockets;
 pub(crate) mod spawn;
 pub(crate) mod table;
+pub(crate) mod threads;
+pub(crate) mod uring;
 pub(crate) mod users;
+pub(crate) mod walks;
 
 use std::{
     ffi::{CString, c_char, c_int},
@@ -61,6 +66,7 @@ macro_rules! export {
 }
 pub(crate) use export;
 pub(crate) use links::own_link;
+use outer::Last;
 
 /// A directory and a path in a workspace.
 pub(crate) struct Here {
@@ -250,6 +256,27 @@ pub(crate) fn at(
     top: &mut dyn FnMut(&World, &[u8]) -> isize,
     there: &mut dyn FnMut(c_int, *const c_char) -> isize,
 ) -> isize {
+    to(dirfd, (path, Last::Followed), here, top, there)
+}
+
+/// As [`at`], of a name that is to be made or removed: if it is that of a symbolic link, the link is meant.
+pub(crate) fn at_name(
+    dirfd: c_int,
+    path: *const c_char,
+    here: &mut dyn FnMut(&World, &Here) -> Way<isize>,
+    top: &mut dyn FnMut(&World, &[u8]) -> isize,
+    there: &mut dyn FnMut(c_int, *const c_char) -> isize,
+) -> isize {
+    to(dirfd, (path, Last::Itself), here, top, there)
+}
+
+fn to(
+    dirfd: c_int,
+    (path, last): (*const c_char, Last),
+    here: &mut dyn FnMut(&World, &Here) -> Way<isize>,
+    top: &mut dyn FnMut(&World, &[u8]) -> isize,
+    there: &mut dyn FnMut(c_int, *const c_char) -> isize,
+) -> isize {
     let (Some(world), Some(given)) = (crate::world::world(), bytes_of(path)) else { return there(dirfd, path) };
     // Whatever is there.
     if given.len() >= libc::PATH_MAX as usize {
@@ -266,17 +293,21 @@ pub(crate) fn at(
         let located = locate(world, dirfd, bytes);
         let answer = match located {
             Err(e) => failed(e),
-            Ok(Where::Outside) => {
+            Ok(outside @ (Where::Outside | Where::Through(_))) => {
+                let through = match outside {
+                    Where::Through(path) => CString::new(path).ok(),
+                    _ => None,
+                };
                 drop(inside);
-                return there(dirfd, pointer);
-            }
-            Ok(Where::Through(path)) => match CString::new(path) {
-                Ok(path) => {
-                    drop(inside);
-                    return there(libc::AT_FDCWD, path.as_ptr());
+                let path = through.as_ref().map_or((dirfd, pointer), |path| (libc::AT_FDCWD, path.as_ptr()));
+                let answer = there(path.0, path.1);
+                if answer != failed(Errno::ENOENT) {
+                    return answer;
                 }
-                Err(_) => failed(Errno::ENOENT),
-            },
+                let Some(led) = outer::leads_in(world, path.0, path.1, last) else { return answer };
+                (dirfd, next) = (libc::AT_FDCWD, Some(led));
+                continue;
+            }
             Ok(Where::Top(at)) => top(world, &at),
             Ok(Where::Inside(inside)) => match here(world, &inside) {
                 Ok(answer) => answer,

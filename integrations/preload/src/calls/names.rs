@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, Kind, Last, Node, Rename, Way};
 
-use super::{Here, at, bytes_of, export, facts, fifos, fixed, nothing};
+use super::{Here, at, at_name, bytes_of, export, facts, fifos, fixed, nothing, outer};
 use crate::{
     files::with,
     raw::{failed, kernel},
@@ -34,7 +34,7 @@ fn kind_of(mode: u32) -> Option<Kind> {
 }
 
 fn make_dir(dirfd: c_int, path: *const c_char, mode: u32) -> isize {
-    at(
+    at_name(
         dirfd,
         path,
         &mut |world, here| nothing(here.walker().mkdir(&here.from, &here.path, born(world, mode))),
@@ -44,7 +44,7 @@ fn make_dir(dirfd: c_int, path: *const c_char, mode: u32) -> isize {
 }
 
 fn make_node(dirfd: c_int, path: *const c_char, mode: u32, dev: u64) -> isize {
-    at(
+    at_name(
         dirfd,
         path,
         &mut |world, here| {
@@ -57,7 +57,7 @@ fn make_node(dirfd: c_int, path: *const c_char, mode: u32, dev: u64) -> isize {
 }
 
 fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
-    at(
+    at_name(
         dirfd,
         path,
         &mut |_, here| match flags {
@@ -75,7 +75,7 @@ fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
 
 fn make_link(target: *const c_char, dirfd: c_int, path: *const c_char) -> isize {
     let Some(bytes) = bytes_of(target) else { return failed(Errno(libc::EFAULT)) };
-    at(
+    at_name(
         dirfd,
         path,
         &mut |_, here| nothing(here.walker().symlink(&here.from, &here.path, bytes)),
@@ -143,6 +143,11 @@ fn find(dirfd: c_int, path: *const c_char, flags: c_int) -> Result<Result<Found,
 }
 
 fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_int) -> isize {
+    let last = if flags & libc::AT_SYMLINK_FOLLOW != 0 { outer::Last::Followed } else { outer::Last::Itself };
+    outer::with_two((from, last), to, &|from, to| link_by(from, to, flags))
+}
+
+fn link_by(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_int) -> isize {
     let found = match find(from.0, from.1, flags) {
         Ok(found) => found,
         Err(e) => return failed(e),
@@ -162,7 +167,7 @@ fn link_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_in
         Ok(_) => other_side(dirfd, path),
         Err(from) => kernel!(libc::SYS_linkat, pointer(from).0, pointer(from).1, dirfd, path, flags),
     };
-    at(to.0, to.1, &mut here, &mut fixed, &mut there)
+    at_name(to.0, to.1, &mut here, &mut fixed, &mut there)
 }
 
 /// What the kernel says of a name.
@@ -194,6 +199,10 @@ fn other_side(dirfd: c_int, path: *const c_char) -> isize {
 type Named = (Arc<Mounted>, Option<Last>);
 
 fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
+    outer::with_two((from, outer::Last::Itself), to, &|from, to| rename_by(from, to, flags))
+}
+
+fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_uint) -> isize {
     if flags & libc::RENAME_EXCHANGE != 0 && flags & (libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT) != 0 {
         return failed(Errno::EINVAL);
     }
@@ -205,7 +214,7 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
     };
     let mut first: Option<Named> = None;
     let mut elsewhere = other(from.0, from.1);
-    let done = at(
+    let done = at_name(
         from.0,
         from.1,
         &mut |_, here| {
@@ -241,7 +250,7 @@ fn rename_to(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: c_
         Some(_) => other_side(dirfd, path),
         None => kernel!(libc::SYS_renameat2, pointer(&elsewhere).0, pointer(&elsewhere).1, dirfd, path, flags),
     };
-    at(to.0, to.1, &mut here, &mut fixed, &mut there)
+    at_name(to.0, to.1, &mut here, &mut fixed, &mut there)
 }
 
 export! {

@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_long};
 
 use super::{
-    attributes, bytes, copies, descriptors, directories, facts, limits, mapping, names, open, pipes, place, process,
+    aio, attributes, bytes, copies, descriptors, directories, facts, limits, mapping, names, open, pipes, place,
+    process,
 };
 use crate::raw::{answer, syscall};
 
@@ -105,6 +106,16 @@ pub(crate) unsafe extern "C" fn by_number(
             // The kernel would watch the directory that the process is in for it.
             libc::SYS_inotify_add_watch if super::is_inside(libc::AT_FDCWD, b as _) => {
                 answer(-(libc::ENOSYS as isize)) as c_long
+            }
+            // As of `uring`.
+            libc::SYS_io_uring_setup if crate::world::world().is_some() => answer(-(libc::ENOSYS as isize)) as c_long,
+            libc::SYS_io_setup
+            | libc::SYS_io_destroy
+            | libc::SYS_io_submit
+            | libc::SYS_io_getevents
+            | aio::PGETEVENTS => {
+                let done = aio::by_number(number, [a, b, c, d, e, f]);
+                answer(done.unwrap_or(-(libc::ENOSYS as isize))) as c_long
             }
             #[cfg(target_arch = "x86_64")]
             old => of_old(old, [a, b, c, d, e, f]),

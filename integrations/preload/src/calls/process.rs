@@ -138,6 +138,7 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
     let program = head_of(path).map_or(Program::Other, |head| Program::of(&head));
     let cannot = match program {
         Program::Static => Some("it is a static program, into which nothing can be loaded: use iov mount"),
+        Program::Go => Some("it is a program in Go, which calls the kernel without the C library: use iov mount"),
         _ if changes_user(path) => {
             Some("it runs as another user or group, so that nothing is loaded into it: use iov mount")
         }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::{
     attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
-    place, process, sockets, spawn,
+    place, process, sockets, spawn, threads, walks,
 };
 use crate::patch::{Hook, address};
 
@@ -57,6 +57,9 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"ioctl" => descriptors::ioctl;
         c"flock" => descriptors::flock;
         c"getdents64" => directories::getdents64;
+        c"nftw" c"nftw64" => walks::nftw;
+        c"ftw" c"ftw64" => walks::ftw;
+        c"scandirat" c"scandirat64" => walks::scandirat;
         c"stat" c"stat64" => facts::stat;
         c"lstat" c"lstat64" => facts::lstat;
         c"fstat" c"fstat64" => facts::fstat;
@@ -133,6 +136,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"posix_spawn" => spawn::posix_spawn;
         c"posix_spawnp" => spawn::posix_spawnp;
         c"_exit" c"_Exit" => process::exit;
+        c"__pthread_get_minstack" => threads::least_stack;
     };
     // What runs in the memory of its parent would change what that has open.
     let fork = address(c"fork");

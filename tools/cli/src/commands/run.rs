@@ -211,6 +211,10 @@ fn find(program: &OsStr) -> Done<PathBuf> {
             Err(Error::unsupported(format!("{shown} is a static program, into which nothing can be loaded")))
                 .next(|| "iov mount WS DIR shows it a workspace".into())
         }
+        Program::Go => {
+            let why = format!("{shown} is a program in Go, which calls the kernel without the C library");
+            Err(Error::unsupported(why)).next(|| "iov mount WS DIR shows it a workspace".into())
+        }
         _ => Ok(path),
     }
 }

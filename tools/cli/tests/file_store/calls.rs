@@ -8,11 +8,15 @@ use crate::{
     store::{Ran, Store},
 };
 
-/// A program in C, in the workspace.
+/// A program in C, in the workspace; functions may be in front of what it does, with `MAIN` between.
 pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
+    let (functions, body) = body.split_once("MAIN").unwrap_or(("", body));
     let headers = [
+        "dirent",
         "errno",
         "fcntl",
+        "ftw",
+        "linux/aio_abi",
         "pthread",
         "stdio",
         "string",
@@ -31,9 +35,8 @@ pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
     ];
     let mut source: String = "#define _GNU_SOURCE\n".to_owned();
     source.extend(headers.map(|header| format!("#include <{header}.h>\n")));
-    source += &format!(
-        "#define E(call) (errno = 0, (call) < 0 ? strerrorname_np(errno) : \"done\")\nint main(void) {{ {body} return 0; }}"
-    );
+    source += "#define E(call) (errno = 0, (call) < 0 ? strerrorname_np(errno) : \"done\")\n";
+    source += &format!("{functions}\nint main(void) {{ {body} return 0; }}");
     let source = store.file("program.c", source.as_bytes());
     let program = store.path("program");
     let built = Command::new("cc").args(["-w", "-o", program.to_str().unwrap(), &source]).status().unwrap();

@@ -22,4 +22,5 @@ mod shared;
 mod sharing;
 mod store;
 mod trace;
+mod ways;
 mod written;

@@ -137,6 +137,12 @@ END"#,
             "fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --ioengine=mmap --name=b > /dev/null",
         )
     },
+    program(
+        "fio by `libaio`, and by POSIX AIO",
+        "for engine in 'libaio --direct=1' posixaio; do
+             fio --minimal --verify=crc32c --bs=4k --size=8m --rw=randrw --iodepth=16 --ioengine=$engine --name=d > d.out && ! grep signal d.out
+         done",
+    ),
     program("named pipes", "mkfifo f && (echo through > f &) && test $(cat f) = through && rm f"),
     program(
         "netCDF, classic and over HDF5 (ncgen, ncdump)",
