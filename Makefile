@@ -76,10 +76,6 @@ test-rust: need-rust
 	IOV_LITMUS_MEDIUM=shmem cargo test -p iov-litmus --test litmus
 	@# And of clients that reach stores over TCP.
 	IOV_LITMUS_MEDIUM=tcp cargo test -p iov-litmus --test litmus
-	@# And of collections that lie on three targets.
-	IOV_LITMUS_MEDIUM=striped cargo test -p iov-litmus --test litmus
-	@# And of bytes at another daemon than the catalog's.
-	IOV_LITMUS_MEDIUM=member cargo test -p iov-litmus --test litmus
 
 # The tests in C and the examples belong to parts that may be absent from a tree.
 test-c:
@@ -105,6 +101,10 @@ test-long-packages:
 test-long: export IOV_TEST_LONG = 1
 test-long: test-long-packages test
 	PROPTEST_CASES=4096 cargo test --workspace --profile optimized -- --include-ignored
+	@# The litmus tests of collections that lie on three targets.
+	IOV_LITMUS_MEDIUM=striped cargo test -p iov-litmus --test litmus
+	@# And of bytes at another daemon than the catalog's.
+	IOV_LITMUS_MEDIUM=member cargo test -p iov-litmus --test litmus
 	bindings/c/tests/asan.sh
 
 bench: build

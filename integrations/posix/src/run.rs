@@ -156,7 +156,7 @@ impl Program {
         }
         let headers = || {
             let (from, size, count) = (number::<8>(head, 32)?, number::<2>(head, 54)?, number::<2>(head, 56)?);
-            let from = usize::try_from(from).ok()?;
+            let from = usize::try_from(from).ok().filter(|from| *from <= head.len())?;
             let header = |n| {
                 let at = from + n * size as usize;
                 Some((number::<4>(head, at)?, number::<8>(head, at + 8)?, number::<8>(head, at + 32)?))

@@ -463,9 +463,9 @@ pub(crate) fn attributes(open: &Open, world: &World) -> Outcome<Option<Attribute
 
 /// A call on a descriptor that may be one of ours: what it comes to, or none.
 pub(crate) fn with(fd: c_int, work: impl FnOnce(&World, &Arc<Open>) -> Outcome<isize>) -> Option<isize> {
-    let world = crate::world::world()?;
-    let open = world.files.get(fd)?;
+    let world = crate::world::world().filter(|world| world.files.may_have(fd))?;
     let (errno, _inside) = (crate::raw::errno(), Inside::enter());
+    let open = world.files.get(fd)?;
     let done = outcome(work(world, &open));
     // What was used here for it is not the program's.
     crate::raw::set_errno(errno);

@@ -6,6 +6,7 @@
 
 mod calls;
 mod files;
+mod heap;
 mod holder;
 mod memory;
 mod patch;
@@ -26,6 +27,7 @@ const DAEMON: &str = "iovd";
 
 /// Runs before the program does. Libraries that were loaded before this one may have started threads.
 extern "C" fn begin() {
+    heap::prepare();
     let Some(settings) = Settings::of_process() else { return };
     let exe = std::env::current_exe().ok();
     if exe.and_then(|exe| Some(exe.file_name()? == DAEMON)).unwrap_or(false) {

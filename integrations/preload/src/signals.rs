@@ -1,4 +1,10 @@
-//! Signals of the program while this library waits for something.
+//! Signals of the program while this library does something, or waits for it.
+
+mod handlers;
+mod state;
+
+pub(crate) use handlers::{Quiet, let_run, sigaction};
+pub(crate) use state::{inside, set_inside};
 
 use crate::raw::kernel;
 
@@ -30,14 +36,16 @@ impl Signals {
         let mut before = 0_u64;
         let how = libc::SIG_BLOCK;
         kernel!(libc::SYS_rt_sigprocmask, how, &raw const with_handlers, &raw mut before, SIZE);
-        Signals { before }
+        // What was put back is not blocked by the program.
+        Signals { before: before & !handlers::take_put_back() }
     }
 
     /// Waits for so many nanoseconds, or until a handler has run. Whether that ends a call which waits: which of them it was nobody says, so that it does not
     /// where all were set with `SA_RESTART`.
     pub(crate) fn pause(&self, ns: i64) -> bool {
         let time = libc::timespec { tv_sec: 0, tv_nsec: ns };
-        let waited = kernel!(libc::SYS_ppoll, 0, 0, &raw const time, &raw const self.before, SIZE);
+        let wait = || kernel!(libc::SYS_ppoll, 0, 0, &raw const time, &raw const self.before, SIZE);
+        let waited = handlers::while_waiting(wait);
         let ends = |signal: i32| handler_of(signal).is_some_and(|action| action[1] & libc::SA_RESTART as u64 == 0);
         waited == -(libc::EINTR as isize) && (1..65).any(|signal| self.before & bit(signal) == 0 && ends(signal))
     }

@@ -2,7 +2,6 @@
 //! has a world of its own, and never touches that of its parent again, whose threads it does not have.
 
 use std::{
-    cell::Cell,
     collections::HashMap,
     ffi::OsString,
     sync::{
@@ -18,7 +17,12 @@ use iov_posix::{
 };
 use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
 
-use crate::{files::Files, raw::kernel, record::Record};
+use crate::{
+    files::Files,
+    raw::kernel,
+    record::Record,
+    signals::{Quiet, inside, set_inside},
+};
 
 /// How long what others do to names may stay unseen.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -82,23 +86,19 @@ pub(crate) fn set_world(world: World) {
     WORLD.store(Box::into_raw(Box::new(world)), Ordering::Release);
 }
 
-thread_local! {
-    /// How often this thread has gone into the store's library, and not come back.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// This thread is in the store's library for as long as this is kept.
-pub(crate) struct Inside;
+/// This thread is in the store's library for as long as this is kept, and no handler of a signal interrupts it.
+pub(crate) struct Inside(Quiet);
 
 impl Inside {
     pub(crate) fn enter() -> Inside {
-        INSIDE.set(INSIDE.get() + 1);
-        Inside
+        let quiet = Quiet::enter();
+        set_inside(inside() + 1);
+        Inside(quiet)
     }
 
     /// Whether this thread is, or is one of the library's own: what it does then the library does, which may have locked what it would wait for.
     pub(crate) fn is() -> bool {
-        INSIDE.get() > 0 || is_ours()
+        inside() > 0 || is_ours()
     }
 }
 
@@ -112,8 +112,8 @@ fn is_ours() -> bool {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(INSIDE.get() - 1);
-        if INSIDE.get() == 0 {
+        set_inside(inside().saturating_sub(1));
+        if inside() == 0 {
             crate::calls::limits::tell();
         }
     }

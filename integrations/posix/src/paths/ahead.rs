@@ -22,6 +22,10 @@ const WORTH: u64 = 32;
 /// The same for bytes, of which each costs more.
 const TOLD: u64 = 256;
 const WORTH_TELLING: u64 = 4;
+/// After so many questions in a row behind whose names there was nothing only one of so many asks for more: the catalog may have to pass all the names that were
+/// removed there to see that, each time.
+const NOTHING: u64 = 8;
+const ONE_OF: u64 = 64;
 /// Directories that are kept count of.
 const DIRECTORIES: usize = 256;
 /// What a program does may change: for how long a count is kept, in nanoseconds.
@@ -37,17 +41,32 @@ struct Count {
     came: u64,
     /// Those of them that were looked at.
     used: u64,
+    /// Questions for more in a row with which nothing came.
+    nothing: u64,
     /// When it was begun (monotonic clock).
     since_ns: i64,
 }
 
 impl Count {
+    fn new(since_ns: i64) -> Count {
+        Count { asked: 0, opened: 0, came: 0, used: 0, nothing: 0, since_ns }
+    }
+
     fn wanted(&self) -> u64 {
         let in_vain = self.came >= TRIED && self.used < self.came / WORTH;
-        if self.asked < FIRST || in_vain {
+        let nothing_there = self.nothing >= NOTHING && !self.asked.is_multiple_of(ONE_OF);
+        if self.asked < FIRST || in_vain || nothing_there {
             return 0;
         }
         (EACH * (self.asked + self.used)).saturating_sub(self.came).min(MOST)
+    }
+
+    fn has_come(&mut self, along: u64) {
+        if self.wanted() > 0 {
+            self.nothing = if along == 0 { self.nothing + 1 } else { 0 };
+        }
+        self.asked += 1;
+        self.came += along;
     }
 
     /// Whether bytes are to come along: most of what was looked at was read then, and enough of what came along was looked at.
@@ -70,10 +89,9 @@ impl Ahead {
         if counts.len() >= DIRECTORIES && !counts.contains_key(&dir) {
             counts.clear();
         }
-        let new = Count { asked: 0, opened: 0, came: 0, used: 0, since_ns: now };
-        let count = counts.entry(dir).or_insert(new);
+        let count = counts.entry(dir).or_insert(Count::new(now));
         if now - count.since_ns > KEPT_NS {
-            *count = new;
+            *count = Count::new(now);
         }
         work(count)
     }
@@ -91,10 +109,12 @@ impl Ahead {
 
     /// A name was found, and so many came along.
     pub(super) fn has_come(&self, dir: &Node, along: usize) {
-        self.with(dir.uuid(), |count| {
-            count.asked += 1;
-            count.came += along as u64;
-        });
+        self.with(dir.uuid(), |count| count.has_come(along as u64));
+    }
+
+    /// A name was found by a question that asked for no more.
+    pub(super) fn was_asked(&self, dir: &Node) {
+        self.with(dir.uuid(), |count| count.asked += 1);
     }
 
     /// A name was looked at that had come along.

@@ -134,7 +134,7 @@ impl Walker<'_> {
             }
             let Some((file, mut attributes)) = opened? else { return Ok(None) };
             if how.read && !how.truncate {
-                known.ahead.has_come(&last.parent, 0);
+                known.ahead.was_asked(&last.parent);
                 self.paths.opened(file.node());
             }
             if !writes {

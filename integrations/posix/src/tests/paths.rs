@@ -231,6 +231,8 @@ fn programs_are_told_apart_by_how_they_begin() {
     assert_eq!(head("/proc/self/exe"), Program::Dynamic);
     assert_eq!(Program::of(b"\x7fELF\x02\x01"), Program::Other, "cut short");
     assert_eq!(Program::of(b""), Program::Other);
+    let far = [&b"\x7fELF\x02\x01"[..], &[0; 26], &[0xff; 8], &[0; 14], &[56, 0, 2, 0]].concat();
+    assert_eq!(Program::of(&far), Program::Other, "headers beyond all files");
     let mut elf = vec![0; 64 + 56];
     elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
     (elf[32], elf[54], elf[56]) = (64, 56, 1);

@@ -7,7 +7,7 @@ use std::{
     collections::{HashMap, VecDeque},
     ffi::{c_int, c_long, c_void},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -20,6 +20,7 @@ use super::bytes;
 use crate::{
     memory,
     raw::{self, failed, kernel, unanswered},
+    signals::Quiet,
     world::lock,
 };
 
@@ -77,7 +78,7 @@ const SLICE: Duration = Duration::from_millis(1);
 
 /// A context: what of it the kernel does not know.
 #[derive(Default)]
-struct Context {
+pub(crate) struct Context {
     state: Mutex<State>,
     /// Changes with each event, for those who wait.
     changes: AtomicU32,
@@ -124,6 +125,13 @@ fn timespec(time: Duration) -> libc::timespec {
 /// The contexts of this process, by what the kernel calls them.
 static CONTEXTS: Mutex<Option<HashMap<usize, Arc<Context>>>> = Mutex::new(None);
 
+/// All of them, which nobody changes meanwhile.
+pub(crate) type Contexts = MutexGuard<'static, Option<HashMap<usize, Arc<Context>>>>;
+
+pub(crate) fn contexts() -> Contexts {
+    lock(&CONTEXTS)
+}
+
 fn context(id: usize) -> Option<Arc<Context>> {
     lock(&CONTEXTS).as_ref()?.get(&id).cloned()
 }
@@ -147,6 +155,7 @@ fn add_context(id: usize, most: usize) -> Arc<Context> {
 }
 
 fn setup(most: c_int, to: *mut usize) -> isize {
+    let _quiet = Quiet::enter();
     let done = kernel!(libc::SYS_io_setup, most, to);
     if done == 0 && crate::world::world().is_some() {
         // SAFETY: the kernel has just written there.
@@ -159,6 +168,7 @@ fn setup(most: c_int, to: *mut usize) -> isize {
 }
 
 fn destroy(id: usize) -> isize {
+    let _quiet = Quiet::enter();
     let known = lock(&CONTEXTS).as_mut().and_then(|contexts| contexts.remove(&id));
     if let Some(context) = known {
         lock(&context.state).ended = true;
@@ -230,6 +240,7 @@ fn nth(list: *const *const Asked, n: usize) -> Outcome<(*const Asked, Asked)> {
 fn submit(id: usize, count: c_long, list: *const *const Asked) -> isize {
     let whole = || kernel!(libc::SYS_io_submit, id, count, list);
     let Ok(count @ 1..) = usize::try_from(count) else { return whole() };
+    let quiet = Quiet::enter();
     let mut done = 0;
     while done < count {
         let so_far = |e: isize| if done > 0 { done as isize } else { e };
@@ -257,7 +268,7 @@ fn submit(id: usize, count: c_long, list: *const *const Asked) -> isize {
         };
         let asked = (end - done) as isize;
         counts(asked);
-        let went = kernel!(libc::SYS_io_submit, id, asked, list.wrapping_add(done));
+        let went = quiet.without(|| kernel!(libc::SYS_io_submit, id, asked, list.wrapping_add(done)));
         counts(went.max(0) - asked);
         if let Some(context) = &known {
             context.tell();
@@ -291,6 +302,7 @@ impl Waits {
 }
 
 fn get(id: usize, (least, room): (c_long, c_long), to: *mut Event, waits: &Waits) -> Option<isize> {
+    let quiet = Quiet::enter();
     let context = context(id)?;
     let (Ok(least), Ok(room)) = (usize::try_from(least), usize::try_from(room)) else {
         return Some(failed(Errno::EINVAL));
@@ -322,8 +334,8 @@ fn get(id: usize, (least, room): (c_long, c_long), to: *mut Event, waits: &Waits
             let left = waits.left().unwrap_or(SLICE).min(SLICE);
             // Once more than asked for: what is there is taken along.
             let wants = usize::from(!done(got));
-            let more =
-                waits.ask(id, wants, room - got, to.wrapping_add(got), if wants > 0 { left } else { Duration::ZERO });
+            let left = if wants > 0 { left } else { Duration::ZERO };
+            let more = quiet.without(|| waits.ask(id, wants, room - got, to.wrapping_add(got), left));
             if more < 0 {
                 return so_far(got, Errno(-more as c_int));
             }
@@ -336,7 +348,7 @@ fn get(id: usize, (least, room): (c_long, c_long), to: *mut Event, waits: &Waits
         }
         if !in_kernel && waits.signals.is_null() {
             // What was told meanwhile ends the wait at once.
-            if let Err(e) = context.wait(since, waits.left()) {
+            if let Err(e) = quiet.without(|| context.wait(since, waits.left())) {
                 return so_far(got, e);
             }
         }

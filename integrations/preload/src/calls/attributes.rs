@@ -12,6 +12,7 @@ use crate::{
     files::with,
     memory::{self, Use},
     raw::{failed, kernel},
+    signals::Quiet,
 };
 
 /// What is done with something that was found, on behalf of somebody.
@@ -63,7 +64,12 @@ fn change(
 
 /// Does something with what was opened for more than its path.
 fn on_used(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
-    if crate::world::world()?.files.get(fd)?.is_path() {
+    let files = &crate::world::world()?.files;
+    if !files.may_have(fd) {
+        return None;
+    }
+    let _quiet = Quiet::enter();
+    if files.get(fd)?.is_path() {
         return Some(failed(Errno::EBADF));
     }
     on_open(fd, work)
@@ -281,6 +287,7 @@ fn change_mode_of_itself(dirfd: c_int, path: *const c_char, mode: u32) -> isize 
     let done = if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
         failed(Errno::EOPNOTSUPP)
     } else {
+        let _quiet = Quiet::enter();
         let link = format!("/proc/self/fd/{fd}\0");
         kernel!(libc::SYS_fchmodat, libc::AT_FDCWD, link.as_ptr(), mode)
     };

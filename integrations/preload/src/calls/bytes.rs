@@ -12,6 +12,7 @@ use crate::{
     files::{Open, What, with},
     memory::{self, Use},
     raw::{failed, kernel, unanswered},
+    signals::Quiet,
     world::World,
 };
 
@@ -265,7 +266,10 @@ fn seek(world: &World, fd: c_int, open: &Arc<Open>, by: i64, whence: c_int) -> O
 }
 
 pub(super) fn is_ours(fd: c_int) -> bool {
-    crate::world::world().is_some_and(|world| world.files.get(fd).is_some())
+    crate::world::world().filter(|world| world.files.may_have(fd)).is_some_and(|world| {
+        let _quiet = Quiet::enter();
+        world.files.get(fd).is_some()
+    })
 }
 
 /// What a call comes to that only a file can be asked, which is open.

@@ -16,6 +16,7 @@ use crate::{
     files::Open,
     memory::{self, Use},
     raw::{failed, kernel, outcome, set_errno, unanswered},
+    signals::Quiet,
 };
 
 /// Bytes that are moved at once where they go through this process.
@@ -73,11 +74,13 @@ pub(super) fn move_some(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i
 
 /// Copies from one descriptor to another, of which one is ours at least, each at an offset or at that of the descriptor.
 fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> isize {
+    let quiet = Quiet::enter();
     let mut room = vec![0_u8; len.min(CHUNK)];
     let mut done = 0;
     while done < len {
         let want = room.len().min(len - done);
-        let (n, wrote) = move_some(from, from_at, to, to_at, &mut room[..want]);
+        // The kernel may have it wait for a reader.
+        let (n, wrote) = quiet.without(|| move_some(from, from_at, to, to_at, &mut room[..want]));
         if n <= 0 {
             return if done > 0 { done as isize } else { n };
         }
@@ -92,6 +95,7 @@ fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usi
 /// Copies within the store, without the bytes coming here, where both are files of one workspace; none: it has to be done
 /// otherwise.
 fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+    let _quiet = Quiet::enter();
     let world = crate::world::world()?;
     let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
     if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {

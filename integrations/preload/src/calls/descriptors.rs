@@ -13,6 +13,7 @@ use crate::{
     files::{Open, with},
     holder, memory,
     raw::{failed, kernel},
+    signals::Quiet,
     world::{Inside, World, lock, world},
 };
 
@@ -27,6 +28,10 @@ fn close_one(fd: c_int) -> isize {
         kept::let_go(fd);
         return kernel!(libc::SYS_close, fd);
     }
+    if !world.files.may_have(fd) {
+        return kernel!(libc::SYS_close, fd);
+    }
+    let _quiet = Quiet::enter();
     // A child that shares the memory of its parent closes its own descriptor, not its parent's.
     if world.files.get(fd).is_none() || crate::raw::pid() != world.pid {
         return kernel!(libc::SYS_close, fd);
@@ -61,6 +66,7 @@ fn forget(new: isize) {
 /// Has the kernel make another descriptor of one, or put it under a number, which then stands for what the old one does, if one of them is ours; what it stood
 /// for before is closed.
 fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
+    let _quiet = Quiet::enter();
     let ours = |world: &&World| fds.iter().any(|fd| world.files.get(*fd).is_some()) && crate::raw::pid() == world.pid;
     let Some(world) = world().filter(ours) else {
         let done = make();
@@ -152,6 +158,7 @@ fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg:
 
 /// Closes a range of descriptors, or marks it.
 fn close_many(first: u32, last: u32, flags: c_int) -> isize {
+    let _quiet = Quiet::enter();
     if let Some(world) = world()
         && flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0
         && crate::raw::pid() == world.pid

@@ -9,6 +9,7 @@ use crate::{
     files::{self, with},
     memory,
     raw::{failed, kernel, outcome},
+    signals::Quiet,
     world::{Inside, World},
 };
 
@@ -141,15 +142,19 @@ fn look(
         return with(dirfd, |w, open| told(&of_open(w, open)?)).unwrap_or_else(|| there(dirfd, path));
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    if let (true, Some(world), Some(name)) = (follow, crate::world::world(), bytes_of(path))
-        && let Some(open) = own_link(world, name)
-    {
-        let _inside = Inside::enter();
-        return outcome(of_open(world, &open).and_then(|facts| told(&facts)));
+    let mut here = |_: &World, here: &Here| Ok(told(&of_here(here, follow)?)?);
+    let mut top = |_: &World, _: &[u8]| outcome(told(&of_top()));
+    if !follow {
+        return at(dirfd, path, &mut here, &mut top, there);
     }
-    let led = if follow { links::followed(path) } else { None };
-    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
-    at(dirfd, path, &mut |_, here| Ok(told(&of_here(here, follow)?)?), &mut |_, _| outcome(told(&of_top())), there)
+    if let (Some(world), Some(name)) = (crate::world::world(), bytes_of(path)) {
+        let _quiet = Quiet::enter();
+        if let Some(open) = own_link(world, name) {
+            let _inside = Inside::enter();
+            return outcome(of_open(world, &open).and_then(|facts| told(&facts)));
+        }
+    }
+    links::following((dirfd, path), |dirfd, path| at(dirfd, path, &mut here, &mut top, there))
 }
 
 fn stat_at(dirfd: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> isize {
@@ -172,22 +177,20 @@ fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> is
         }
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let led = if follow { links::followed(path) } else { None };
-    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
-    at(
-        dirfd,
-        path,
-        &mut |_, here| Ok(may(&of_here(here, follow)?.attributes, mode, flags)?),
-        &mut |_, _| outcome(may(&of_top().attributes, mode, flags)),
-        &mut |dirfd, path| match flags {
-            0 => kernel!(libc::SYS_faccessat, dirfd, path, mode),
-            _ => match kernel!(libc::SYS_faccessat2, dirfd, path, mode, flags) {
-                // Before Linux 5.8 the kernel knows no flags: mostly they make no difference.
-                e if e == failed(Errno(libc::ENOSYS)) => kernel!(libc::SYS_faccessat, dirfd, path, mode),
-                done => done,
-            },
+    let mut here = |_: &World, here: &Here| Ok(may(&of_here(here, follow)?.attributes, mode, flags)?);
+    let mut top = |_: &World, _: &[u8]| outcome(may(&of_top().attributes, mode, flags));
+    let mut there = |dirfd, path| match flags {
+        0 => kernel!(libc::SYS_faccessat, dirfd, path, mode),
+        _ => match kernel!(libc::SYS_faccessat2, dirfd, path, mode, flags) {
+            // Before Linux 5.8 the kernel knows no flags: mostly they make no difference.
+            e if e == failed(Errno(libc::ENOSYS)) => kernel!(libc::SYS_faccessat, dirfd, path, mode),
+            done => done,
         },
-    )
+    };
+    match follow {
+        true => links::following((dirfd, path), |dirfd, path| at(dirfd, path, &mut here, &mut top, &mut there)),
+        false => at(dirfd, path, &mut here, &mut top, &mut there),
+    }
 }
 
 fn may(attributes: &Attributes, mode: c_int, flags: c_int) -> Outcome<isize> {
@@ -212,9 +215,11 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
         && path.starts_with(b"/proc/")
         && links::is_link(path)
-        && let Some(target) = links::leads_to(world, path).transpose()
     {
-        return outcome(target.and_then(|target| give(&target)));
+        let _inside = Inside::enter();
+        if let Some(target) = links::leads_to(world, path).transpose() {
+            return outcome(target.and_then(|target| give(&target)));
+        }
     }
     if len == 0 {
         return failed(Errno::EINVAL);

@@ -16,6 +16,7 @@ use ioverbs::Uuid;
 use super::{Where, bytes_of, locate, outer};
 use crate::{
     patch::address,
+    signals::Quiet,
     world::{lock, world},
 };
 
@@ -58,6 +59,7 @@ extern "C" fn path_for(path: *const c_char) -> *const c_char {
     if REAL.load(Ordering::Relaxed).is_null() {
         REAL.store(address(c"dlopen").cast_mut(), Ordering::Relaxed);
     }
+    let _quiet = Quiet::enter();
     let errno = crate::raw::errno();
     let copy = bytes_of(path).and_then(copy_of);
     crate::raw::set_errno(errno);

@@ -1,14 +1,14 @@
 //! Paths below `/proc` and `/dev` that lead to what a process has open, and to where it is: the kernel knows only what stands for that.
 
 use std::{
-    ffi::{CString, c_char},
+    ffi::{CString, c_char, c_int},
     sync::Arc,
 };
 
 use iov_posix::{Errno, Outcome};
 
 use super::{bytes_of, place};
-use crate::{files::Open, record::Record, world::World};
+use crate::{files::Open, record::Record, signals::Quiet, world::World};
 
 /// What such a path names, and what comes behind that.
 struct Named<'a> {
@@ -110,8 +110,21 @@ pub(super) fn leads_on(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
     }
 }
 
+/// Does something with the path to which one leads of which the link is meant that it may name, and which is not that of an own descriptor; or with
+/// the one that was given.
+pub(super) fn following<T>((dirfd, path): (c_int, *const c_char), work: impl FnOnce(c_int, *const c_char) -> T) -> T {
+    let quiet = Quiet::enter();
+    let Some(led) = followed(path) else {
+        drop(quiet);
+        return work(dirfd, path);
+    };
+    let done = work(libc::AT_FDCWD, led.as_ptr());
+    drop(led);
+    done
+}
+
 /// The same, for one that means what a link leads to, if it names another link than that of an own descriptor.
-pub(super) fn followed(path: *const c_char) -> Option<CString> {
+fn followed(path: *const c_char) -> Option<CString> {
     let (world, path) = (crate::world::world()?, bytes_of(path)?);
     match read(path)?.what {
         What::Own(_) => None,

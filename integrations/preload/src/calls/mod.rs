@@ -39,6 +39,7 @@ use iov_posix::{Caller, Errno, Node, Outcome, Stop, Walker, Way};
 
 use crate::{
     raw::{self, failed, kernel},
+    signals::Quiet,
     world::{Directory, Inside, Mounted, World},
 };
 
@@ -278,6 +279,9 @@ fn to(
     there: &mut dyn FnMut(c_int, *const c_char) -> isize,
 ) -> isize {
     let (Some(world), Some(given)) = (crate::world::world(), bytes_of(path)) else { return there(dirfd, path) };
+    // What the kernel does may take long, and is interrupted as ever.
+    let quiet = Quiet::enter();
+    let mut there = |dirfd: c_int, path: *const c_char| quiet.without(|| there(dirfd, path));
     // Whatever is there.
     if given.len() >= libc::PATH_MAX as usize {
         return failed(Errno::ENAMETOOLONG);
@@ -337,6 +341,7 @@ fn parent_of(path: &[u8]) -> &[u8] {
 
 /// Whether a path leads into a workspace.
 pub(crate) fn is_inside(dirfd: c_int, path: *const c_char) -> bool {
+    let _inside = Inside::enter();
     match (crate::world::world(), bytes_of(path)) {
         (Some(world), Some(path)) => !matches!(locate(world, dirfd, path), Ok(Where::Outside)),
         _ => false,

@@ -8,6 +8,7 @@ use super::{Here, at, bytes_of, export, fifos, links, own_link};
 use crate::{
     files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
+    signals::Quiet,
     world::{Inside, World},
 };
 
@@ -94,31 +95,41 @@ fn open_again(world: &World, open: &Open, flags: c_int) -> Result<isize, Errno> 
 
 /// `openat`, as the kernel answers it.
 pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32) -> isize {
-    if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
-        && let Some(open) = own_link(world, path)
-    {
-        let _inside = Inside::enter();
-        return outcome(open_again(world, &open, flags));
+    if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path)) {
+        let _quiet = Quiet::enter();
+        if let Some(open) = own_link(world, path) {
+            let _inside = Inside::enter();
+            return outcome(open_again(world, &open, flags));
+        }
     }
-    let led = if flags & libc::O_NOFOLLOW == 0 { links::followed(path) } else { None };
-    let (dirfd, path) = led.as_ref().map_or((dirfd, path), |led| (libc::AT_FDCWD, led.as_ptr()));
     let mut pipe = None;
-    let opened = at(
-        dirfd,
-        path,
-        &mut |world, here| open_here(world, here, (flags, mode), &mut pipe),
-        &mut |world, top| {
-            let how = how(flags, mode, world);
-            match how.write || how.create.is_some() || how.unnamed.is_some() {
-                true => failed(Errno::EISDIR),
-                false => outcome(add(world, Adding::top(top, &how, flags))),
-            }
-        },
-        &mut |dirfd, path| kernel!(libc::SYS_openat, dirfd, path, flags, mode),
-    );
+    let mut open = |dirfd: c_int, path: *const c_char| {
+        at(
+            dirfd,
+            path,
+            &mut |world, here| open_here(world, here, (flags, mode), &mut pipe),
+            &mut |world, top| {
+                let how = how(flags, mode, world);
+                match how.write || how.create.is_some() || how.unnamed.is_some() {
+                    true => failed(Errno::EISDIR),
+                    false => outcome(add(world, Adding::top(top, &how, flags))),
+                }
+            },
+            &mut |dirfd, path| kernel!(libc::SYS_openat, dirfd, path, flags, mode),
+        )
+    };
+    let opened = match flags & libc::O_NOFOLLOW {
+        0 => links::following((dirfd, path), open),
+        _ => open(dirfd, path),
+    };
     // Signals may come while it waits, whose handlers end the program or start another one.
     match pipe {
-        Some(pipe) => fifos::open(&pipe, flags),
+        Some(pipe) => {
+            let quiet = Quiet::enter();
+            let opened = quiet.without(|| fifos::open(&pipe, flags));
+            drop(pipe);
+            opened
+        }
         None => opened,
     }
 }

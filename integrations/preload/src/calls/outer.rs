@@ -11,6 +11,7 @@ use iov_posix::Errno;
 use super::bytes_of;
 use crate::{
     raw::{failed, kernel},
+    signals::Quiet,
     world::{World, world},
 };
 
@@ -126,6 +127,7 @@ fn walk(world: &World, start: Vec<u8>, path: &[u8], last: Last) -> Option<Vec<u8
 
 /// The path in a workspace to which one leads on which the kernel has found nothing. None: it does not.
 pub(super) fn leads_in(world: &World, dirfd: c_int, path: *const c_char, last: Last) -> Option<CString> {
+    let _quiet = Quiet::enter();
     let bytes = bytes_of(path).filter(|bytes| !bytes.is_empty() && bytes.len() < libc::PATH_MAX as usize)?;
     if !may_have_links(dirfd, path) {
         return None;
@@ -139,6 +141,7 @@ type Path = (c_int, *const c_char);
 
 /// Does what is asked of two paths, and once more by where links outside lead, if nothing was found.
 pub(super) fn with_two(from: (Path, Last), to: Path, call: &dyn Fn(Path, Path) -> isize) -> isize {
+    let _quiet = Quiet::enter();
     let (first, last) = from;
     let done = call(first, to);
     let Some(world) = world().filter(|_| done == failed(Errno::ENOENT)) else { return done };

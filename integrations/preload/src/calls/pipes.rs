@@ -13,6 +13,7 @@ use super::{
 use crate::{
     memory::{self, Use},
     raw::{kernel, outcome, set_errno},
+    signals::Quiet,
 };
 
 /// What `splice` may be asked for.
@@ -72,7 +73,13 @@ fn move_between(from: (c_int, *mut i64), to: (c_int, *mut i64), len: usize, flag
         return Err(Errno::EAGAIN);
     }
     match out {
-        true => moved(move_some(from, from_at, to, to_at, &mut vec![0; len.min(room_of(pipe))])),
+        true => {
+            let quiet = Quiet::enter();
+            let mut room = vec![0; len.min(room_of(pipe))];
+            let moved = moved(quiet.without(|| move_some(from, from_at, to, to_at, &mut room)));
+            drop(room);
+            moved
+        }
         false => take_out(pipe, (to, to_at), len.min(MOST), flags),
     }
 }
@@ -93,6 +100,7 @@ fn take_out(pipe: c_int, (to, to_at): (c_int, *mut i64), len: usize, flags: u32)
         return Err(Errno(-made as c_int));
     }
     let copied = kernel!(libc::SYS_tee, pipe, copy[1], len, flags & libc::SPLICE_F_NONBLOCK);
+    let _quiet = Quiet::enter();
     let done = match usize::try_from(copied) {
         Ok(n) if n > 0 => {
             let mut room = vec![0; n];

@@ -14,6 +14,7 @@ use crate::{
     memory::{self, Use},
     raw::kernel,
     record::{Access, Record},
+    signals::Quiet,
     world::{Directory, Mounted, World, world},
 };
 
@@ -21,14 +22,17 @@ const HERE: c_int = libc::AT_FDCWD;
 
 /// The process goes to a directory of a workspace, or of the kernel.
 fn go_to(world: &World, directory: Directory) {
+    let _quiet = Quiet::enter();
     *world.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = directory;
 }
 
 fn change_dir(path: *const c_char) -> isize {
-    let led = links::followed(path);
-    let path = led.as_ref().map_or(path, |led| led.as_ptr());
+    links::following((HERE, path), go_along)
+}
+
+fn go_along(dirfd: c_int, path: *const c_char) -> isize {
     at(
-        HERE,
+        dirfd,
         path,
         &mut |world, here| {
             let (node, attributes) = here.find(true)?;
@@ -145,6 +149,7 @@ pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
 /// # Safety
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
+    let _quiet = Quiet::enter();
     let errno = crate::raw::errno();
     let ours = match world().map_or(Ok(None), own_path) {
         Ok(ours) => {

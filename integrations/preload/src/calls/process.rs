@@ -8,12 +8,13 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, at, bytes_of, export, is_inside, locks, place};
+use super::{Here, aio, at, bytes_of, export, is_inside, locks, place};
 use crate::{
     files::{Files, Held},
     memory,
     raw::{failed, kernel},
     record::Record,
+    signals::{Quiet, let_run},
     world::{Inside, World, lock, report, set_world, world},
 };
 
@@ -91,7 +92,7 @@ fn environment(world: &World, given: Vec<CString>) -> Vec<CString> {
 
 /// The first bytes of a file of the kernel.
 fn head_of(path: *const c_char) -> Option<Vec<u8>> {
-    let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC, 0);
+    let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0);
     if fd < 0 {
         return None;
     }
@@ -150,7 +151,7 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
         return failed(Errno::EACCES);
     }
     let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
-    kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr())
+    let_run(|| kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr()))
 }
 
 /// A program of a workspace, as the kernel can run it: a descriptor of its bytes.
@@ -219,14 +220,11 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
             return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1));
         }
         let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
-        let done = kernel!(
-            libc::SYS_execveat,
-            fd,
-            c"".as_ptr(),
-            arguments.pointers.as_ptr(),
-            variables.pointers.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        );
+        let (argument_list, variable_list) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
+        // The next program begins with the signals that this one blocks.
+        let done = let_run(|| {
+            kernel!(libc::SYS_execveat, fd, c"".as_ptr(), argument_list, variable_list, libc::AT_EMPTY_PATH)
+        });
         kernel!(libc::SYS_close, fd);
         Ok(done)
     };
@@ -253,6 +251,7 @@ fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *c
 
 fn run_from(from: From, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_execve, from.1, arguments, variables) };
+    let _quiet = Quiet::enter();
     publish(world);
     let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
         Ok(lists) => lists,
@@ -271,6 +270,7 @@ fn run_open(
     let Some(world) = world() else {
         return kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags);
     };
+    let _quiet = Quiet::enter();
     let there = || {
         publish(world);
         let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
@@ -279,7 +279,7 @@ fn run_open(
         };
         let (arguments, variables) = (List::new(arguments), List::new(environment(world, variables)));
         let (arguments, variables) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
-        kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags)
+        let_run(|| kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags))
     };
     let Some(text) = bytes_of(path) else { return there() };
     let (own, follow) = (world.files.get(dirfd), flags & libc::AT_SYMLINK_NOFOLLOW == 0);
@@ -333,6 +333,7 @@ fn waited(answer: isize) -> isize {
     if !Inside::is()
         && let Some(world) = world()
     {
+        let _quiet = Quiet::enter();
         world.refresh();
     }
     answer
@@ -373,6 +374,7 @@ export! {
 /// What a fork needs on both sides.
 struct Forking {
     held: Held<'static>,
+    contexts: aio::Contexts,
     token: Vec<u8>,
     directory: Option<Record>,
 }
@@ -386,20 +388,31 @@ unsafe impl Sync for OfFork {}
 static FORKING: OfFork = OfFork(Mutex::new(None));
 
 extern "C" fn before_fork() {
+    // Until both have what they need.
+    Quiet::begin();
     let Some(world) = world() else { return };
     publish(world);
     let directory = place::to_pass(world);
     let token = world.files.token();
-    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), token, directory });
+    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), contexts: aio::contexts(), token, directory });
 }
 
 extern "C" fn in_parent() {
     drop(lock(&FORKING.0).take());
+    Quiet::leave();
 }
 
 extern "C" fn in_child() {
+    become_child();
+    Quiet::leave();
+}
+
+fn become_child() {
     let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
-    let Forking { held, token, directory } = forking;
+    let Forking { held, mut contexts, token, directory } = forking;
+    // They are the parent's alone.
+    *contexts = None;
+    drop(contexts);
     let files = Files::of_child(&held, token);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);

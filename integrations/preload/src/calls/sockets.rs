@@ -8,6 +8,7 @@ use super::{at, bytes_of, export};
 use crate::{
     memory,
     raw::{failed, kernel},
+    signals::Quiet,
 };
 
 /// Bytes of an address before its path.
@@ -30,6 +31,7 @@ fn path_of(address: *const c_void, len: u32) -> Option<CString> {
 }
 
 fn named(fd: c_int, address: *const c_void, len: u32) -> isize {
+    let _quiet = Quiet::enter();
     let Some(path) = path_of(address, len) else { return kernel!(libc::SYS_bind, fd, address, len) };
     // As of file systems that have no sockets.
     let never = Errno::EPERM;

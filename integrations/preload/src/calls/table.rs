@@ -6,7 +6,10 @@ use super::{
     attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
     place, process, sockets, spawn, threads, walks,
 };
-use crate::patch::{Hook, address};
+use crate::{
+    patch::{Hook, address},
+    signals,
+};
 
 /// A list of [`Hook`]s: names of the C library, and the function of ours.
 macro_rules! hooks {
@@ -136,6 +139,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"posix_spawn" => spawn::posix_spawn;
         c"posix_spawnp" => spawn::posix_spawnp;
         c"_exit" c"_Exit" => process::exit;
+        c"sigaction" c"__sigaction" => signals::sigaction;
         c"__pthread_get_minstack" => threads::least_stack;
     };
     // What runs in the memory of its parent would change what that has open.

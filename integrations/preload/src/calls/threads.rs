@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut c_voi
         return libc::ENOSYS;
     }
     // As wrong as the program has it, or more than it asked for.
-    let size = if size < libc::PTHREAD_STACK_MIN { size } else { size.max(ROOM) };
+    let size = if size < libc::PTHREAD_STACK_MIN { size } else { size.saturating_add(ROOM) };
     // SAFETY: it is the function of this name, and the program gives it so.
     unsafe {
         let own: unsafe extern "C" fn(*mut c_void, usize) -> c_int = std::mem::transmute(own);

@@ -6,12 +6,15 @@ use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
 };
 
-use crate::raw::{errno, set_errno};
+use crate::{
+    raw::{errno, set_errno},
+    signals::Quiet,
+};
 
 /// What `nftw` calls for each file.
-type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Ftw) -> c_int;
+type Visit = unsafe extern "C-unwind" fn(*const c_char, *const libc::stat, c_int, *mut Ftw) -> c_int;
 /// What `ftw` calls for each file.
-type OldVisit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
+type OldVisit = unsafe extern "C-unwind" fn(*const c_char, *const libc::stat, c_int) -> c_int;
 
 /// Where a file is in a walk (`struct FTW`).
 #[repr(C)]
@@ -74,8 +77,10 @@ enum Next {
 /// Calls a function of the program for a file.
 type Tell = dyn Fn(&CStr, &libc::stat, c_int, &mut Ftw) -> c_int;
 
-struct Walk {
-    visit: Box<Tell>,
+struct Walk<'a> {
+    /// The walk itself is not interrupted, but the program is in each visit.
+    quiet: &'a Quiet,
+    visit: &'a Tell,
     flags: c_int,
     /// The device of its beginning.
     dev: libc::dev_t,
@@ -125,14 +130,14 @@ unsafe fn read_names<T>(
     }
 }
 
-impl Walk {
+impl Walk<'_> {
     fn has(&self, flag: c_int) -> bool {
         self.flags & flag != 0
     }
 
     fn tell(&self, path: &CStr, stat: &libc::stat, kind: c_int, at: (usize, c_int)) -> Result<c_int, Ends> {
         let mut ftw = Ftw { base: at.0 as c_int, level: at.1 };
-        match (self.visit)(path, stat, kind, &mut ftw) {
+        match self.quiet.without(|| (self.visit)(path, stat, kind, &mut ftw)) {
             0 => Ok(0),
             skip @ (SKIP_SUBTREE | SKIP_SIBLINGS) if self.has(flag::ACTION) => Ok(skip),
             ends => Err(Ends(ends)),
@@ -309,13 +314,16 @@ impl Drop for Back {
     }
 }
 
-fn walk(dir: *const c_char, visit: Box<Tell>, flags: c_int) -> c_int {
+fn walk(dir: *const c_char, visit: &Tell, flags: c_int) -> c_int {
+    let quiet = Quiet::enter();
     let before = errno();
     let Some(dir) = super::bytes_of(dir).and_then(|dir| CString::new(dir).ok()) else {
         set_errno(libc::EFAULT);
         return -1;
     };
-    match (Walk { visit, flags, dev: 0, known: HashSet::new() }).run(&dir) {
+    let mut walk = Walk { quiet: &quiet, visit, flags, dev: 0, known: HashSet::new() };
+    let walked = walk.run(&dir);
+    match walked {
         Ok(()) => {
             set_errno(before);
             0
@@ -328,18 +336,23 @@ fn walk(dir: *const c_char, visit: Box<Tell>, flags: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function that it stands for.
-pub(crate) unsafe extern "C" fn nftw(dir: *const c_char, visit: Visit, _descriptors: c_int, flags: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn nftw(
+    dir: *const c_char,
+    visit: Visit,
+    _descriptors: c_int,
+    flags: c_int,
+) -> c_int {
     // SAFETY: the program says what is to be called.
     let visit =
         move |path: &CStr, stat: &libc::stat, kind, at: &mut Ftw| unsafe { visit(path.as_ptr(), stat, kind, at) };
-    walk(dir, Box::new(visit), flags)
+    walk(dir, &visit, flags)
 }
 
 /// `ftw(3)`
 ///
 /// # Safety
 /// As the function that it stands for.
-pub(crate) unsafe extern "C" fn ftw(dir: *const c_char, visit: OldVisit, _descriptors: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn ftw(dir: *const c_char, visit: OldVisit, _descriptors: c_int) -> c_int {
     let visit = move |path: &CStr, stat: &libc::stat, kind, _: &mut Ftw| {
         // It knows of no links.
         let kind = match kind {
@@ -350,7 +363,7 @@ pub(crate) unsafe extern "C" fn ftw(dir: *const c_char, visit: OldVisit, _descri
         // SAFETY: the program says what is to be called.
         unsafe { visit(path.as_ptr(), stat, kind) }
     };
-    walk(dir, Box::new(visit), 0)
+    walk(dir, &visit, 0)
 }
 
 type Wanted = unsafe extern "C" fn(*const libc::dirent64) -> c_int;
@@ -367,6 +380,7 @@ pub(crate) unsafe extern "C" fn scandirat(
     wanted: Option<Wanted>,
     order: Option<Order>,
 ) -> c_int {
+    let quiet = Quiet::enter();
     let before = errno();
     // SAFETY: the program gives it so; entries are copied before the next one is read, and what is given is of the C library's memory.
     unsafe {
@@ -380,7 +394,7 @@ pub(crate) unsafe extern "C" fn scandirat(
         }
         let read = read_names(stream, &mut |entry| {
             // The program's own function may leave a number behind.
-            if wanted.is_some_and(|wanted| wanted(entry) == 0) {
+            if wanted.is_some_and(|wanted| quiet.without(|| wanted(entry)) == 0) {
                 return std::ptr::null_mut();
             }
             let len = usize::from((*entry).d_reclen);
@@ -405,7 +419,7 @@ pub(crate) unsafe extern "C" fn scandirat(
         }
         std::ptr::copy_nonoverlapping(entries.as_ptr(), list, entries.len());
         if let Some(order) = order {
-            libc::qsort(list.cast(), entries.len(), size_of::<*mut c_void>(), Some(order));
+            quiet.without(|| libc::qsort(list.cast(), entries.len(), size_of::<*mut c_void>(), Some(order)));
         }
         found.write(list.cast());
         set_errno(before);

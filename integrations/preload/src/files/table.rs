@@ -55,11 +55,14 @@ impl Files {
         (done, std::mem::replace(&mut table[at], open))
     }
 
+    /// Whether something may be open under a descriptor, for a look that locks nothing.
+    pub(crate) fn may_have(&self, fd: c_int) -> bool {
+        self.bit(fd).is_none_or(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+    }
+
     /// What is open under a descriptor.
     pub(crate) fn get(&self, fd: c_int) -> Option<Arc<Open>> {
-        if let Some((word, bit)) = self.bit(fd)
-            && word.load(Ordering::Acquire) & bit == 0
-        {
+        if !self.may_have(fd) {
             return None;
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);

@@ -8,6 +8,7 @@ mod daemon;
 mod dying;
 mod followed;
 mod held;
+mod interrupted;
 mod mounts;
 mod network;
 mod offline;

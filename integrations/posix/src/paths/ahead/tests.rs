@@ -4,7 +4,7 @@ use super::{Count, EACH, MOST};
 
 /// How many questions it takes to look at names in this order, and how many came along with them.
 fn questions(all: &BTreeSet<String>, order: impl Iterator<Item = String>) -> (u64, u64) {
-    let mut count = Count { asked: 0, opened: 0, came: 0, used: 0, since_ns: 0 };
+    let mut count = Count::new(0);
     let mut known = BTreeSet::new();
     for name in order {
         if known.remove(&name) {
@@ -14,8 +14,7 @@ fn questions(all: &BTreeSet<String>, order: impl Iterator<Item = String>) -> (u6
         let wanted = count.wanted();
         let behind = all.range((std::ops::Bound::Excluded(name), std::ops::Bound::Unbounded));
         let along: Vec<&String> = behind.take(wanted as usize).collect();
-        count.asked += 1;
-        count.came += along.len() as u64;
+        count.has_come(along.len() as u64);
         known.extend(along.into_iter().cloned());
     }
     (count.asked, count.came)
@@ -42,4 +41,21 @@ fn who_looks_at_little_pays_for_little() {
     assert_eq!(questions(&all, (0..4).map(|n| name(n * 1000))), (4, 0));
     let (asked, came) = questions(&all, scattered(200_000).take(3_000).map(name));
     assert!(asked > 2_900 && came < 1_024 + EACH * 64 + MOST, "{asked} {came}");
+}
+
+#[test]
+fn who_finds_nothing_behind_names_asks_for_more_of_them_seldom() {
+    let mut count = Count::new(0);
+    let mut asked_for_more = 0;
+    for _ in 0..6_400 {
+        asked_for_more += u64::from(count.wanted() > 0);
+        count.has_come(0);
+    }
+    assert!((100..=110).contains(&asked_for_more), "{asked_for_more}");
+    // Something is there: it is as before from then on.
+    while count.wanted() == 0 {
+        count.has_come(0);
+    }
+    count.has_come(10);
+    assert!(count.wanted() > 0);
 }
