@@ -244,20 +244,18 @@ fn submit(id: usize, count: c_long, list: *const *const Asked) -> isize {
     let mut done = 0;
     while done < count {
         let so_far = |e: isize| if done > 0 { done as isize } else { e };
-        let first = match nth(list, done) {
-            Ok((place, asked)) if is_ours(&asked) => match submit_here(id, place, &asked) {
-                Ok(()) => {
-                    done += 1;
-                    continue;
-                }
+        if let Ok((place, asked)) = nth(list, done)
+            && is_ours(&asked)
+        {
+            match submit_here(id, place, &asked) {
+                Ok(()) => done += 1,
                 Err(e) => return so_far(failed(e)),
-            },
-            first => first,
-        };
+            }
+            continue;
+        }
         // The kernel's, up to the next one of ours; it says what is wrong with those that cannot be read.
         let ours = |n: &usize| nth(list, *n).is_ok_and(|(_, asked)| is_ours(&asked));
         let end = (done + 1..count).find(ours).unwrap_or(count);
-        let _ = first;
         let known = context(id);
         // Before it is done: who looks for it must know that there is something.
         let counts = |by: isize| {
