@@ -34,6 +34,7 @@ pub mod holder;
 mod holes;
 mod later;
 mod lent;
+pub mod linked;
 mod locks;
 mod names;
 mod node;

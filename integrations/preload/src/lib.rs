@@ -29,6 +29,7 @@ const DAEMON: &str = "iovd";
 extern "C" fn begin() {
     heap::prepare();
     let Some(settings) = Settings::of_process() else { return };
+    calls::libraries::start::begun();
     let exe = std::env::current_exe().ok();
     if exe.and_then(|exe| Some(exe.file_name()? == DAEMON)).unwrap_or(false) {
         return;

@@ -215,6 +215,8 @@ fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) ->
     if let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path))
         && path.starts_with(b"/proc/")
         && links::is_link(path)
+        // The library finds its own things beside what the kernel takes for the program.
+        && !Inside::is()
     {
         let _inside = Inside::enter();
         if let Some(target) = links::leads_to(world, path).transpose() {

@@ -7,8 +7,13 @@ use std::{
 
 use iov_posix::{Errno, Outcome};
 
-use super::{bytes_of, place};
-use crate::{files::Open, record::Record, signals::Quiet, world::World};
+use super::{bytes_of, libraries, place};
+use crate::{
+    files::Open,
+    record::Record,
+    signals::Quiet,
+    world::{Inside, World},
+};
 
 /// What such a path names, and what comes behind that.
 struct Named<'a> {
@@ -23,6 +28,8 @@ enum What {
     Others(CString),
     /// The directory of this process.
     Directory,
+    /// The program that this process runs.
+    Program,
 }
 
 /// Names of a path that matter here.
@@ -77,6 +84,7 @@ fn what(names: &[&[u8]]) -> Option<What> {
     };
     match link {
         [b"cwd"] if own => Some(What::Directory),
+        [b"exe"] if own => Some(What::Program),
         [b"fd", fd] if own => number(fd).map(What::Own),
         [b"fd", fd] => {
             number(fd)?;
@@ -128,6 +136,7 @@ fn followed(path: *const c_char) -> Option<CString> {
     let (world, path) = (crate::world::world()?, bytes_of(path)?);
     match read(path)?.what {
         What::Own(_) => None,
+        _ if Inside::is() => None,
         _ => CString::new(leads_to(world, path).ok()??).ok(),
     }
 }
@@ -142,6 +151,7 @@ pub(super) fn leads_to(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
             .map(|record| record.path)
             .filter(|path| path.is_empty() || world.place(path).is_some()),
         What::Directory => place::own_path(world)?,
+        What::Program => Some(libraries::start::own_path().to_vec()).filter(|path| !path.is_empty()),
     };
     let Some(mut to) = to else { return Ok(None) };
     if to.is_empty() {

@@ -25,6 +25,7 @@ pub(crate) mod process;
 pub(crate) mod sockets;
 pub(crate) mod spawn;
 pub(crate) mod table;
+pub(crate) mod temporary;
 pub(crate) mod threads;
 pub(crate) mod uring;
 pub(crate) mod users;

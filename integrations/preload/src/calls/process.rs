@@ -8,7 +8,7 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, aio, at, bytes_of, export, is_inside, locks, place};
+use super::{Here, aio, at, bytes_of, export, is_inside, libraries::start, links, locks, place};
 use crate::{
     files::{Files, Held},
     memory,
@@ -20,6 +20,8 @@ use crate::{
 
 /// The variable with the directory of a process, where that is one of a workspace.
 pub(crate) const DIRECTORY: &str = "IOVERBS_RUN_DIR";
+/// What each program is told anew.
+const OF_ONE_PROGRAM: [&str; 4] = [DIRECTORY, iov_posix::run::VARIABLE, start::VARIABLE, start::OWN_PATH];
 /// The variable of the dynamic linker that has this library loaded.
 const PRELOAD: &str = "LD_PRELOAD";
 /// Programs that run programs (`#!`), in a row.
@@ -70,7 +72,7 @@ fn environment(world: &World, given: Vec<CString>) -> Vec<CString> {
         variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
     };
     let mut variables: Vec<CString> =
-        given.into_iter().filter(|v| !is(v, DIRECTORY) && !is(v, iov_posix::run::VARIABLE)).collect();
+        given.into_iter().filter(|v| !OF_ONE_PROGRAM.iter().any(|name| is(v, name))).collect();
     let set = |name: &str, value: &[u8]| CString::new([name.as_bytes(), b"=", value].concat()).ok();
     variables.extend(world.settings.to_text().ok().and_then(|text| set(iov_posix::run::VARIABLE, &text)));
     if let Some(record) = place::to_pass(world) {
@@ -135,7 +137,7 @@ fn changes_user(path: *const c_char) -> bool {
 }
 
 /// Runs a program of the kernel.
-fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString]) -> isize {
+fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
     let program = head_of(path).map_or(Program::Other, |head| Program::of(&head));
     let cannot = match program {
         Program::Static => Some("it is a static program, into which nothing can be loaded: use iov mount"),
@@ -145,17 +147,46 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
         }
         _ => None,
     };
+    if let Program::Script(interpreter, argument) = &program
+        && depth < INTERPRETERS
+        && let Ok(interpreter) = CString::new(&interpreter[..])
+        && is_inside(libc::AT_FDCWD, interpreter.as_ptr())
+    {
+        match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK) {
+            0 => {}
+            e => return e,
+        }
+        let script = bytes_of(path).and_then(|path| CString::new(path).ok());
+        let argument = argument.as_ref().and_then(|argument| CString::new(&argument[..]).ok());
+        let own = [interpreter.clone()].into_iter().chain(argument).chain(script);
+        let all: Vec<_> = own.chain(arguments.iter().skip(1).cloned()).collect();
+        return run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1);
+    }
     if let Some(cannot) = cannot.filter(|_| concerns_store(world, arguments)) {
         let name = OsStr::from_bytes(bytes_of(path).unwrap_or_default());
         report(&name.to_string_lossy(), &cannot);
         return failed(Errno::EACCES);
     }
-    let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
+    let mut variables = variables.to_vec();
+    // It goes again unless the program runs.
+    let _libraries = (program == Program::Dynamic).then(|| start::of_file(world, path, &mut variables));
+    let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
     let_run(|| kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr()))
 }
 
-/// A program of a workspace, as the kernel can run it: a descriptor of its bytes.
-fn copied(here: &Here, follow: bool) -> Way<(Program, c_int)> {
+/// The same path without links, as the kernel says where a program is.
+fn without_links(path: Vec<u8>) -> Vec<u8> {
+    let mut found = [0_u8; libc::PATH_MAX as usize];
+    let Ok(text) = CString::new(&path[..]) else { return path };
+    // SAFETY: there is as much room as the C library may fill, with an end.
+    match unsafe { libc::realpath(text.as_ptr(), found.as_mut_ptr().cast()) } {
+        end if end.is_null() => path,
+        _ => found.split(|b| *b == 0).next().unwrap_or_default().to_vec(),
+    }
+}
+
+/// A program of a workspace, as the kernel can run it: a descriptor of its bytes, and where it is.
+fn copied(here: &Here, follow: bool) -> Way<(Program, c_int, Vec<u8>)> {
     let (node, attributes) = here.find(follow)?;
     if node.kind() == Kind::Symlink {
         return Err(Errno::ELOOP.into());
@@ -169,9 +200,9 @@ fn copied(here: &Here, follow: bool) -> Way<(Program, c_int)> {
     head.truncate(n);
     let program = Program::of(&head);
     if matches!(program, Program::Script(..)) {
-        return Ok((program, -1));
+        return Ok((program, -1, Vec::new()));
     }
-    Ok((program, in_memory(&file, attributes.size)?))
+    Ok((program, in_memory(&file, attributes.size)?, without_links(here.absolute())))
 }
 
 /// A descriptor of a copy of a file.
@@ -203,7 +234,7 @@ type From = (c_int, *const c_char, bool);
 fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
     let (dirfd, path, follow) = from;
     let here = &mut |world: &World, here: &Here| {
-        let (program, fd) = copied(here, follow)?;
+        let (program, fd, at) = copied(here, follow)?;
         if let Program::Script(interpreter, argument) = program {
             if depth == INTERPRETERS {
                 return Err(Errno::ELOOP.into());
@@ -219,7 +250,12 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
             all.extend(arguments.iter().skip(1).cloned());
             return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1));
         }
-        let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables.to_vec()));
+        let mut variables = variables.to_vec();
+        let _libraries = match program {
+            Program::Dynamic => start::of_copy(world, fd, &at, &mut variables),
+            _ => None,
+        };
+        let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
         let (argument_list, variable_list) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
         // The next program begins with the signals that this one blocks.
         let done = let_run(|| {
@@ -229,7 +265,7 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
         Ok(done)
     };
     at(dirfd, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| {
-        run_there(world, path, arguments, variables)
+        run_there(world, path, arguments, variables, depth)
     })
 }
 
@@ -257,7 +293,10 @@ fn run_from(from: From, arguments: *const *const c_char, variables: *const *cons
         Ok(lists) => lists,
         Err(e) => return failed(e),
     };
-    run(world, from, &arguments, &environment(world, variables), 0)
+    let (dirfd, path, follow) = from;
+    links::following((dirfd, path), |dirfd, path| {
+        run(world, (dirfd, path, follow), &arguments, &environment(world, variables), 0)
+    })
 }
 
 fn run_open(

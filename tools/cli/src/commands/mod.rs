@@ -25,6 +25,7 @@ pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod segment;
+pub(crate) mod start_program;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod status;

@@ -29,6 +29,10 @@ const LIBRARY: &str = "libiov_preload.so";
 const LIBRARY_VARIABLE: &str = "IOVERBS_PRELOAD";
 /// The variable of the dynamic linker that has it loaded.
 const PRELOAD: &str = "LD_PRELOAD";
+/// Its variable with directories of libraries.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Bytes of a file that say what kind of program it is.
+const HEAD: u64 = 4096;
 
 /// Run a program that sees workspaces as directories, without a mount
 ///
@@ -85,7 +89,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     (settings.controls, settings.rules) = (args.controls.controls.clone(), args.rules.clone());
     settings.deadline_ns = ctx.timeout_ns()?;
     settings.places = places(&args.at)?;
-    let program = args.program.first().map(|program| find(program)).transpose()?;
+    let program = args.program.first().map(|program| found(program, &settings.places)).transpose()?;
     let library = library()?;
 
     // Who mistypes the store or a workspace hears of it here, and no program starts the daemon.
@@ -108,8 +112,17 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         }
         return Ok(());
     };
-    let mut command = Command::new(program);
-    command.arg0(&args.program[0]).args(&args.program[1..]).env(VARIABLE, settings).env(PRELOAD, preload);
+    let own = std::env::current_exe().map_err(Error::from)?;
+    let mut command = match &program {
+        Found::Outside(path) => Command::new(path),
+        Found::Inside => Command::new(own),
+    };
+    match program {
+        Found::Outside(_) => command.arg0(&args.program[0]),
+        // Who sees it becomes it.
+        Found::Inside => command.arg("start-program").arg("--").arg(&args.program[0]),
+    };
+    command.args(&args.program[1..]).env(VARIABLE, settings).env(PRELOAD, preload);
     ctx.out.flush()?;
     // This process becomes the program.
     let e = command.exec();
@@ -186,6 +199,49 @@ fn tidied(path: &Path) -> OsString {
     tidied.into_os_string()
 }
 
+/// Where a program is.
+enum Found {
+    /// The kernel finds it, by this path.
+    Outside(PathBuf),
+    /// It, or something that it needs from its start, may be in a workspace, which this process does not see.
+    Inside,
+}
+
+/// Finds a program and what it begins with, which may be in a place.
+fn found(program: &OsStr, places: &[Place]) -> Done<Found> {
+    let leads_in = |path: &OsStr| {
+        let path = std::path::absolute(path).map(|path| tidied(&path)).unwrap_or_default();
+        let path = path.as_bytes();
+        let within = |place: &Place| {
+            path.strip_prefix(&place.at[..]).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        };
+        places.iter().any(within)
+    };
+    let list_leads_in = |name: &str| {
+        let list = std::env::var_os(name).unwrap_or_default();
+        std::env::split_paths(&list).any(|dir| !dir.as_os_str().is_empty() && leads_in(dir.as_os_str()))
+    };
+    let named = program.as_bytes().contains(&b'/');
+    let in_place = if named { leads_in(program) } else { list_leads_in("PATH") };
+    if in_place || list_leads_in(LIBRARY_PATH) {
+        return Ok(Found::Inside);
+    }
+    let path = find(program)?;
+    match Program::of(&head(&path)) {
+        Program::Script(interpreter, _) if leads_in(OsStr::from_bytes(&interpreter)) => Ok(Found::Inside),
+        _ => Ok(Found::Outside(path)),
+    }
+}
+
+/// The first bytes of a program. What cannot be read may be run all the same; running it tells.
+fn head(path: &Path) -> Vec<u8> {
+    let mut head = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(HEAD).read_to_end(&mut head);
+    }
+    head
+}
+
 /// The file of a program, which must be one that the library can be loaded into.
 fn find(program: &OsStr) -> Done<PathBuf> {
     let shown = printable(program.as_bytes());
@@ -201,12 +257,7 @@ fn find(program: &OsStr) -> Done<PathBuf> {
             .ok_or_else(|| Error::not_found(format!("there is no program {shown}")))
             .next(|| "name one that is in PATH, or its path".into())?
     };
-    let mut head = Vec::new();
-    // What cannot be read may be a program of a workspace; running it tells.
-    if let Ok(file) = std::fs::File::open(&path) {
-        let _ = file.take(4096).read_to_end(&mut head);
-    }
-    match Program::of(&head) {
+    match Program::of(&head(&path)) {
         Program::Static => {
             Err(Error::unsupported(format!("{shown} is a static program, into which nothing can be loaded")))
                 .next(|| "iov mount WS DIR shows it a workspace".into())

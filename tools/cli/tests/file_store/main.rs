@@ -9,6 +9,7 @@ mod dying;
 mod followed;
 mod held;
 mod interrupted;
+mod libraries;
 mod mounts;
 mod network;
 mod offline;

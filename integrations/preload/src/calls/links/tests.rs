@@ -6,6 +6,7 @@ fn told(path: &str) -> Option<(String, usize)> {
         What::Own(fd) => fd.to_string(),
         What::Others(link) => link.into_string().unwrap(),
         What::Directory => "cwd".into(),
+        What::Program => "exe".into(),
     };
     Some((what, rest.len()))
 }
@@ -21,8 +22,10 @@ fn paths_of_descriptors_are_known_however_they_are_spelled() {
     assert_eq!((told("/dev/stdin"), told("/dev/stderr")), (Some(("0".into(), 0)), Some(("2".into(), 0))));
     assert_eq!(told("/proc/1/fd/7"), Some(("/proc/1/fd/7".into(), 0)));
     assert_eq!(told("/proc/self/cwd/.."), Some(("cwd".into(), 1)));
+    assert_eq!(told("/proc/self/exe"), Some(("exe".into(), 0)));
     for path in [
         "/proc/1/cwd",
+        "/proc/1/exe",
         "/proc/self/fd",
         "/proc/self/fd/x",
         "/proc/self/maps",

@@ -1,0 +1,136 @@
+//! Libraries that lie in a workspace. The dynamic linker opens files by itself, without the C library's functions: it is given copies in
+//! memory. What such a library needs it would look for beside the copy: so what of that lies in workspaces is loaded before, by the names
+//! by which the linker then finds it. Programs that need such libraries from their start are prepared as they are run ([`start`]).
+
+mod loaded;
+mod loading;
+mod search;
+pub(crate) mod start;
+
+use std::{
+    ffi::{CStr, CString, OsString, c_char, c_int, c_void},
+    os::unix::ffi::OsStringExt,
+    sync::OnceLock,
+};
+
+use iov_posix::linked::{Linked, directories};
+
+use self::{
+    loaded::{Loaded, REAL, is_loaded},
+    loading::Loading,
+    search::Found,
+};
+use super::bytes_of;
+use crate::{
+    signals::Quiet,
+    world::{World, world},
+};
+
+/// What `LD_LIBRARY_PATH` said as the program began, which is when the linker reads it.
+static LIBRARY_PATH: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+
+fn library_path() -> &'static [Vec<u8>] {
+    let read = || directories(&std::env::var_os("LD_LIBRARY_PATH").map(OsString::into_vec).unwrap_or_default());
+    LIBRARY_PATH.get_or_init(read)
+}
+
+/// Whether that leads into a workspace.
+fn is_said(world: &World) -> bool {
+    library_path().iter().any(|dir| search::leads_in(world, dir))
+}
+
+/// Who calls: where it lies, and where what it needs is looked for.
+fn caller(place: *const c_void) -> Option<(Vec<u8>, Linked)> {
+    const RPATH: i64 = 15;
+    const RUNPATH: i64 = 29;
+    let from = Loaded::with(place)?;
+    let list = |tag| from.text(tag).map(|list| directories(list.to_bytes()));
+    let linked = Linked { rpath: list(RPATH).unwrap_or_default(), runpath: list(RUNPATH), ..Linked::default() };
+    let path = match from.name().to_bytes() {
+        b"" => start::own_path().to_vec(),
+        path => path.to_vec(),
+    };
+    Some((path, linked))
+}
+
+/// What the linker is to be given for a name without a slash; none: it finds by itself what there is.
+fn named(world: &World, name: &CStr, flags: c_int, from: *const c_void) -> Option<*const c_char> {
+    if let Some(path) = loading::called(name) {
+        return Some(path.as_ptr());
+    }
+    let (path, linked) = caller(from)?;
+    let of_workspace = world.place(&path).is_some();
+    if !of_workspace && !is_said(world) {
+        return None;
+    }
+    let quiet = Quiet::enter();
+    if quiet.without(|| is_loaded(name)) {
+        return None;
+    }
+    let dirs = linked.searched(search::origin(&path), &[], library_path());
+    match search::find(world, name.to_bytes(), &dirs)? {
+        Found::Inside(ours) => Loading::new(world, &quiet).load(&ours, flags, &[]).map(CStr::as_ptr),
+        // The linker would look elsewhere for what lies beside its caller. It keeps what it is given.
+        Found::Outside(path) => {
+            CString::new(path).ok().filter(|_| of_workspace).map(|path| path.into_raw().cast_const())
+        }
+    }
+}
+
+/// What the linker is to be given for a path; none: that path.
+fn at_path(world: &World, path: &CStr, flags: c_int, from: *const c_void) -> Option<*const c_char> {
+    let quiet = Quiet::enter();
+    let of_caller = || caller(from).map(|(path, linked)| linked.first(search::origin(&path), &[])).unwrap_or_default();
+    match search::inside(world, path.to_bytes()) {
+        Some(ours) => Loading::new(world, &quiet).load(&ours, flags, &of_caller()).map(CStr::as_ptr),
+        None if is_said(world) => {
+            let linked = search::linked_at(path.as_ptr())?;
+            let called = Loading::new(world, &quiet).load_needed(&linked, path.to_bytes(), &of_caller());
+            if !called.is_empty() {
+                // While they are called so.
+                quiet.without(|| loaded::load(path, flags));
+            }
+            None
+        }
+        None => None,
+    }
+}
+
+/// What the linker is to be given for what a program asks for.
+extern "C" fn path_for(path: *const c_char, flags: c_int, from: *const c_void) -> *const c_char {
+    loaded::learn();
+    let errno = crate::raw::errno();
+    let given = match (world(), bytes_of(path).and_then(|path| CString::new(path).ok())) {
+        (Some(world), Some(text)) if text.to_bytes().contains(&b'/') => at_path(world, &text, flags, from),
+        (Some(world), Some(text)) if !text.is_empty() => named(world, &text, flags, from),
+        _ => None,
+    };
+    crate::raw::set_errno(errno);
+    given.unwrap_or(path)
+}
+
+/// `dlopen(3)`. It is a jump to the linker's own, which looks for libraries by who calls it, and so has to be called by the program.
+///
+/// # Safety
+/// As the function that it stands for.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    std::arch::naked_asm!(
+        // Who calls.
+        "mov rdx, qword ptr [rsp]",
+        "push rsi",
+        "push rdi",
+        "sub rsp, 8",
+        "call {path_for}",
+        "add rsp, 8",
+        "pop rdi",
+        "pop rsi",
+        "mov rdi, rax",
+        "mov rax, qword ptr [rip + {real}]",
+        "jmp rax",
+        path_for = sym path_for,
+        real = sym REAL,
+    )
+}

@@ -1,0 +1,199 @@
+//! Where the dynamic linker finds a library, if it could see workspaces.
+
+use std::{
+    collections::HashSet,
+    ffi::{CString, c_char, c_int},
+    sync::Arc,
+};
+
+use iov_posix::{Attributes, File, Flags, Kind, Node, linked::Linked};
+
+use super::super::{Where, locate, outer, process::in_memory};
+use crate::{
+    raw::kernel,
+    world::{Inside, World},
+};
+
+/// Libraries of which there is one for each process.
+const OF_THE_SYSTEM: [&[u8]; 2] = [b"libc.so.6", b"ld-linux-x86-64.so.2"];
+
+/// Libraries that one program needs, at most.
+const MOST: usize = 4096;
+
+/// A file of a workspace.
+pub(super) struct Ours {
+    /// Its path, by which others find it again.
+    pub(super) path: Vec<u8>,
+    pub(super) node: Arc<Node>,
+    pub(super) attributes: Attributes,
+}
+
+/// Where a library is.
+pub(super) enum Found {
+    Inside(Ours),
+    /// The kernel knows it, by this path.
+    Outside(Vec<u8>),
+}
+
+/// The directory that a file lies in.
+pub(super) fn origin(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(b".", |at| &path[..at])
+}
+
+/// The file at the end of a path, if it leads into a workspace.
+fn located(world: &World, path: &[u8]) -> Option<Ours> {
+    let _inside = Inside::enter();
+    let Where::Inside(here) = locate(world, libc::AT_FDCWD, path).ok()? else { return None };
+    let (node, attributes) = here.find(true).ok()?;
+    (node.kind() == Kind::File).then(|| Ours { path: here.absolute(), node, attributes })
+}
+
+/// The file at the end of a path on which the kernel finds nothing, if a link leads from there into a workspace.
+fn led(world: &World, path: &[u8]) -> Option<Ours> {
+    let path = CString::new(path).ok()?;
+    let led = outer::leads_in(world, libc::AT_FDCWD, path.as_ptr(), outer::Last::Followed)?;
+    located(world, led.as_bytes())
+}
+
+/// The file at the end of a path, if it is one of a workspace.
+pub(super) fn inside(world: &World, path: &[u8]) -> Option<Ours> {
+    located(world, path).or_else(|| led(world, path))
+}
+
+/// Whether a directory is one of a workspace.
+pub(super) fn leads_in(world: &World, dir: &[u8]) -> bool {
+    let _inside = Inside::enter();
+    matches!(locate(world, libc::AT_FDCWD, dir), Ok(Where::Inside(_) | Where::Top(_)))
+}
+
+/// Whether a library of this name is looked for in directories, and may be another one than that of the system. A path is followed wherever it leads.
+pub(super) fn is_sought(name: &[u8]) -> bool {
+    !name.contains(&b'/') && !OF_THE_SYSTEM.contains(&name)
+}
+
+/// What is read of a file that the linker is to load, mapped.
+struct Mapped {
+    at: *const u8,
+    len: usize,
+}
+
+impl Mapped {
+    fn of(fd: c_int) -> Option<Mapped> {
+        // SAFETY: all of it may be zero, and the call fills it.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        if kernel!(libc::SYS_fstat, fd, &raw mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let len = usize::try_from(stat.st_size).ok().filter(|len| *len > 0)?;
+        let at = kernel!(libc::SYS_mmap, 0, len, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
+        (at > 0).then_some(Mapped { at: at as *const u8, len })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes are mapped there for as long as this is.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        kernel!(libc::SYS_munmap, self.at, self.len);
+    }
+}
+
+/// What a file of the kernel is linked with; none: it is none for the linker.
+pub(super) fn linked(fd: c_int) -> Option<Linked> {
+    Linked::of(Mapped::of(fd)?.bytes())
+}
+
+/// What the file at this path is linked with.
+pub(super) fn linked_at(path: *const c_char) -> Option<Linked> {
+    let fd = kernel!(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0);
+    if fd < 0 {
+        return None;
+    }
+    let linked = linked(fd as c_int);
+    kernel!(libc::SYS_close, fd);
+    linked
+}
+
+/// A copy of a file of a workspace, of which the linker can have a descriptor, and what that is linked with; none: it is none for the linker.
+pub(super) fn copied(ours: &Ours) -> Option<(c_int, Linked)> {
+    let _inside = Inside::enter();
+    let file = File::open(&ours.node, Flags::default()).ok()?.0;
+    let fd = in_memory(&file, ours.attributes.size).ok()?;
+    let linked = linked(fd);
+    if linked.is_none() {
+        kernel!(libc::SYS_close, fd);
+    }
+    Some((fd, linked?))
+}
+
+/// The first of these directories that has a library of this name.
+pub(super) fn find(world: &World, name: &[u8], dirs: &[Vec<u8>]) -> Option<Found> {
+    dirs.iter().find_map(|dir| {
+        let path = [dir, &b"/"[..], name].concat();
+        if let Some(ours) = located(world, &path) {
+            return Some(Found::Inside(ours));
+        }
+        let there = CString::new(&path[..]).ok()?;
+        match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, there.as_ptr(), libc::R_OK) {
+            0 => Some(Found::Outside(path)),
+            _ => led(world, &path).map(Found::Inside),
+        }
+    })
+}
+
+/// Something that needs libraries.
+pub(super) struct Needs {
+    pub(super) linked: Linked,
+    pub(super) path: Vec<u8>,
+    /// [`Linked::first`] of whoever needs it.
+    pub(super) of_others: Vec<Vec<u8>>,
+    /// It is one of a workspace, so that the linker looks for what it needs elsewhere.
+    pub(super) inside: bool,
+}
+
+/// A library that the linker would not find where it is.
+pub(super) struct Missed {
+    /// Under which name it is needed.
+    pub(super) name: Vec<u8>,
+    pub(super) path: Vec<u8>,
+    /// A copy; none: the kernel knows it by its path.
+    pub(super) copy: Option<c_int>,
+}
+
+/// All that a program needs, and what that needs, as far as the linker would not find it. The descriptors are the caller's.
+pub(super) fn missed(world: &World, program: Needs, library_path: &[Vec<u8>]) -> Vec<Missed> {
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    let mut missed = Vec::new();
+    let mut open = std::collections::VecDeque::from([program]);
+    while let Some(needs) = open.pop_front() {
+        let Needs { linked, path, of_others, inside } = needs;
+        let dirs = linked.searched(origin(&path), &of_others, library_path);
+        let of_others = linked.first(origin(&path), &of_others);
+        for name in &linked.needed {
+            if !is_sought(name) || known.len() > MOST || !known.insert(name.clone()) {
+                continue;
+            }
+            let (path, copy, linked, is_inside) = match find(world, name, &dirs) {
+                None => continue,
+                Some(Found::Inside(ours)) => {
+                    let Some((fd, linked)) = copied(&ours) else { continue };
+                    (ours.path, Some(fd), Some(linked), true)
+                }
+                Some(Found::Outside(path)) => {
+                    let Ok(text) = CString::new(&path[..]) else { continue };
+                    (path, None, linked_at(text.as_ptr()), false)
+                }
+            };
+            if is_inside || inside {
+                missed.push(Missed { name: name.clone(), path: path.clone(), copy });
+            }
+            if let Some(linked) = linked {
+                open.push_back(Needs { linked, path, of_others: of_others.clone(), inside: is_inside });
+            }
+        }
+    }
+    missed
+}

@@ -1,0 +1,116 @@
+//! Programs and libraries that lie in a workspace, in `iov run`: what they need is found where it would be found in any directory.
+
+use std::process::Command;
+
+use crate::{
+    runs::{has_library, run},
+    store::Store,
+};
+
+/// Makes, in the directory of the process, a program `bin/main` that prints what the libraries of `lib` say: `first` needs `second`, which has no name of its
+/// own and needs `third`. Then `second` beside it, as somebody else has it.
+const MADE: &str = r#"set -e
+mkdir -p bin lib other; echo 'int third(void) { return 3; }' > third.c
+echo 'int third(void); int second(void) { return 20 + third(); }' > second.c
+echo 'int second(void); int first(void) { return 100 + second(); }' > first.c
+echo 'int second(void) { return 7; }' > otherwise.c
+printf '#include <stdio.h>\nint first(void); int main(void) { printf("%%d%%c", first(), 10); return 0; }' > main.c
+cc -shared -fPIC -Wl,-soname,libthird.so.1 -o lib/libthird.so.1 third.c; ln -sf libthird.so.1 lib/libthird.so
+cc -shared -fPIC -o lib/libsecond.so second.c -Llib -lthird -Wl,--enable-new-dtags,-rpath,'$ORIGIN'
+cc -shared -fPIC -o other/libsecond.so otherwise.c
+cc -shared -fPIC -Wl,-soname,libfirst.so -o lib/libfirst.so first.c -Llib -lsecond -Wl,-rpath-link,lib -Wl,--disable-new-dtags
+cc -shared -fPIC -o lib/libdeep.so first.c -Llib -lsecond -Wl,-rpath-link,lib -Wl,--enable-new-dtags,-rpath,'$ORIGIN/../lib'
+cc -o bin/main main.c -Llib -lfirst -Wl,-rpath-link,lib -Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib'
+cc -o bin/plain main.c -Llib -lfirst -Wl,-rpath-link,lib
+"#;
+
+/// What a script says in a directory of the system and in a workspace.
+fn both(script: &str) -> (String, String, Store) {
+    let store = Store::with_workspace();
+    std::fs::create_dir(store.path("here")).unwrap();
+    let script = format!("{MADE}{script}");
+    let outside = Command::new("sh").args(["-c", &script]).current_dir(store.path("here")).output().unwrap();
+    let inside = run(&store, &["sh", "-c", &format!("cd /iov/w; {script}")]);
+    let said = String::from_utf8(outside.stdout).unwrap();
+    (said, inside.text(), store)
+}
+
+#[test]
+fn programs_find_the_libraries_that_lie_beside_them() {
+    if !has_library() {
+        return;
+    }
+    let script = r#"
+bin/main; ln -s bin/main link; ./link; ln -s bin there; there/main; env -i "$PWD/bin/main"; (cd lib; ../bin/main)
+bin/plain 2> /dev/null || echo none
+LD_LIBRARY_PATH=lib bin/plain; LD_LIBRARY_PATH=/nowhere:$PWD/lib bin/plain; LD_LIBRARY_PATH=$PWD/other bin/main; (cd lib; LD_LIBRARY_PATH=:/x ../bin/plain)
+export LD_LIBRARY_PATH=$PWD/other:$PWD/lib; bin/plain; sh -c 'test "$LD_LIBRARY_PATH" = "$PWD/other:$PWD/lib" && echo same; env | grep -c IOVERBS_RUN_LIB; ls /proc/self/fd | wc -l'
+unset LD_LIBRARY_PATH; cp /bin/readlink bin; bin/readlink /proc/self/exe | sed "s:$PWD/::"
+(sleep 0.2; exec bin/main) & echo left $(ls -d /tmp/iov-libraries-*/$!-* 2> /dev/null); wait; echo left $(ls -d /tmp/iov-libraries-*/$!-* 2> /dev/null); rm lib/libsecond.so; bin/main 2>&1 | sed 's/.*: lib/lib/'"#;
+    let (outside, inside, store) = both(script);
+    assert!(outside.starts_with("123\n123\n123\n123\n123\nnone\n123\n123\n123\n123\n107\nsame\n0\n"), "{outside}");
+    assert_eq!(inside, outside);
+    // `iov run` itself starts what lies in a workspace, and what needs something of one.
+    assert_eq!(
+        run(&store, &["sh", "-c", "cd /iov/w; sh -c 'cc -shared -fPIC -o lib/libsecond.so otherwise.c'"]).code,
+        Some(0)
+    );
+    assert_eq!(run(&store, &["/iov/w/bin/main"]).ok().text(), "107\n");
+    run(&store, &["cp", "/iov/w/bin/plain", store.path("plain").to_str().unwrap()]).ok();
+    let plain = store.path("plain");
+    let mut command = store.command(&["run", "--", plain.to_str().unwrap()]);
+    let ran = crate::store::Ran::new(command.env("LD_LIBRARY_PATH", "/iov/w/lib").output().unwrap());
+    assert_eq!(ran.ok().text(), "107\n");
+    let mut command = store.command(&["run", "--", "main"]);
+    let ran = crate::store::Ran::new(command.env("PATH", "/usr/bin:/bin:/iov/w/bin").output().unwrap());
+    assert_eq!(ran.ok().text(), "107\n");
+    run(&store, &["/iov/w/bin/none"]).fails(66, &["/iov/w/bin/none", "No such file"]);
+    // A script outside may name one.
+    let script = store.file("script", b"#!/iov/w/bin/run -e\necho $0 $1; false; echo not reached\n");
+    let run_it = format!("cp /bin/sh /iov/w/bin/run; {script} x; chmod +x {script}; {script} x");
+    let ran = run(&store, &["sh", "-c", &run_it]);
+    assert_eq!((ran.text(), ran.code), (format!("{script} x\n"), Some(1)));
+    assert!(ran.err.contains("ermission denied"), "{}", ran.err);
+}
+
+#[test]
+fn libraries_that_are_loaded_find_what_lies_beside_them() {
+    if !has_library() {
+        return;
+    }
+    let script = r#"
+cat > load.py <<'END'
+import ctypes, os, subprocess, sys
+here = os.getcwd()
+def said(path, name='first', **more):
+    try: return getattr(ctypes.CDLL(path, **more), name)()
+    except OSError as e: return str(e).replace(here, '').split(':')[0]
+# What needs one that nobody finds; what finds what it needs beside itself; by relative paths, and again.
+print(said(here + '/lib/libfirst.so'), said(here + '/lib/libsecond.so', 'second'), said('lib/libthird.so', 'third'))
+print(said(here + '/lib/libdeep.so'), said('libsecond.so', 'second'), said('libnone.so'), said('lib/libnone.so'))
+# Where the linker says that they are.
+class Info(ctypes.Structure): _fields_ = [('name', ctypes.c_char_p), ('base', ctypes.c_void_p), ('symbol', ctypes.c_char_p), ('at', ctypes.c_void_p)]
+def where(library, name):
+    info = Info(); ctypes.CDLL(None).dladdr(ctypes.cast(getattr(library, name), ctypes.c_void_p), ctypes.byref(info)); return info.name.decode().replace(here, '')
+print(where(ctypes.CDLL(here + '/lib/libdeep.so'), 'first'), where(ctypes.CDLL(here + '/lib/libthird.so.1'), 'third'))
+# One that is made anew under its name is another one.
+old = ctypes.CDLL(here + '/other/libsecond.so')
+open('otherwise.c', 'w').write('int second(void) { return 8; }')
+subprocess.run('cc -shared -fPIC -o other/new.so otherwise.c && mv other/new.so other/libsecond.so', shell=True, check=True)
+print(old.second(), ctypes.CDLL(here + '/lib/libsecond.so').second())
+# (Those of the store lie above.)
+low = lambda: sum(int(fd) < 200 for fd in os.listdir('/proc/self/fd'))
+descriptors = low()
+for i in range(20):
+    open('one.c', 'w').write('int one(void) { return %d; }' % i)
+    subprocess.run('cc -shared -fPIC -o lib/one%d.so one.c' % i, shell=True, check=True)
+    assert ctypes.CDLL(here + '/lib/one%d.so' % i).one() == i
+print(low() - descriptors)
+END
+python3 load.py
+LD_LIBRARY_PATH=$PWD/lib python3 -c "import ctypes; print(ctypes.CDLL('libfirst.so').first())"
+(cd lib; python3 -c "import ctypes; print(ctypes.CDLL('./libsecond.so').second())")"#;
+    let (outside, inside, _store) = both(script);
+    assert!(outside.ends_with("123\n23\n"), "{outside}");
+    assert_eq!(inside, outside);
+}
