@@ -8,6 +8,8 @@ mod calls;
 mod files;
 mod heap;
 mod holder;
+#[cfg(target_arch = "x86_64")]
+mod inline;
 mod memory;
 mod patch;
 mod raw;
@@ -55,6 +57,8 @@ extern "C" fn begin() {
     }
     world::set_world(world);
     calls::process::watch_forks();
+    #[cfg(target_arch = "x86_64")]
+    inline::look();
 }
 
 /// From where on the store's own descriptors are: programs take the lowest ones, and some put theirs at numbers of their choice.

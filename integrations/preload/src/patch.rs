@@ -40,22 +40,22 @@ impl std::fmt::Display for Failed {
     }
 }
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Bytes of one way to a far address.
 const HOP: usize = 16;
 /// Bytes of a jump.
 #[cfg(target_arch = "x86_64")]
-const JUMP: usize = 5;
+pub(crate) const JUMP: usize = 5;
 
 /// The pages that hold these bytes.
-fn pages(at: usize, len: usize) -> (usize, usize) {
+pub(crate) fn pages(at: usize, len: usize) -> (usize, usize) {
     let first = at & !(PAGE - 1);
     (first, (at + len).next_multiple_of(PAGE) - first)
 }
 
 /// A page near `at`, to be written.
 #[cfg(target_arch = "x86_64")]
-fn near(at: usize, len: usize) -> Result<usize, Failed> {
+pub(crate) fn near(at: usize, len: usize) -> Result<usize, Failed> {
     const STEP: usize = 1 << 20;
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE);
@@ -77,7 +77,7 @@ fn near(at: usize, len: usize) -> Result<usize, Failed> {
     Err(Failed::Kernel(-last as i32))
 }
 
-fn protect(at: usize, len: usize, access: i32) -> Result<(), Failed> {
+pub(crate) fn protect(at: usize, len: usize, access: i32) -> Result<(), Failed> {
     match kernel!(libc::SYS_mprotect, at, len, access) {
         0 => Ok(()),
         e => Err(Failed::Kernel(-e as i32)),
@@ -85,11 +85,18 @@ fn protect(at: usize, len: usize, access: i32) -> Result<(), Failed> {
 }
 
 /// Writes bytes where the compiler knows of nothing. It must not call the C library for it, which may not be there just now.
-fn poke(at: usize, bytes: &[u8]) {
+pub(crate) fn poke(at: usize, bytes: &[u8]) {
     for (i, byte) in bytes.iter().enumerate() {
         // SAFETY: the callers have made these pages writable, and nobody else runs.
         unsafe { ((at + i) as *mut u8).write_volatile(*byte) };
     }
+}
+
+/// A jump from one place to another, less than 2 GiB away.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn jump(from: usize, to: usize) -> [u8; JUMP] {
+    let [a, b, c, d] = (to.wrapping_sub(from + JUMP) as i32).to_le_bytes();
+    [0xe9, a, b, c, d]
 }
 
 /// Libraries that have functions which call the kernel for files: before glibc 2.34 those of programs with threads are in another one.
@@ -158,12 +165,8 @@ fn lead(sites: &Sites) -> Result<(), Failed> {
         poke(hops + i * HOP + 6, &to.to_le_bytes());
     }
     protect(hops, room, libc::PROT_READ | libc::PROT_EXEC)?;
-    let jump = |at: usize, i: usize| {
-        let distance = (hops + i * HOP) as i64 - (at + JUMP) as i64;
-        let [a, b, c, d] = (distance as i32).to_le_bytes();
-        [0xe9, a, b, c, d]
-    };
-    let jumps: Vec<(usize, [u8; JUMP])> = sites.iter().enumerate().map(|(i, (at, _))| (*at, jump(*at, i))).collect();
+    let jumps: Vec<(usize, [u8; JUMP])> =
+        sites.iter().enumerate().map(|(i, (at, _))| (*at, jump(*at, hops + i * HOP))).collect();
     let (start, len) = pages(first, last - first + JUMP);
     let alone = is_alone();
     // Others run in that code just now. Where it cannot be written while it is run, nobody else may.

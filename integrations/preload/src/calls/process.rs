@@ -8,7 +8,7 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, aio, at, bytes_of, export, is_inside, libraries::start, links, locks, place};
+use super::{Here, aio, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place};
 use crate::{
     files::{Files, Held},
     memory,
@@ -138,7 +138,11 @@ fn changes_user(path: *const c_char) -> bool {
 
 /// Runs a program of the kernel.
 fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
-    let program = head_of(path).map_or(Program::Other, |head| Program::of(&head));
+    let program = match head_of(path).map_or(Program::Other, |head| Program::of(&head)) {
+        // It loads the program that it is told, and this library with it.
+        Program::Static if libraries::is_linker(path) => Program::Dynamic,
+        program => program,
+    };
     let cannot = match program {
         Program::Static => Some("it is a static program, into which nothing can be loaded: use iov mount"),
         Program::Go => Some("it is a program in Go, which calls the kernel without the C library: use iov mount"),

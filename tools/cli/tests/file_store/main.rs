@@ -8,6 +8,7 @@ mod daemon;
 mod dying;
 mod followed;
 mod held;
+mod inline;
 mod interrupted;
 mod libraries;
 mod mounts;

@@ -34,6 +34,12 @@ fn library_path() -> &'static [Vec<u8>] {
     LIBRARY_PATH.get_or_init(read)
 }
 
+/// Whether the file at this path is the dynamic linker, which is a program, too.
+pub(crate) fn is_linker(path: *const c_char) -> bool {
+    let linked = search::linked_at(path);
+    linked.and_then(|linked| linked.soname).is_some_and(|name| name.starts_with(b"ld-linux"))
+}
+
 /// Whether that leads into a workspace.
 fn is_said(world: &World) -> bool {
     library_path().iter().any(|dir| search::leads_in(world, dir))
@@ -106,6 +112,7 @@ extern "C" fn path_for(path: *const c_char, flags: c_int, from: *const c_void) -
         _ => None,
     };
     crate::raw::set_errno(errno);
+    crate::inline::is_due();
     given.unwrap_or(path)
 }
 
