@@ -33,7 +33,7 @@ pub struct MountTable {
     pub allow_other: bool,
     /// Nothing can be changed.
     pub readonly: bool,
-    /// Of `nosuid`, `suid`, `nodev`, `dev`, `noexec`, `exec`, `noatime`, `atime`, `relatime`; later ones count.
+    /// Of `nosuid`, `suid`, `nodev`, `dev`, `noexec`, `exec`, `noatime`, `atime`, `relatime`, `sync`, `dirsync`; later ones count.
     pub options: Vec<String>,
 }
 
@@ -51,6 +51,8 @@ impl MountTable {
                 "exec" => (MountFlags::NOEXEC, false),
                 "noatime" => (MountFlags::NOATIME, true),
                 "atime" => (MountFlags::NOATIME, false),
+                "sync" => (MountFlags::SYNCHRONOUS, true),
+                "dirsync" => (MountFlags::DIRSYNC, true),
                 _ => continue,
             };
             flags.set(flag, on);

@@ -1,12 +1,16 @@
 //! A file system as the kernel sees it.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use iov_fuse_kernel::{Entry, Kernel, Request, open};
 use iov_posix::{Attributes, Create, Errno, File, FileSystem, Flags, Level, Node, Outcome, Paths, Tag, Tags, Who};
+use ioverbs::seam;
 
 use crate::{
     convert,
@@ -25,6 +29,7 @@ const O_WRONLY: i32 = 0o1;
 const O_TRUNC: i32 = 0o1000;
 pub(crate) const O_APPEND: i32 = 0o2000;
 pub(crate) const O_DSYNC: i32 = 0o10000;
+pub(crate) const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200000 } else { 0o40000 };
 
 /// What the kernel knows, and who has locks.
 #[derive(Default)]
@@ -65,6 +70,8 @@ pub(crate) struct Door {
     /// Who has a file mapped sees what is written past the kernel's cache.
     pub(crate) coherent: bool,
     pub(crate) retried: Retried,
+    /// When a directory, or what a name stood for, was taken away last (monotonic clock).
+    pub(crate) gone_ns: AtomicI64,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
 }
@@ -85,12 +92,6 @@ pub(crate) fn flags(flags: i32) -> Flags {
     }
 }
 
-/// What is to be done before bytes are changed, where the kernel says so of a write or a cut, and else for all but root: what rights a
-/// file gives to who runs it are taken from it (`FUSE_HANDLE_KILLPRIV_V2`).
-pub(crate) fn lower_rights(is_asked: bool, node: &Node) -> Outcome<()> {
-    if is_asked { node.lower_rights() } else { Ok(()) }
-}
-
 pub(crate) fn born(req: &Request<'_>, mode: u32) -> Create {
     Create { mode: mode & 0o7777, who: Who { uid: req.uid, gid: req.gid } }
 }
@@ -99,6 +100,20 @@ pub(crate) fn born(req: &Request<'_>, mode: u32) -> Create {
 const ONE_CALL: Duration = Duration::from_secs(1);
 
 impl Door {
+    /// What is to be done before bytes are changed, where the kernel says so of a write or a cut, and else for all but root: what rights a
+    /// file gives to who runs it are taken from it (`FUSE_HANDLE_KILLPRIV_V2`). The kernel, which would go by the old ones for as long as it takes them for true, hears of it before it hears that the
+    /// bytes are there.
+    pub(crate) fn lower_rights(&self, is_asked: bool, ino: u64, node: &Node) -> Outcome<()> {
+        if is_asked
+            && node.lower_rights()?
+            && let Some(kernel) = &self.known.kernel
+        {
+            // The kernel may have nothing of it.
+            let _ = kernel.forget_attributes(ino);
+        }
+        Ok(())
+    }
+
     pub(crate) fn node(&self, ino: u64) -> Outcome<Arc<Node>> {
         match self.known.inodes.get(ino) {
             Some(inodes::Known::Node(node)) => Ok(node),
@@ -110,8 +125,9 @@ impl Door {
 
     /// The attributes of something that the kernel asks for by its number, and for how long it may take them for true.
     pub(crate) fn attributes_now(&self, node: &Arc<Node>) -> Outcome<(Attributes, Duration)> {
-        // The kernel asks for a directory anew with each name that is made or taken away.
-        if let Some(told) = node.told_within(self.ttl) {
+        // The kernel asks for a directory anew with each name that is made or taken away. It may be the one that was.
+        let gone_ns = seam::monotonic_ns().saturating_sub(self.gone_ns.load(Ordering::Relaxed));
+        if let Some(told) = node.told_within(self.ttl.min(Duration::from_nanos(gone_ns.max(0) as u64))) {
             return Ok(told);
         }
         match node.told_still().map_or_else(|| by_identity(node.attributes()), Ok) {

@@ -3,7 +3,7 @@
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicI64},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ pub struct MountOptions {
     pub rings: Rings,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
-    /// Shown as the source in the table of mounts; it begins with `iov:`.
+    /// Shown as the source in the table of mounts: as in `fstab`, so that `mount -a` finds what it has mounted.
     pub source: String,
 }
 
@@ -53,7 +53,7 @@ impl Default for MountOptions {
             passthrough: true,
             rings: Rings::Auto,
             kernel: Vec::new(),
-            source: "iov:".to_owned(),
+            source: "iov".to_owned(),
         }
     }
 }
@@ -84,8 +84,17 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             // What those who read fstab say to each other.
             ("defaults" | "auto" | "noauto" | "nouser" | "users" | "nofail" | "_netdev" | "async" | "lazytime", "")
             | ("user" | "uhelper" | "comment", _) => {}
-            ("nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "noatime" | "atime" | "relatime", "") => {
+            // So it is anyway.
+            ("default_permissions" | "diratime" | "nodiratime" | "strictatime" | "norelatime", "") => {}
+            (
+                "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "noatime" | "atime" | "relatime" | "sync"
+                | "dirsync",
+                "",
+            ) => {
                 options.kernel.push(option.to_owned());
+            }
+            ("remount", "") => {
+                return Err(Error::invalid("remount: a workspace is unmounted, and mounted with other options"));
             }
             (name, _) if name.starts_with("x-") => {}
             _ => {
@@ -170,6 +179,7 @@ impl Mount {
             passthrough: options.passthrough,
             passing: Passing::new(None),
             retried: Retried::default(),
+            gone_ns: AtomicI64::new(i64::MIN / 2),
             tags,
         };
         // Where nothing is remembered for any time, the kernel sees by itself what others have changed.
@@ -224,9 +234,7 @@ fn is_ours(at: &Path) -> Result<bool> {
         (unescaped(facts.split(' ').nth(4)?) == at.as_os_str().as_bytes()).then_some(source)
     });
     // The last one hides those below.
-    let ours =
-        |source: &str| source.starts_with("fuse") && source.split(' ').nth(1).is_some_and(|s| s.starts_with("iov:"));
-    Ok(found.next_back().is_some_and(ours))
+    Ok(found.next_back().is_some_and(|source| source.starts_with("fuse.iov ")))
 }
 
 /// A path of the table, in which blanks and others are octal numbers.

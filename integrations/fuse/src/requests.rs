@@ -1,6 +1,9 @@
 //! The requests of the kernel, one method each.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use iov_fuse_kernel::{
     Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, Moved, Names, Opened, Request, Room, SetAttr, Space,
@@ -11,7 +14,7 @@ use ioverbs::seam;
 
 use crate::{
     convert,
-    door::{Door, Known, O_APPEND, O_DSYNC, born, by_identity, flags, lower_rights},
+    door::{Door, Known, O_APPEND, O_DIRECT, O_DSYNC, born, by_identity, flags},
     folders::{self, Stream},
     inodes::Content,
     opened::Served,
@@ -91,7 +94,7 @@ impl Filesystem for Door {
         let node = self.node(req.node)?;
         let _changes = set.size.map(|size| self.known.changes(req.node, size));
         if set.size.is_some() {
-            by_identity(lower_rights(set.lowers_rights, &node))?;
+            by_identity(self.lower_rights(set.lowers_rights, req.node, &node))?;
         }
         let change = convert::change(set);
         let asked_ns = seam::monotonic_ns();
@@ -128,6 +131,7 @@ impl Filesystem for Door {
     }
 
     fn rmdir(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
+        self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         self.fs.rmdir(&*self.node(req.node)?, name)
     }
 
@@ -144,6 +148,9 @@ impl Filesystem for Door {
         };
         if self.find_tag(to, new).is_some() {
             return Err(Errno::EROFS);
+        }
+        if rename == Rename::Replace {
+            self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         }
         self.fs.rename((&*self.node(req.node)?, name), (&*self.node(to)?, new), rename)
     }
@@ -171,7 +178,7 @@ impl Filesystem for Door {
             attributes.size = 0;
             self.known.inodes.was_set(req.node, Content::of(&attributes));
             if attributes.mode & 0o6000 != 0 {
-                lower_rights(lowers_rights, file.node())?;
+                self.lower_rights(lowers_rights, req.node, file.node())?;
             }
         } else {
             self.known.opens(req.node, attributes.size);
@@ -227,11 +234,13 @@ impl Filesystem for Door {
         if what.from_cache {
             self.known.inodes.is_mapped(req.node);
         }
-        lower_rights(what.lowers_rights, file.node())?;
+        self.lower_rights(what.lowers_rights, req.node, file.node())?;
         // Pages that were mapped go where they lie, and whether others go to the end may change while it is open.
         let (appends, past) = (!what.from_cache && what.flags & O_APPEND != 0, file.past_cache && !what.from_cache);
+        // The kernel does not see to pages that were read anew while an asynchronous request went past them.
+        let past_pages = past || (!what.from_cache && what.flags & O_DIRECT != 0);
         let written = if appends { file.append(what.data) } else { file.write_at(what.offset, what.data) };
-        if past {
+        if past_pages {
             // The kernel has dropped them before, where it took the bytes to go: somebody may have read them anew meanwhile.
             let bytes = if appends { (0, 0) } else { (what.offset, what.data.len() as u64) };
             self.known.was_written_past(req, bytes);
@@ -353,7 +362,7 @@ impl Filesystem for Door {
         let end = if mode & KEEP_SIZE == 0 { offset.saturating_add(len) } else { 0 };
         let _changes = self.known.changes(req.node, end);
         let file = self.file(handle)?;
-        lower_rights(req.uid != 0, file.node())?;
+        self.lower_rights(req.uid != 0, req.node, file.node())?;
         file.allocate(offset, len, mode)
     }
 
@@ -366,7 +375,7 @@ impl Filesystem for Door {
         let ((from, offset), (node, to, to_offset)) = (moved.from, moved.to);
         let (from, to) = (self.file(from)?, self.file(to)?);
         let _changes = self.known.changes(node, to_offset.saturating_add(moved.len));
-        lower_rights(req.uid != 0, to.node())?;
+        self.lower_rights(req.uid != 0, node, to.node())?;
         from.copy_to(offset, &to, to_offset, moved.len)
     }
 }

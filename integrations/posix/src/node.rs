@@ -374,14 +374,14 @@ impl Node {
     /// Somebody who may not give it such rights changes its bytes: it runs with those of its owner or group no more. Kernels do that
     /// themselves, unless they leave it to the file system.
     ///
-    /// Asks nobody where the file had none when it was last looked at, which kernels do each time they open it.
-    pub fn lower_rights(&self) -> Outcome<()> {
+    /// Asks nobody where the file had none when it was last looked at, which kernels do each time they open it. Whether it had, so that its mode is another one now.
+    pub fn lower_rights(&self) -> Outcome<bool> {
         if !self.gives_rights.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(false);
         }
         match self.lowered_mode()? {
-            Some(mode) => self.change(&Change { mode: Some(mode), ..Change::default() }).map(drop),
-            None => Ok(()),
+            Some(mode) => self.change(&Change { mode: Some(mode), ..Change::default() }).map(|_| true),
+            None => Ok(false),
         }
     }
 

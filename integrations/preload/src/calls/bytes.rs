@@ -182,7 +182,7 @@ pub(super) fn kept(open: &Open, file: &File, n: usize) -> Outcome<isize> {
 /// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
 pub(super) fn lower(file: &File) -> Outcome<()> {
     // SAFETY: it asks the kernel for a number.
-    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { file.node().lower_rights() }
+    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
 }
 
 /// Writes at the offset that all who share the descriptor have, or at the end.

@@ -79,7 +79,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         return in_background(ctx);
     }
     let ws = ctx.workspace(&args.workspace)?;
-    options.source = format!("iov:{}", args.workspace.workspace_text());
+    options.source = args.workspace.workspace_text();
     options.posix.report = Some(Arc::new(|what, e| {
         // There may be nobody to read it.
         let _ = writeln!(std::io::stderr(), "iov: mount: {what}: {e}");

@@ -24,6 +24,7 @@ mod seen;
 mod shared;
 mod sharing;
 mod store;
+mod told;
 mod trace;
 mod ways;
 mod written;
