@@ -131,8 +131,9 @@ impl Filesystem for Door {
     }
 
     fn rmdir(&self, req: &Request<'_>, name: &[u8]) -> Outcome<()> {
+        self.fs.rmdir(&*self.node(req.node)?, name)?;
         self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
-        self.fs.rmdir(&*self.node(req.node)?, name)
+        Ok(())
     }
 
     fn symlink(&self, req: &Request<'_>, name: &[u8], target: &[u8]) -> Outcome<Entry> {
@@ -149,10 +150,11 @@ impl Filesystem for Door {
         if self.find_tag(to, new).is_some() {
             return Err(Errno::EROFS);
         }
+        self.fs.rename((&*self.node(req.node)?, name), (&*self.node(to)?, new), rename)?;
         if rename == Rename::Replace {
             self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         }
-        self.fs.rename((&*self.node(req.node)?, name), (&*self.node(to)?, new), rename)
+        Ok(())
     }
 
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {

@@ -28,6 +28,12 @@ pub fn directories(list: &[u8]) -> Vec<Vec<u8>> {
     if list.is_empty() { Vec::new() } else { list.split(|b| *b == b':').map(one).collect() }
 }
 
+/// The directories that `LD_LIBRARY_PATH` names for a program that lies in `origin`: separated by semicolons, too.
+pub fn library_path(list: &[u8], origin: &[u8]) -> Vec<Vec<u8>> {
+    let list: Vec<u8> = list.iter().map(|byte| if *byte == b';' { b':' } else { *byte }).collect();
+    directories(&list).iter().filter_map(|dir| expanded(dir, origin)).collect()
+}
+
 /// A directory as it is written in a file that lies in `origin`; none: it names what only the linker knows.
 fn expanded(dir: &[u8], origin: &[u8]) -> Option<Vec<u8>> {
     let mut expanded = Vec::new();

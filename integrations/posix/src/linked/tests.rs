@@ -1,6 +1,6 @@
 use std::process::Command;
 
-use super::{Linked, directories, expanded};
+use super::{Linked, directories, expanded, library_path};
 
 /// What the compiler makes of `int f(void) { return 1; }` with these options.
 fn linked(options: &[&str]) -> Linked {
@@ -44,6 +44,8 @@ fn a_library_says_what_it_needs_and_where_that_is() {
 fn directories_are_as_the_linker_reads_them() {
     assert_eq!(directories(b""), list(&[]));
     assert_eq!(directories(b"/a::b"), list(&["/a", ".", "b"]));
+    assert_eq!(library_path(b"/a;$ORIGIN/l:", b"/o"), list(&["/a", "/o/l", "."]));
+    assert_eq!(library_path(b"", b"/o"), list(&[]));
     assert_eq!(expanded(b"$ORIGIN/a/${ORIGIN}", b"/o"), Some(b"/o/a//o".to_vec()));
     assert_eq!(expanded(b"/usr/$LIB", b"/o"), None);
 }

@@ -179,7 +179,7 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
 }
 
 /// The same path without links, as the kernel says where a program is.
-fn without_links(path: Vec<u8>) -> Vec<u8> {
+pub(super) fn without_links(path: Vec<u8>) -> Vec<u8> {
     let mut found = [0_u8; libc::PATH_MAX as usize];
     let Ok(text) = CString::new(&path[..]) else { return path };
     // SAFETY: there is as much room as the C library may fill, with an end.

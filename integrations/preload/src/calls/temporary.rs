@@ -55,6 +55,12 @@ pub(super) fn made(name: &str, of: &str) -> Outcome<CString> {
     Ok(dir)
 }
 
+/// A path of the kernel for a descriptor of this process, for whoever opens it: debuggers look at what the dynamic linker has opened.
+pub(super) fn path_of(fd: c_int) -> String {
+    let process = std::fs::read_link("/proc/self").ok().and_then(|link| link.to_str().map(str::to_owned));
+    format!("/proc/{}/fd/{fd}", process.as_deref().unwrap_or("self"))
+}
+
 /// Removes what lies in it and is older than so many seconds: directories of links, of whoever was killed before he could.
 pub(super) fn sweep(dir: &CStr, seconds: i64) {
     // SAFETY: it asks the kernel for a number.

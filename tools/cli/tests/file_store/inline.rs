@@ -67,3 +67,52 @@ fn what_is_in_registers_stays_there() {
         printf("%ld %d\n", done, carry);"#;
     assert_eq!(compiled(&store, &format!("{DIRECT}{body}")).ok().text(), "1 0 1\n0 1\n");
 }
+
+#[test]
+fn code_that_only_looks_like_a_call_stays_as_it_is() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // Another call, and between its number and `syscall` a store of a small number at 72 bytes below, in which the byte of `mov eax` stands before it.
+    let body = r#"
+        __attribute__((noinline)) long clock_of(long *out) {
+            char room[256]; long done; (void) room;
+            asm volatile("lea 128(%2), %%rbx; mov $228, %%eax; movq $2, -72(%%rbx); mov $1, %%edi; mov %%r12, %%rsi; syscall; mov -72(%%rbx), %1"
+                : "=&a"(done), "=&r"(out[0]) : "r"(room), "m"(*(char (*)[256]) room) : "rbx", "r12", "rdi", "rsi", "rcx", "r11", "memory");
+            return done;
+        }
+        MAIN
+        struct stat s; stat("/iov/w", &s); struct timespec now; register long r12 asm("r12") = (long) &now; asm volatile("" : : "r"(r12));
+        long out[1]; clock_of(out); printf("%ld\n", out[0]);"#;
+    assert_eq!(compiled(&store, body).ok().text(), "2\n");
+}
+
+#[test]
+fn what_is_loaded_beside_other_threads_leads_to_workspaces_and_leaves_nothing() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // While another thread looks at the workspace all the time; then libraries come and go at one place.
+    let body = r#"
+        #include <dlfcn.h>
+        static volatile int over; static void *looks(void *_) { struct stat s; while (!over) stat("/iov/w", &s); return 0; }
+        static int lines(void) { int n = 0, c; FILE *f = fopen("/proc/self/maps", "r"); while ((c = getc(f)) != EOF) n += c == '\n'; fclose(f); return n; }
+        static void library(const char *path) {
+            FILE *f = fopen("/tmp/iov-inline.c", "w"); fputs("long renames(const char *a, const char *b) { long done; register const char *r10 asm(\"r10\") = b;"
+                "for (volatile int i = 0; i < 2; i++); asm volatile(\"mov $264, %%eax; mov $-100, %%edi; mov $-100, %%edx; syscall\" : \"=&a\"(done) : \"S\"(a), \"r\"(r10) : \"rdi\", \"rdx\", \"rcx\", \"r11\", \"memory\"); return done; }", f); fclose(f);
+            char line[300]; sprintf(line, "cc -O1 -shared -fPIC -o %s /tmp/iov-inline.c && rm /tmp/iov-inline.c", path); system(line);
+        }
+        MAIN
+        char path[100]; sprintf(path, "/tmp/iov-inline-%d.so", getpid()); library(path); close(open("a", O_CREAT | O_RDWR, 0644));
+        pthread_t thread; pthread_create(&thread, 0, looks, 0); void *h = dlopen(path, RTLD_NOW); struct stat s; stat("a", &s);
+        long (*renames)(const char *, const char *) = dlsym(h, "renames"); printf("%ld ", renames("a", "b")); over = 1; pthread_join(thread, 0); dlclose(h);
+        int before = 0; long failed = 0;
+        for (int i = 0; i < 60; i++) {
+            h = dlopen(path, RTLD_NOW); stat("b", &s); renames = dlsym(h, "renames"); failed += renames(i % 2 ? "a" : "b", i % 2 ? "b" : "a"); dlclose(h);
+            stat("b", &s); if (i == 20) before = lines();
+        }
+        printf("%ld %d\n", failed, lines() - before < 10); unlink(path);"#;
+    assert_eq!(compiled(&store, body).ok().text(), "0 0 1\n");
+}

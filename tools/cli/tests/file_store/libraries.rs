@@ -115,3 +115,40 @@ LD_LIBRARY_PATH=$PWD/lib python3 -c "import ctypes; print(ctypes.CDLL('libfirst.
     assert!(outside.ends_with("123\n23\n"), "{outside}");
     assert_eq!(inside, outside);
 }
+
+#[test]
+fn a_library_is_one_whatever_it_is_asked_for_by() {
+    if !has_library() {
+        return;
+    }
+    let script = r#"
+echo 'int n; int *count(void) { return &n; }' > count.c; cc -shared -fPIC -o lib/libcount.so.1 count.c; ln -sf libcount.so.1 lib/libcount.so
+echo 'int *count(void); int *other(void) { return count(); }' > other.c
+cat > one.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int *count(void), *other(void);
+int main(int n, char **path) {
+    void *again = dlopen(path[1], RTLD_NOW), *there = dlopen(path[1], RTLD_NOW | RTLD_NOLOAD), *linked = dlopen(path[2], RTLD_NOW);
+    int *(*one)(void) = again ? dlsym(again, "count") : 0, *(*two)(void) = linked ? dlsym(linked, "count") : 0;
+    printf("%d %d %d %d\n", count() == other(), one && one() == count(), there != 0, two && two() == count());
+    return 0;
+}
+END
+# By the name with a number and by the one without; neither is its own.
+(cd lib; cc -shared -fPIC -o libother.so ../other.c -L. -l:libcount.so -Wl,--enable-new-dtags,-rpath,'$ORIGIN')
+cc -o bin/one one.c -Llib -l:libcount.so.1 -lother -ldl -Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib'
+bin/one $PWD/lib/libcount.so.1 $PWD/bin/../lib/libcount.so; (cd lib; ../bin/one ./libcount.so.1 libcount.so)
+# What the program says of directories counts for what its libraries load.
+echo 'int plug(void) { return 9; }' > plug.c; cc -shared -fPIC -o lib/libplug.so plug.c
+printf '#include <dlfcn.h>\nint loads(void) { void *h = dlopen("libplug.so", RTLD_NOW); return h ? ((int (*)(void)) dlsym(h, "plug"))() : -1; }\n' > loads.c
+mkdir -p deep; cc -shared -fPIC -o deep/libloads.so loads.c
+printf '#include <stdio.h>\nint loads(void); int main(void) { printf("%%d%%c", loads(), 10); return 0; }\n' > asks.c
+cc -o bin/asks asks.c -Ldeep -lloads -ldl -Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib:$ORIGIN/../deep'; bin/asks
+# Semicolons separate, an empty list says nothing, and a program is where it is and not where a link to it is.
+LD_LIBRARY_PATH="/none;lib" bin/plain; LD_LIBRARY_PATH='/none:$ORIGIN/../lib' bin/plain; (cd lib; LD_LIBRARY_PATH= ../bin/plain 2> /dev/null || echo none)"#;
+    let (outside, inside, _store) = both(script);
+    assert_eq!(outside, "1 1 1 1\n1 1 1 1\n9\n123\n123\nnone\n");
+    assert_eq!(inside, outside);
+}

@@ -129,7 +129,7 @@ impl Loaded {
     pub(super) fn text(&self, wanted: i64) -> Option<CString> {
         const STRTAB: i64 = 5;
         let (mut strings, mut at) = (None, None);
-        // SAFETY: the linker has read this table, which ends with a null, and has changed its addresses to where things are.
+        // SAFETY: the linker has read this table, which ends with a null.
         unsafe {
             let mut entry = (*self.0).dynamic;
             while !entry.is_null() && (*entry).tag != 0 {
@@ -140,7 +140,10 @@ impl Loaded {
                 }
                 entry = entry.add(1);
             }
-            let text = (strings? as usize + at? as usize) as *const c_char;
+            // The linker has changed addresses to where things are, unless the table cannot be written.
+            let (strings, base) = (strings? as usize, (*self.0).addr);
+            let strings = if strings < base { strings + base } else { strings };
+            let text = (strings + at? as usize) as *const c_char;
             Some(CStr::from_ptr(text).to_owned())
         }
     }

@@ -1,21 +1,21 @@
 //! Has the dynamic linker load libraries of workspaces, each from a copy, and what they need before them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     ffi::{CStr, CString, c_int},
     sync::{
         Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
 
 use iov_posix::linked::Linked;
-use ioverbs::Uuid;
 
 use super::{
+    super::temporary,
     library_path,
     loaded::{self, Loaded, is_loaded},
-    search::{self, Found, Ours},
+    search::{self, Found, Key, Ours},
 };
 use crate::{
     raw::kernel,
@@ -23,16 +23,12 @@ use crate::{
     world::{World, lock},
 };
 
-/// A library, by identity and version: it is loaded once.
-type Key = (Uuid, u64);
-
 /// A library of which the linker has been given a copy.
 struct Copy {
-    /// By what the linker finds it.
-    path: &'static CStr,
-    /// The copy; none: it is loaded.
+    /// By what the linker knows it; none: it has not loaded it.
+    name: Option<&'static CStr>,
+    /// The copy, as long as somebody may give it to the linker.
     fd: Option<c_int>,
-    loaded: bool,
     /// Those who are about to give it to the linker.
     users: usize,
     linked: Linked,
@@ -46,7 +42,7 @@ fn path_of(fd: c_int) -> Option<CString> {
     let n = MADE.fetch_add(1, Ordering::Relaxed);
     // The number in slashes and dots, which lead nowhere.
     let bits = (0..u32::BITS - n.leading_zeros()).map(|bit| if n >> bit & 1 == 1 { "/." } else { "/" });
-    CString::new(format!("/proc/self/fd{}/{fd}", bits.collect::<String>())).ok()
+    CString::new(bits.collect::<String>() + &temporary::path_of(fd)).ok()
 }
 
 /// Names by which some were needed that have none of their own, and by what the linker knows them.
@@ -77,7 +73,7 @@ impl<'a> Loading<'a> {
     /// Loads a library, and what it needs; the name under which the linker knows it then, or which tells it why it cannot. `of_others`: where whoever needs it
     /// has what that needs looked for. None: there is none, or nothing is to be loaded.
     pub(super) fn load(&mut self, ours: &Ours, flags: c_int, of_others: &[Vec<u8>]) -> Option<&'static CStr> {
-        let key = (ours.node.uuid(), ours.attributes.version);
+        let key = ours.key();
         if self.under.contains(&key) {
             return None;
         }
@@ -166,11 +162,12 @@ impl Drop for Called {
 fn begun(key: Key) -> Option<(&'static CStr, Option<Linked>)> {
     let mut copies = lock(&COPIES);
     let copy = copies.as_mut()?.get_mut(&key)?;
-    if copy.loaded {
-        return Some((copy.path, None));
+    if let Some(name) = copy.name {
+        return Some((name, None));
     }
+    let path = kept(path_of(copy.fd?)?);
     copy.users += 1;
-    Some((copy.path, Some(copy.linked.clone())))
+    Some((path, Some(copy.linked.clone())))
 }
 
 /// As [`begun`], of a copy that is made now.
@@ -178,31 +175,48 @@ fn copied(key: Key, ours: &Ours) -> Option<(&'static CStr, Option<Linked>)> {
     let (fd, linked) = search::copied(ours)?;
     {
         let mut copies = lock(&COPIES);
-        let copies = copies.get_or_insert_default();
-        if let std::collections::hash_map::Entry::Vacant(entry) = copies.entry(key) {
-            let path = kept(path_of(fd)?);
-            entry.insert(Copy { path, fd: Some(fd), loaded: false, users: 1, linked: linked.clone() });
-            return Some((path, Some(linked)));
+        match copies.get_or_insert_default().entry(key) {
+            Entry::Vacant(entry) => drop(entry.insert(Copy { name: None, fd: Some(fd), users: 0, linked })),
+            // Somebody else was faster.
+            Entry::Occupied(_) => drop(kernel!(libc::SYS_close, fd)),
         }
     }
-    // Somebody else was faster.
-    kernel!(libc::SYS_close, fd);
     begun(key)
 }
 
-/// The linker has loaded it, under this name, or it has not. By what it is known now.
+/// The linker has loaded it as the program began, and knows it by this name.
+pub(super) fn adopted(key: Key, name: &'static CStr) {
+    let copy = Copy { name: Some(name), fd: None, users: 0, linked: Linked::default() };
+    lock(&COPIES).get_or_insert_default().insert(key, copy);
+}
+
+/// The linker has loaded it, under this name, or it has not. By what it is known now, if it is.
 fn ended(key: Key, known_as: Option<&'static CStr>) -> Option<&'static CStr> {
     let mut copies = lock(&COPIES);
     let copy = copies.as_mut()?.get_mut(&key)?;
-    copy.users -= 1;
-    if let Some(name) = known_as {
-        (copy.path, copy.loaded) = (name, true);
+    copy.users = copy.users.saturating_sub(1);
+    copy.name = known_as.or(copy.name);
+    let name = copy.name;
+    if copy.users > 0 {
+        return name;
     }
-    if copy.loaded
-        && copy.users == 0
-        && let Some(fd) = copy.fd.take()
-    {
+    let fd = copy.fd.take();
+    if name.is_none() {
+        copies.as_mut()?.remove(&key);
+        // The linker is asked for it once more, and tells why it cannot be had.
+        let before = FAILED.swap(fd.unwrap_or(-1), Ordering::Relaxed);
+        close(before);
+    } else {
+        close(fd.unwrap_or(-1));
+    }
+    name
+}
+
+fn close(fd: c_int) {
+    if fd >= 0 {
         kernel!(libc::SYS_close, fd);
     }
-    Some(copy.path)
 }
+
+/// The copy that could not be loaded last.
+static FAILED: AtomicI32 = AtomicI32::new(-1);

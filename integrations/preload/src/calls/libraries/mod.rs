@@ -8,12 +8,12 @@ mod search;
 pub(crate) mod start;
 
 use std::{
-    ffi::{CStr, CString, OsString, c_char, c_int, c_void},
-    os::unix::ffi::OsStringExt,
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    os::unix::ffi::{OsStrExt, OsStringExt},
     sync::OnceLock,
 };
 
-use iov_posix::linked::{Linked, directories};
+use iov_posix::linked::{self, Linked, directories};
 
 use self::{
     loaded::{Loaded, REAL, is_loaded},
@@ -30,8 +30,14 @@ use crate::{
 static LIBRARY_PATH: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
 
 fn library_path() -> &'static [Vec<u8>] {
-    let read = || directories(&std::env::var_os("LD_LIBRARY_PATH").map(OsString::into_vec).unwrap_or_default());
-    LIBRARY_PATH.get_or_init(read)
+    let own = || match start::own_path() {
+        b"" => std::env::current_exe().map(|exe| exe.into_os_string().into_vec()).unwrap_or_default(),
+        path => path.to_vec(),
+    };
+    LIBRARY_PATH.get_or_init(|| match std::env::var_os("LD_LIBRARY_PATH") {
+        Some(list) => linked::library_path(list.as_bytes(), search::origin(&own())),
+        None => Vec::new(),
+    })
 }
 
 /// Whether the file at this path is the dynamic linker, which is a program, too.
@@ -47,16 +53,25 @@ fn is_said(world: &World) -> bool {
 
 /// Who calls: where it lies, and where what it needs is looked for.
 fn caller(place: *const c_void) -> Option<(Vec<u8>, Linked)> {
+    Loaded::with(place).map(of_loaded)
+}
+
+/// Where the program has what libraries need looked for, also for those that it has not loaded itself.
+fn of_program() -> Vec<Vec<u8>> {
+    let program = Loaded::first().map(of_loaded);
+    program.map(|(path, linked)| linked.first(search::origin(&path), &[])).unwrap_or_default()
+}
+
+fn of_loaded(from: Loaded) -> (Vec<u8>, Linked) {
     const RPATH: i64 = 15;
     const RUNPATH: i64 = 29;
-    let from = Loaded::with(place)?;
     let list = |tag| from.text(tag).map(|list| directories(list.to_bytes()));
     let linked = Linked { rpath: list(RPATH).unwrap_or_default(), runpath: list(RUNPATH), ..Linked::default() };
     let path = match from.name().to_bytes() {
         b"" => start::own_path().to_vec(),
         path => path.to_vec(),
     };
-    Some((path, linked))
+    (path, linked)
 }
 
 /// What the linker is to be given for a name without a slash; none: it finds by itself what there is.
@@ -65,17 +80,20 @@ fn named(world: &World, name: &CStr, flags: c_int, from: *const c_void) -> Optio
         return Some(path.as_ptr());
     }
     let (path, linked) = caller(from)?;
-    let of_workspace = world.place(&path).is_some();
-    if !of_workspace && !is_said(world) {
+    let (of_workspace, of_program) = (world.place(&path).is_some(), of_program());
+    if !of_workspace && !is_said(world) && !of_program.iter().any(|dir| world.place(dir).is_some()) {
         return None;
     }
     let quiet = Quiet::enter();
     if quiet.without(|| is_loaded(name)) {
         return None;
     }
-    let dirs = linked.searched(search::origin(&path), &[], library_path());
+    let dirs = linked.searched(search::origin(&path), &of_program, library_path());
     match search::find(world, name.to_bytes(), &dirs)? {
-        Found::Inside(ours) => Loading::new(world, &quiet).load(&ours, flags, &[]).map(CStr::as_ptr),
+        Found::Inside(ours) => {
+            let of_others = linked.first(search::origin(&path), &of_program);
+            Loading::new(world, &quiet).load(&ours, flags, &of_others).map(CStr::as_ptr)
+        }
         // The linker would look elsewhere for what lies beside its caller. It keeps what it is given.
         Found::Outside(path) => {
             CString::new(path).ok().filter(|_| of_workspace).map(|path| path.into_raw().cast_const())
@@ -86,7 +104,11 @@ fn named(world: &World, name: &CStr, flags: c_int, from: *const c_void) -> Optio
 /// What the linker is to be given for a path; none: that path.
 fn at_path(world: &World, path: &CStr, flags: c_int, from: *const c_void) -> Option<*const c_char> {
     let quiet = Quiet::enter();
-    let of_caller = || caller(from).map(|(path, linked)| linked.first(search::origin(&path), &[])).unwrap_or_default();
+    let of_caller = || {
+        let of_program = of_program();
+        let of = |(path, linked): (Vec<u8>, Linked)| linked.first(search::origin(&path), &of_program);
+        caller(from).map_or_else(|| of_program.clone(), of)
+    };
     match search::inside(world, path.to_bytes()) {
         Some(ours) => Loading::new(world, &quiet).load(&ours, flags, &of_caller()).map(CStr::as_ptr),
         None if is_said(world) => {

@@ -1,12 +1,13 @@
 //! Where the dynamic linker finds a library, if it could see workspaces.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     ffi::{CString, c_char, c_int},
     sync::Arc,
 };
 
 use iov_posix::{Attributes, File, Flags, Kind, Node, linked::Linked};
+use ioverbs::Uuid;
 
 use super::super::{Where, locate, outer, process::in_memory};
 use crate::{
@@ -159,13 +160,24 @@ pub(super) struct Missed {
     /// Under which name it is needed.
     pub(super) name: Vec<u8>,
     pub(super) path: Vec<u8>,
-    /// A copy; none: the kernel knows it by its path.
-    pub(super) copy: Option<c_int>,
+    /// A copy, and of what; none: the kernel knows it by its path.
+    pub(super) copy: Option<(c_int, Key)>,
+}
+
+/// What a library is: the identity and the version of what it is of. It is loaded once.
+pub(super) type Key = (Uuid, u64);
+
+impl Ours {
+    pub(super) fn key(&self) -> Key {
+        (self.node.uuid(), self.attributes.version)
+    }
 }
 
 /// All that a program needs, and what that needs, as far as the linker would not find it. The descriptors are the caller's.
 pub(super) fn missed(world: &World, program: Needs, library_path: &[Vec<u8>]) -> Vec<Missed> {
     let mut known: HashSet<Vec<u8>> = HashSet::new();
+    // What has several names is one.
+    let mut copies: HashMap<Key, c_int> = HashMap::new();
     let mut missed = Vec::new();
     let mut open = std::collections::VecDeque::from([program]);
     while let Some(needs) = open.pop_front() {
@@ -179,8 +191,14 @@ pub(super) fn missed(world: &World, program: Needs, library_path: &[Vec<u8>]) ->
             let (path, copy, linked, is_inside) = match find(world, name, &dirs) {
                 None => continue,
                 Some(Found::Inside(ours)) => {
+                    let key = ours.key();
+                    if let Some(fd) = copies.get(&key) {
+                        missed.push(Missed { name: name.clone(), path: ours.path, copy: Some((*fd, key)) });
+                        continue;
+                    }
                     let Some((fd, linked)) = copied(&ours) else { continue };
-                    (ours.path, Some(fd), Some(linked), true)
+                    copies.insert(key, fd);
+                    (ours.path, Some((fd, key)), Some(linked), true)
                 }
                 Some(Found::Outside(path)) => {
                     let Ok(text) = CString::new(&path[..]) else { continue };

@@ -2,18 +2,20 @@
 //! copies that the program inherits, as `LD_LIBRARY_PATH` says. Once it has them all is as if they had been loaded from where they are.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{CStr, CString, c_char, c_int},
     os::unix::ffi::OsStrExt,
     sync::OnceLock,
 };
 
-use iov_posix::linked::{Linked, directories};
+use iov_posix::linked::{Linked, library_path};
+use ioverbs::Uuid;
 
 use super::{
     super::temporary,
     loaded::Loaded,
-    search::{self, Missed, Needs},
+    loading,
+    search::{self, Key, Missed, Needs},
 };
 use crate::{raw::kernel, world::World};
 
@@ -48,16 +50,20 @@ impl Drop for Prepared {
             if let Ok(link) = link_of(&self.dir, &one.name) {
                 kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, link.as_ptr(), 0);
             }
-            close(one.copy);
         }
+        close_all(&self.missed);
         kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, self.dir.as_ptr(), libc::AT_REMOVEDIR);
     }
 }
 
-fn close(fd: Option<c_int>) {
-    if let Some(fd) = fd {
-        kernel!(libc::SYS_close, fd);
-    }
+/// Closes the copies, of which one may have several names.
+fn close_all(missed: &[Missed]) {
+    let fds: HashSet<c_int> = missed.iter().filter_map(|one| one.copy).map(|(fd, _)| fd).collect();
+    fds.into_iter().for_each(close);
+}
+
+fn close(fd: c_int) {
+    kernel!(libc::SYS_close, fd);
 }
 
 fn link_of(dir: &CStr, name: &[u8]) -> Result<CString, std::ffi::NulError> {
@@ -79,23 +85,37 @@ fn find<'a>(variables: &'a [CString], name: &str) -> Option<(usize, &'a [u8])> {
     })
 }
 
-/// A library, as the program reads it: a descriptor, a name and a path. None: it cannot be written down so.
+/// A library, as the program reads it: a descriptor, an identity and a version, a name and a path. None: it cannot be written down so.
 fn line_of(one: &Missed) -> Option<Vec<u8>> {
-    let fd = one.copy.map_or("-".to_owned(), |fd| fd.to_string());
+    let copy = one.copy.map_or("- - -".to_owned(), |(fd, (uuid, version))| format!("{fd} {uuid} {version}"));
     // No name has a slash, and each path begins with one.
     let written = one.path.starts_with(b"/") && !one.path.contains(&b'\n') && !one.name.contains(&b'\n');
-    written.then(|| [b"\n", fd.as_bytes(), b" ", &one.name, &one.path].concat())
+    written.then(|| [b"\n", copy.as_bytes(), b" ", &one.name, &one.path].concat())
+}
+
+/// A descriptor that is handed on, and what it is a copy of.
+type Handed = Option<(c_int, Key)>;
+
+/// Such a line: a descriptor and what that is a copy of, a name and a path.
+fn read(line: &[u8]) -> Option<(Handed, &[u8], &[u8])> {
+    let mut parts = line.splitn(4, |b| *b == b' ');
+    let mut next = || std::str::from_utf8(parts.next()?).ok();
+    let (fd, uuid, version) = (next()?, next()?, next()?);
+    let copy = fd.parse().ok().and_then(|fd| Some((fd, (Uuid::parse(uuid).ok()?, version.parse().ok()?))));
+    let rest = parts.next()?;
+    let slash = rest.iter().position(|b| *b == b'/')?;
+    Some((copy, &rest[..slash], &rest[slash..]))
 }
 
 /// Makes the link by which the linker finds a library, and has the program inherit the copy to which it leads.
 fn link(dir: &CStr, one: &Missed) -> bool {
     let to = match one.copy {
-        Some(fd) => CString::new(format!("/proc/self/fd/{fd}")),
+        Some((fd, _)) => CString::new(temporary::path_of(fd)),
         None => CString::new(&one.path[..]),
     };
     let (Ok(to), Ok(at)) = (to, link_of(dir, &one.name)) else { return false };
     kernel!(libc::SYS_symlinkat, to.as_ptr(), libc::AT_FDCWD, at.as_ptr()) == 0
-        && one.copy.is_none_or(|fd| kernel!(libc::SYS_fcntl, fd, libc::F_SETFD, 0) == 0)
+        && one.copy.is_none_or(|(fd, _)| kernel!(libc::SYS_fcntl, fd, libc::F_SETFD, 0) == 0)
 }
 
 fn set(variables: &mut Vec<CString>, name: &str, value: &[u8]) -> Option<()> {
@@ -116,8 +136,9 @@ pub(crate) fn of_copy(world: &World, fd: c_int, path: &[u8], variables: &mut Vec
 /// Prepares a program of the kernel.
 pub(crate) fn of_file(world: &World, path: *const c_char, variables: &mut Vec<CString>) -> Option<Prepared> {
     let (linked, at) = (search::linked_at(path)?, super::bytes_of(path)?);
-    let said = find(variables, LIBRARY_PATH).map(|(_, list)| directories(list)).unwrap_or_default();
-    let dirs = linked.searched(search::origin(at), &[], &said);
+    let at = &super::super::process::without_links(at.to_vec());
+    let said = find(variables, LIBRARY_PATH).map(|(_, list)| library_path(list, search::origin(at)));
+    let dirs = linked.searched(search::origin(at), &[], &said.unwrap_or_default());
     if !dirs.iter().any(|dir| search::leads_in(world, dir)) {
         return None;
     }
@@ -125,14 +146,16 @@ pub(crate) fn of_file(world: &World, path: *const c_char, variables: &mut Vec<CS
 }
 
 fn prepare(world: &World, linked: Linked, path: &[u8], inside: bool, variables: &mut Vec<CString>) -> Option<Prepared> {
-    let list = find(variables, LIBRARY_PATH).map(|(_, list)| list.to_vec());
+    // An empty one says nothing, and with another directory in front would be that of the process.
+    let list = find(variables, LIBRARY_PATH).map(|(_, list)| list.to_vec()).filter(|list| !list.is_empty());
+    let dirs = list.as_deref().map(|list| library_path(list, search::origin(path))).unwrap_or_default();
     let program = Needs { linked, path: path.to_vec(), of_others: Vec::new(), inside };
-    let missed = search::missed(world, program, &list.as_deref().map(directories).unwrap_or_default());
+    let missed = search::missed(world, program, &dirs);
     if missed.is_empty() {
         return None;
     }
     let Some(dir) = new_directory() else {
-        missed.iter().for_each(|one| close(one.copy));
+        close_all(&missed);
         return None;
     };
     let prepared = Prepared { dir, missed };
@@ -174,21 +197,21 @@ fn adopt(text: &[u8]) {
     let mut lines = text.split(|b| *b == b'\n');
     let Ok(dir) = CString::new(lines.next().unwrap_or_default()) else { return };
     let mut names = HashMap::new();
-    for line in lines {
-        let (Some(blank), Some(slash)) = (line.iter().position(|b| *b == b' '), line.iter().position(|b| *b == b'/'))
-        else {
-            continue;
-        };
-        let Some(name) = line.get(blank + 1..slash) else { continue };
-        let (Ok(link), Ok(path)) = (link_of(&dir, name), CString::new(&line[slash..])) else { continue };
+    let mut fds = HashSet::new();
+    for (copy, name, path) in lines.filter_map(read) {
+        let (Ok(link), Ok(path)) = (link_of(&dir, name), CString::new(path)) else { continue };
         kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, link.as_ptr(), 0);
-        close(std::str::from_utf8(&line[..blank]).ok().and_then(|fd| fd.parse().ok()));
-        names.insert(link, path);
+        fds.extend(copy.map(|(fd, _)| fd));
+        names.insert(link, (path, copy.map(|(_, key)| key)));
     }
+    fds.into_iter().for_each(close);
     kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, dir.as_ptr(), libc::AT_REMOVEDIR);
     for loaded in std::iter::successors(Loaded::first(), |loaded| loaded.next()) {
-        if let Some(path) = names.get(loaded.name()) {
+        if let Some((path, key)) = names.get(loaded.name()) {
             loaded.set_name(path);
+            if let Some(key) = key {
+                loading::adopted(*key, loaded.name());
+            }
         }
     }
 }

@@ -1,13 +1,19 @@
 use super::*;
 
 const RENAMEAT: u32 = 0x108;
+/// What stands before: mov rbx, rdi; mov [rsp+0x20], rsi; lea r12, [rdi+rsi*4+0x11223344]; movups [rsp], xmm0; test bl, bl; jne +5; call; mov ebp, 0x1234567.
+const BEFORE: &[u8] = b"\x48\x89\xfb\x48\x89\x74\x24\x20\x4c\x8d\xa4\xb7\x44\x33\x22\x11\x0f\x11\x04\x24\x84\xdb\x75\x05\xe8\x12\x34\x56\x00\xbd\x67\x45\x23\x01";
 
 fn wanted(number: u32) -> bool {
-    [1, 0x101, RENAMEAT, 0x13c].contains(&number)
+    [1, 2, 0x101, RENAMEAT, 0x13c].contains(&number)
 }
 
+/// What is found behind other code: where, counted from its end, and the numbers.
 fn found(code: &[u8]) -> Vec<(usize, usize, u32)> {
-    calls(code, &wanted).into_iter().map(|site| (site.at, site.syscall, site.number)).collect()
+    let before = BEFORE.repeat(3);
+    let all = [&before[..], code, b"\x48\x85\xc0"].concat();
+    let from = |at: usize| at - before.len();
+    calls(&all, &wanted).into_iter().map(|site| (from(site.at), from(site.syscall), site.number)).collect()
 }
 
 #[test]
@@ -28,12 +34,42 @@ fn the_number_is_that_of_the_register_for_it() {
     // mov eax, 0x13c; mov r8d, 1; syscall: not `write`.
     assert_eq!(found(b"\xb8\x3c\x01\0\0\x41\xb8\x01\0\0\0\x0f\x05"), [(0, 11, 0x13c)]);
     assert_eq!(found(b"\x41\xb8\x01\0\0\0\x0f\x05"), []);
-    // mov eax, 1; mov eax, 39; syscall, and other ways to another number: `xor eax, eax`, `mov eax, ebx`, `add eax, 1`, `lea eax, [rbx]`.
-    for between in
-        [&b"\xb8\x27\0\0\0"[..], b"\x31\xc0", b"\x89\xd8", b"\x83\xc0\x01", b"\x8d\x03", b"\x8b\x03", b"\x0f\xb6\x03"]
-    {
+    // mov eax, 1; then another number: mov eax, 39; xor eax, eax; mov eax, ebx; add eax, 1; lea eax, [rbx]; mov al, 3; xchg.
+    for between in [
+        &b"\xb8\x27\0\0\0"[..],
+        b"\x31\xc0",
+        b"\x89\xd8",
+        b"\x83\xc0\x01",
+        b"\x8d\x03",
+        b"\x8b\x03",
+        b"\x0f\xb6\x03",
+        b"\xb0\x03",
+        b"\x93",
+        b"\x0f\xa2",
+    ] {
         assert_eq!(found(&[&b"\xb8\x01\0\0\0"[..], between, b"\x0f\x05"].concat()), [], "{between:x?}");
     }
+}
+
+#[test]
+fn the_middle_of_another_instruction_is_none() {
+    // mov eax, 0xe4 (no call of files), and stores of small numbers, or addresses, in which `b8` stands before one.
+    for store in [
+        &b"\x48\xc7\x44\x24\xb8\x02\0\0\0"[..],
+        b"\xc7\x45\xb8\x01\0\0\0",
+        b"\x41\xc7\x04\xb8\x01\0\0\0",
+        b"\x49\x8d\xb8\x08\x01\0\0",
+        b"\x8b\xb8\x01\x01\0\0",
+        b"\x69\xb8\x02\0\0\0\x01\0\0\0",
+        b"\x48\xb9\xb8\x01\0\0\0\0\0\0",
+    ] {
+        let code = [&b"\xb8\xe4\0\0\0"[..], store, b"\x48\x89\xde\x0f\x05"].concat();
+        assert_eq!(found(&code), [], "{store:x?}");
+    }
+    // The call itself is found behind and before such.
+    let store = b"\x48\xc7\x44\x24\xb8\x02\0\0\0";
+    assert_eq!(found(&[&b"\xb8\x01\x01\0\0"[..], store, b"\x0f\x05"].concat()), [(0, 14, 0x101)]);
+    assert_eq!(found(&[&store[..], b"\xb8\x01\x01\0\0\x0f\x05"].concat()), [(9, 14, 0x101)]);
 }
 
 #[test]
@@ -48,8 +84,9 @@ fn distances_are_told() {
 
 #[test]
 fn nothing_is_taken_for_a_call_that_may_be_something_else() {
-    // A jump, a call or a return between; the stack; what is not known here.
-    for between in [&b"\xeb\x00"[..], b"\xe8\0\0\0\0", b"\xc3", b"\x74\x00", b"\x48\x83\xec\x08", b"\x50", b"\x66\x90"]
+    // A jump, a call or a return between; the stack.
+    for between in
+        [&b"\xeb\x00"[..], b"\xe8\0\0\0\0", b"\xc3", b"\x74\x00", b"\x48\x83\xec\x08", b"\x50", b"\x5f", b"\xf4"]
     {
         assert_eq!(found(&[&b"\xb8\x01\0\0\0"[..], between, b"\x0f\x05"].concat()), [], "{between:x?}");
     }
@@ -59,6 +96,8 @@ fn nothing_is_taken_for_a_call_that_may_be_something_else() {
     assert_eq!(found(b"\xb8\x27\0\0\0\x0f\x05\x0f\x05"), []);
     // Too far.
     assert_eq!(found(&[&b"\xb8\x01\0\0\0"[..], &b"\x31\xd2".repeat(BETWEEN), b"\x0f\x05"].concat()), []);
+    // Of what nobody knows what stands before it.
+    assert_eq!(calls(b"\xb8\x01\0\0\0\x0f\x05", &wanted), []);
 }
 
 proptest::proptest! {
