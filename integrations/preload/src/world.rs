@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -58,6 +58,8 @@ pub(crate) struct World {
     /// Where this library is.
     pub(crate) library: OsString,
     session: Mutex<Option<Session>>,
+    /// The thread that opens it; 0: nobody does.
+    opens: AtomicI32,
     mounted: Mutex<HashMap<Vec<u8>, Arc<Mounted>>>,
     pub(crate) files: Files,
     pub(crate) directory: RwLock<Directory>,
@@ -136,6 +138,7 @@ impl World {
             settings,
             library,
             session: Mutex::default(),
+            opens: AtomicI32::new(0),
             mounted: Mutex::default(),
             files,
             directory: RwLock::new(Directory::Outside),
@@ -151,13 +154,23 @@ impl World {
         if let Some(session) = &*session {
             return Ok(session.clone());
         }
+        // What the library looks for meanwhile, as its daemon on `PATH`, it does not look for in workspaces.
+        let _inside = Inside::enter();
+        self.opens.store(kernel!(libc::SYS_gettid) as i32, Ordering::Relaxed);
         let program =
             std::env::current_exe().ok().and_then(|exe| Some(exe.file_name()?.to_string_lossy().into_owned()));
         let attr = SessionAttr { deadline_ns: self.settings.deadline_ns, program, ..SessionAttr::default() };
         let opened = as_starter(|| ioverbs::open(Some(&self.settings.store), attr));
+        self.opens.store(0, Ordering::Relaxed);
         let opened = opened.map_err(|e| failed("the store cannot be reached", &e))?;
         self.used.store(true, Ordering::Relaxed);
         Ok(session.insert(opened).clone())
+    }
+
+    /// Whether this thread is opening the store.
+    pub(crate) fn is_opening(&self) -> bool {
+        let opens = self.opens.load(Ordering::Relaxed);
+        opens != 0 && kernel!(libc::SYS_gettid) as i32 == opens
     }
 
     /// By this others may use what this process has open (X1); none: it has nothing, or the store does not say.

@@ -119,7 +119,7 @@ pub(crate) fn locate(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where>
     if path.first() == Some(&b'/') {
         return absolute(world, path);
     }
-    if path.is_empty() {
+    if path.is_empty() || world.is_opening() {
         return Ok(Where::Outside);
     }
     let dir = if dirfd == libc::AT_FDCWD {
@@ -174,6 +174,9 @@ fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
 
 /// An absolute path.
 fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
+    if world.is_opening() {
+        return Ok(Where::Outside);
+    }
     // What is open here under a descriptor; to the kernel that is what stands for it.
     if let Some(path) = links::leads_on(world, path)? {
         return absolute(world, &path);

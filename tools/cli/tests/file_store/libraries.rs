@@ -47,6 +47,9 @@ LD_LIBRARY_PATH=lib bin/plain; LD_LIBRARY_PATH=/nowhere:$PWD/lib bin/plain; LD_L
 export LD_LIBRARY_PATH=$PWD/other:$PWD/lib; bin/plain; sh -c 'test "$LD_LIBRARY_PATH" = "$PWD/other:$PWD/lib" && echo same; env | grep -c IOVERBS_RUN_LIB; ls /proc/self/fd | wc -l'
 unset LD_LIBRARY_PATH; cp /bin/readlink bin; bin/readlink /proc/self/exe | sed "s:$PWD/::"
 /lib64/ld-linux-x86-64.so.2 /bin/cat third.c; /lib64/ld-linux-x86-64.so.2 --version | head -1
+# The first thing that it asks is where it is, and programs are looked for here, too.
+printf '#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint main(void) { char at[999]; puts(strrchr(getcwd(at, 999), 47)); return access("main.c", 0); }\n' > where.c; cc -o bin/where where.c
+(unset IOVERBS_IOVD; cd lib; ../bin/where); (unset IOVERBS_IOVD; PATH=$PWD/bin:$PATH; cd other; where)
 (sleep 0.2; exec bin/main) & echo left $(ls -d /tmp/iov-libraries-*/$!-* 2> /dev/null); wait; echo left $(ls -d /tmp/iov-libraries-*/$!-* 2> /dev/null); rm lib/libsecond.so; bin/main 2>&1 | sed 's/.*: lib/lib/'"#;
     let (outside, inside, store) = both(script);
     assert!(outside.starts_with("123\n123\n123\n123\n123\nnone\n123\n123\n123\n123\n107\nsame\n0\n"), "{outside}");
