@@ -137,6 +137,11 @@ fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
     })
 }
 
+/// Gives what is mounted on a directory the flags of this table (`ro`, `nosuid` and such); for root.
+pub fn remount(at: &Path, table: &MountTable) -> Result<()> {
+    Ok(rustix::mount::mount_remount(at, table.flags(), c"")?)
+}
+
 /// Unmounts a directory; `lazily`: at once, also if somebody is in it.
 pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };

@@ -22,7 +22,7 @@ mod tagged;
 
 pub use iov_fuse_kernel::Rings;
 pub use iov_posix::Rule;
-pub use mount::{Mount, MountOptions, parse_options, unmount};
+pub use mount::{Mount, MountOptions, parse_options, remount, unmount};
 
 #[cfg(test)]
 mod tests;

@@ -58,6 +58,10 @@ impl Default for MountOptions {
     }
 }
 
+/// Options that the kernel sees to.
+const FLAGS: [&str; 11] =
+    ["nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "relatime", "sync", "dirsync"];
+
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
 /// `tags`, `tags=NAME`, `passthrough`, `passthrough=off`, `io_uring`, `io_uring=off`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
@@ -86,16 +90,7 @@ pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
             | ("user" | "uhelper" | "comment", _) => {}
             // So it is anyway.
             ("default_permissions" | "diratime" | "nodiratime" | "strictatime" | "norelatime", "") => {}
-            (
-                "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "noatime" | "atime" | "relatime" | "sync"
-                | "dirsync",
-                "",
-            ) => {
-                options.kernel.push(option.to_owned());
-            }
-            ("remount", "") => {
-                return Err(Error::invalid("remount: a workspace is unmounted, and mounted with other options"));
-            }
+            (flag, "") if FLAGS.contains(&flag) => options.kernel.push(option.to_owned()),
             (name, _) if name.starts_with("x-") => {}
             _ => {
                 return Err(Error::invalid(format!(
@@ -208,6 +203,23 @@ impl Mount {
         let (at, _stays) = (self.at, self.staying);
         self.session.join().map_err(|e| Error::from(e).context(format!("serving {}", at.display())))
     }
+}
+
+/// Changes what the kernel sees to of a workspace that is mounted, by options of which `remount` is one: `ro`, `rw`, `nosuid` and such. What else `mount` says with them stays as it is.
+pub fn remount(at: &Path, options: &str) -> Result<()> {
+    if !is_ours(at)? {
+        return Err(Error::invalid(format!("no workspace is mounted on {}", at.display())));
+    }
+    let mut table = MountTable::default();
+    for option in options.split(',').map(str::trim) {
+        match option {
+            "ro" => table.readonly = true,
+            "rw" => table.readonly = false,
+            flag if FLAGS.contains(&flag) => table.options.push(flag.to_owned()),
+            _ => {}
+        }
+    }
+    iov_fuse_kernel::remount(at, &table).map_err(|e| Error::from(e).context(format!("remounting {}", at.display())))
 }
 
 /// Makes a mounted workspace disappear; `lazily`: at once, also if somebody is in it.

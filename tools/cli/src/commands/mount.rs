@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// As in fstab, separated by commas: ro, strict, ttl=SECONDS (how long the kernel may take names and attributes for true;
     /// 1 unless said), tags (by/KEY/VALUE shows what has that metadata; tags=NAME: under another name), store=URL (as -S),
     /// allow_other (other users may enter), passthrough=off (the kernel moves no bytes of files by itself),
-    /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime
+    /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime,
+    /// remount (with ro, rw and others that the kernel sees to: what is mounted gets them)
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
 
@@ -61,6 +62,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     args.workspace.only_workspace()?;
+    let said = args.options.join(",");
+    if said.split(',').any(|option| option.trim() == "remount") {
+        return Ok(iov_fuse::remount(&args.at, &said)?);
+    }
     let mut options = iov_fuse::MountOptions::default();
     for text in &args.options {
         let (stores, others): (Vec<&str>, Vec<&str>) = text.split(',').partition(|o| o.starts_with("store="));

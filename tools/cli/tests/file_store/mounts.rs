@@ -363,6 +363,13 @@ fn mount_calls_it_by_another_name() {
     call(&["-n"]).ok();
     // As in fstab, so that `mount -a` sees that it is there.
     assert_eq!(m.shell("df --output=source . | tail -1").ok().text(), "w\n");
+    if rustix::process::geteuid().is_root() {
+        let remount = |options: &str| store.iov(&["mount", "w", m.at.to_str().unwrap(), "-o", options]).ok();
+        remount("remount,ro,user_id=0,relatime");
+        m.shell("! echo x 2> /dev/null > f; grep -q \" $AT fuse.iov ro,\" /proc/self/mounts").ok();
+        remount("rw,remount");
+        m.shell("echo x > f").ok();
+    }
 }
 
 #[test]
