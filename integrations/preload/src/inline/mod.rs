@@ -27,7 +27,7 @@ const OF_THE_SYSTEM: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/li
 /// Bytes that a processor writes and reads as one.
 const LINE: usize = 64;
 
-/// Something has been loaded, or is about to be.
+/// The program loads libraries as it runs, so that there may be others each time.
 static DUE: AtomicBool = AtomicBool::new(true);
 /// How many objects had been loaded by the last look.
 static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -67,7 +67,7 @@ struct Code {
     len: usize,
 }
 
-/// Something may be loaded from now on: it is looked through when a call comes.
+/// Something is about to be loaded, by and by, and is looked through when a call comes: another thread may look before all of it is there.
 pub(crate) fn is_due() {
     DUE.store(true, Ordering::Release);
 }
@@ -86,14 +86,15 @@ pub(crate) fn look() {
     let mut loaded = 0_u64;
     // SAFETY: the function takes what it is given here, and the linker calls it before this returns.
     unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut loaded).cast()) };
-    // What is due may be about to be loaded, by another thread: it stays so until something was.
     if loaded == LOADED.load(Ordering::Relaxed) || !stub::prepare() {
         return;
     }
     // Somebody else looks; or did, in the parent of this process, which has no other thread then.
     let Ok(mut seen) = SEEN.try_lock() else { return };
-    DUE.store(false, Ordering::Release);
-    LOADED.store(loaded, Ordering::Relaxed);
+    // What was there from the start is all there is, unless somebody loads more.
+    if LOADED.swap(loaded, Ordering::Relaxed) == 0 {
+        DUE.store(false, Ordering::Release);
+    }
     let seen = seen.get_or_insert_default();
     seen.values_mut().for_each(|object| object.is_there = false);
     // SAFETY: as above.
