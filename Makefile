@@ -9,7 +9,7 @@ DESTDIR ?=
 
 # Debian packages; with =COMMAND any program of that name will do.
 APT_BUILD := gcc=cc libc6-dev git=git
-APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr mpich=mpirun.mpich libmpich-dev=mpicc.mpich netcdf-bin=ncgen python3-h5py
+APT_TEST  := $(APT_BUILD) g++=c++ pkg-config=pkg-config cmake=cmake mandoc=mandoc rsync=rsync sqlite3=sqlite3 fio=fio attr=setfattr acl=setfacl mpich=mpirun.mpich libmpich-dev=mpicc.mpich netcdf-bin=ncgen python3-h5py
 APT_LONG  := openfoam=icoFoam openfoam-examples libopenmpi-dev=mpicc.openmpi dbench=dbench bonnie++=bonnie++ python3-torch=torchrun python3-fsspec
 APT_DEMO  := $(APT_BUILD) pkg-config=pkg-config
 

@@ -1,7 +1,7 @@
 //! System keys (O4): facts as values, for reading and for search.
 
 use iov_semantics::quantity::format_size;
-use iov_types::{Controls, EntryKind, Layout, Name, Redundancy, State, Uuid, Value};
+use iov_types::{Controls, EntryKind, Layout, Name, Redundancy, State, Uuid, Value, posix};
 
 use crate::{
     exec::facts::Live,
@@ -68,7 +68,7 @@ pub(crate) fn of_record(uuid: Uuid, record: &Record, live: &Live, key: SystemKey
         SystemKey::Ctime => Value::Time(record.ctime_ns),
         SystemKey::Mtime => Value::Time(live.mtime_ns),
         SystemKey::Owner => Value::I64(i64::from(record.uid)),
-        SystemKey::Mode => Value::I64(i64::from(record.mode)),
+        SystemKey::Mode => Value::I64(i64::from(posix::unmarked(record.mode))),
         SystemKey::Controls => Value::Str(promise::text(&Controls::from(&record.effective))),
         SystemKey::Layout => Value::Str(layout_text(&record.layout)),
         SystemKey::Kind => Value::Str(if is_collection { "collection" } else { "group" }.into()),
@@ -90,7 +90,7 @@ pub(crate) fn of_workspace(
         SystemKey::Ctime => Value::Time(record.ctime_ns),
         SystemKey::Mtime => Value::Time(record.mtime_ns),
         SystemKey::Owner => Value::I64(i64::from(record.owner)),
-        SystemKey::Mode => Value::I64(i64::from(record.mode)),
+        SystemKey::Mode => Value::I64(i64::from(posix::unmarked(record.mode))),
         SystemKey::Controls => Value::Str(promise::text(&record.controls)),
         SystemKey::Layout => Value::Str(layout_text(record.layout.as_ref()?)),
         SystemKey::Kind if kind == EntryKind::Group => Value::Str("group".into()),

@@ -18,6 +18,7 @@ mod metadata;
 mod name;
 mod object;
 mod place;
+pub mod posix;
 mod priority;
 mod stat;
 mod store_map;

@@ -56,9 +56,10 @@ pub(crate) mod op {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// The length of the structure with which a request begins; names and bytes follow.
-pub(crate) fn head_len(opcode: u32) -> usize {
+/// The length of the structure with which a request begins; names and bytes follow. `longer`: [`init::SETXATTR_EXT`] was agreed to.
+pub(crate) fn head_len(opcode: u32, longer: bool) -> usize {
     match opcode {
+        op::SETXATTR if longer => 16,
         op::FORGET | op::MKDIR | op::RENAME | op::LINK | op::OPEN | op::OPENDIR | op::INTERRUPT | op::BATCH_FORGET => 8,
         op::SETXATTR | op::GETXATTR | op::LISTXATTR => 8,
         op::GETATTR | op::MKNOD | op::FSYNC | op::FSYNCDIR | op::CREATE | op::TMPFILE | op::RENAME2 => 16,
@@ -78,14 +79,17 @@ pub(crate) mod init {
     pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     pub(crate) const PASSTHROUGH: u64 = 1 << 37;
@@ -108,6 +112,7 @@ pub(crate) mod set {
 /// `fuse_lk_in.lk_flags`.
 pub(crate) const LK_FLOCK: u32 = 1 << 0;
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+pub(crate) const SETXATTR_KILL_SGID: u32 = 1 << 0;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 

@@ -85,16 +85,22 @@ pub(crate) struct Crew {
     /// There was nobody to take a request for a moment.
     was_short: AtomicBool,
     interrupts: Arc<Interrupts>,
+    /// In which form requests to set attributes come ([`init::SETXATTR_EXT`](crate::abi::init::SETXATTR_EXT)).
+    pub(crate) setxattr_longer: bool,
     /// Starts another thread there; `false`: it cannot be had now.
     hire: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Crew {
     /// A place where nobody works yet.
-    pub(crate) fn new(interrupts: Arc<Interrupts>, hire: impl Fn() -> bool + Send + Sync + 'static) -> Crew {
+    pub(crate) fn new(
+        interrupts: Arc<Interrupts>,
+        setxattr_longer: bool,
+        hire: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Crew {
         let zero = AtomicUsize::default;
         let (idle, coming, all, waiting, was_short) = (zero(), zero(), zero(), zero(), AtomicBool::new(false));
-        Crew { idle, coming, all, waiting, was_short, interrupts, hire: Box::new(hire) }
+        Crew { idle, coming, all, waiting, was_short, interrupts, setxattr_longer, hire: Box::new(hire) }
     }
 
     pub(crate) fn interrupts(&self) -> &Interrupts {

@@ -6,7 +6,10 @@ use std::{
 };
 
 use crate::{
-    abi::{EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, WRITE_CACHE, WRITE_KILL_SUIDGID, head_len, op, set},
+    abi::{
+        EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, SETXATTR_KILL_SGID, WRITE_CACHE, WRITE_KILL_SUIDGID, head_len,
+        op, set,
+    },
     crew::Crew,
     fields::{Fields, Writer},
     filesystem::Filesystem,
@@ -47,7 +50,7 @@ impl Header {
 
     pub(crate) fn of<'a>(&self, crew: &'a Crew) -> Request<'a> {
         let Header { unique, node, uid, gid, pid, .. } = *self;
-        Request { unique, node, uid, gid, pid, crew }
+        Request { unique, node, uid, gid, pid, umask: 0, crew }
     }
 }
 
@@ -57,8 +60,8 @@ pub(crate) fn brings_bytes(opcode: u32) -> bool {
 }
 
 /// Splits what follows the header of a request into its structure and the rest.
-pub(crate) fn split(opcode: u32, body: &[u8]) -> Result<(&[u8], &[u8]), i32> {
-    body.split_at_checked(head_len(opcode)).ok_or(EIO)
+pub(crate) fn split(opcode: u32, longer: bool, body: &[u8]) -> Result<(&[u8], &[u8]), i32> {
+    body.split_at_checked(head_len(opcode, longer)).ok_or(EIO)
 }
 
 /// Has a request answered: its structure, what follows it, and room for the answer, of which so much was used. The room is as large
@@ -182,9 +185,14 @@ fn dispatch<F: Filesystem>(
         op::READLINK => Writer::new(room).bytes(&fs.readlink(req).map_err(Into::into)?).done(),
         op::MKNOD => {
             let (mode, device) = (head.u32()?, head.u32()?);
+            let req = &Request { umask: head.u32()?, ..*req };
             entry(&fs.mknod(req, rest.name()?, mode, rdev(device)).map_err(Into::into)?, room)
         }
-        op::MKDIR => entry(&fs.mkdir(req, rest.name()?, head.u32()?).map_err(Into::into)?, room),
+        op::MKDIR => {
+            let mode = head.u32()?;
+            let req = &Request { umask: head.u32()?, ..*req };
+            entry(&fs.mkdir(req, rest.name()?, mode).map_err(Into::into)?, room)
+        }
         op::UNLINK => none(fs.unlink(req, rest.name()?)),
         op::RMDIR => none(fs.rmdir(req, rest.name()?)),
         op::SYMLINK => {
@@ -204,10 +212,12 @@ fn dispatch<F: Filesystem>(
         }
         op::CREATE => {
             let (flags, mode) = (head.u32()? as i32, head.u32()?);
+            let req = &Request { umask: head.u32()?, ..*req };
             created(fs.create(req, rest.name()?, mode, flags).map_err(Into::into)?, room)
         }
         op::TMPFILE => {
             let (flags, mode) = (head.u32()? as i32, head.u32()?);
+            let req = &Request { umask: head.u32()?, ..*req };
             created(fs.tmpfile(req, mode, flags).map_err(Into::into)?, room)
         }
         op::READ => {
@@ -249,8 +259,10 @@ fn dispatch<F: Filesystem>(
         op::FSYNCDIR => none(fs.fsyncdir(req, head.u64()?)),
         op::SETXATTR => {
             let (size, flags) = (head.u32()?, head.u32()? as i32);
+            // Older kernels do not say.
+            let lowers_rights = head.u32().unwrap_or(0) & SETXATTR_KILL_SGID != 0;
             let (name, value) = (rest.name()?, rest.bytes(size as usize)?);
-            none(fs.setxattr(req, name, value, flags))
+            none(fs.setxattr(req, name, value, (flags, lowers_rights)))
         }
         op::GETXATTR | op::LISTXATTR => {
             let mut value = Room::new(room, head.u32()? as usize);

@@ -103,8 +103,9 @@ pub trait Filesystem: Send + Sync + Sized + 'static {
     /// What room there is.
     fn statfs(&self, req: &Request<'_>) -> Answer<Space, Self>;
 
-    /// Sets an extended attribute. `flags`: of `setxattr(2)`.
-    fn setxattr(&self, req: &Request<'_>, name: &[u8], value: &[u8], flags: i32) -> Answer<(), Self>;
+    /// Sets an extended attribute. `how`: flags of `setxattr(2)`, and whether that takes the right to run as its group from a file, as a list is set
+    /// by somebody who is not in it.
+    fn setxattr(&self, req: &Request<'_>, name: &[u8], value: &[u8], how: (i32, bool)) -> Answer<(), Self>;
 
     /// Gives the value of an extended attribute.
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Answer<(), Self>;

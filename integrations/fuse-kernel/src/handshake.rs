@@ -44,6 +44,8 @@ pub struct Granted {
     pub keeps: bool,
     /// What is written past its cache of pages is seen by who has the file mapped (Linux 6.6).
     pub coherent: bool,
+    /// To say of a list that is set whether that takes the right to run as the group.
+    pub(crate) setxattr_longer: bool,
 }
 
 /// All flags that this side knows what to do with.
@@ -57,6 +59,10 @@ const WANTED: u64 = init::ASYNC_READ
     | init::READDIRPLUS_AUTO
     | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
+    // Who may do what it asks by lists as well, which the file system keeps and hands on to what is made. So it is the one to know what is masked.
+    | init::POSIX_ACL
+    | init::DONT_MASK
+    | init::SETXATTR_EXT
     | init::MAX_PAGES
     // Without it the kernel asks before each write whether the file has rights to be taken from it.
     | init::HANDLE_KILLPRIV_V2
@@ -97,6 +103,7 @@ pub(crate) fn answer(offered: &Offered, asked: Asked) -> ([u8; 64], Granted) {
         rings: has(init::OVER_IO_URING),
         keeps: asked.keeps,
         coherent: has(init::DIRECT_IO_ALLOW_MMAP),
+        setxattr_longer: has(init::SETXATTR_EXT),
     };
     let mut out = [0; 64];
     let mut to = Writer::new(&mut out);

@@ -138,7 +138,7 @@ impl Place {
         let Header { opcode, unique, .. } = taken.header;
         let mut head = [0; RING_OP];
         head.copy_from_slice(&self.memory.header()[RING_OP..RING_ENTRY]);
-        let head = &head[..head_len(opcode)];
+        let head = &head[..head_len(opcode, crew.setxattr_longer)];
         let payload = self.memory.payload();
         let len = taken.len.min(payload.len());
         let req = taken.header.of(crew);

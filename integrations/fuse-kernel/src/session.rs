@@ -164,7 +164,7 @@ fn attempt<F: Filesystem>(
         failed: Mutex::default(),
     });
     let queues = queues.filter(|_| granted.rings).unwrap_or(0);
-    if let Err(e) = Shared::begin(&shared, queues) {
+    if let Err(e) = Shared::begin(&shared, granted, queues) {
         mounting::give_up(at);
         shared.join_threads();
         return Err((Arc::into_inner(shared).map(|shared| shared.fs), e));
@@ -176,16 +176,17 @@ fn attempt<F: Filesystem>(
 
 impl<F: Filesystem> Shared<F> {
     /// Starts the first threads.
-    fn begin(this: &Arc<Shared<F>>, queues: u16) -> Result<()> {
+    fn begin(this: &Arc<Shared<F>>, granted: Granted, queues: u16) -> Result<()> {
         let interrupts = Arc::new(Interrupts::default());
         let weak = Arc::downgrade(this);
         let hire = weak.clone();
         let hire = move || hire.upgrade().is_some_and(|shared| Shared::hire_at_device(&shared).is_ok());
-        let _ = this.device.set(Crew::new(interrupts.clone(), hire));
+        let longer = granted.setxattr_longer;
+        let _ = this.device.set(Crew::new(interrupts.clone(), longer, hire));
         let at_queue = |queue| {
             let weak = weak.clone();
             let hire = move || weak.upgrade().is_some_and(|shared| Shared::hire_at(&shared, queue, |_| {}).is_ok());
-            Crew::new(interrupts.clone(), hire)
+            Crew::new(interrupts.clone(), longer, hire)
         };
         let _ = this.queues.set((0..queues).map(at_queue).collect());
         let (tell, told) = mpsc::channel();
@@ -303,7 +304,7 @@ fn serve_device<F: Filesystem>(fs: &F, kernel: &Kernel, crew: &Crew) -> Result<(
         if is_told(fs, crew, &header, body) {
             continue;
         }
-        let answered = dispatch::split(header.opcode, body)
+        let answered = dispatch::split(header.opcode, crew.setxattr_longer, body)
             .and_then(|parts| dispatch::answer(fs, &header.of(crew), header.opcode, parts, &mut room));
         let sent = match answered {
             Ok(len) => kernel.send(header.unique, 0, &room[..len]),

@@ -20,6 +20,8 @@ pub struct Request<'a> {
     pub gid: u32,
     /// The thread that asks; 0 where this process cannot see it.
     pub pid: u32,
+    /// Where something is made: the permission bits that the program gives to nobody, unless the directory has a list for what is made in it. They are not taken from the mode.
+    pub umask: u32,
     pub(crate) crew: &'a Crew,
 }
 

@@ -210,7 +210,7 @@ impl Filesystem for Memory {
         Ok(Space { blocks: 4, free: 3, files: 2, free_files: 1 })
     }
 
-    fn setxattr(&self, _: &Request<'_>, name: &[u8], value: &[u8], _: i32) -> Result<(), i32> {
+    fn setxattr(&self, _: &Request<'_>, name: &[u8], value: &[u8], _: (i32, bool)) -> Result<(), i32> {
         // A value as long as the system lets it be.
         assert_eq!((name, value.len(), value.iter().all(|b| *b == 7)), (&b"user.x"[..], 65_536, true));
         Ok(())

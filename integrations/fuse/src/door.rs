@@ -93,7 +93,7 @@ pub(crate) fn flags(flags: i32) -> Flags {
 }
 
 pub(crate) fn born(req: &Request<'_>, mode: u32) -> Create {
-    Create { mode: mode & 0o7777, who: Who { uid: req.uid, gid: req.gid } }
+    Create { mode: mode & 0o7777, umask: req.umask, who: Who { uid: req.uid, gid: req.gid } }
 }
 
 /// How long a program's call takes, from the look at a name to the question for attributes, nearly always.

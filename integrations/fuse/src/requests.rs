@@ -317,13 +317,17 @@ impl Filesystem for Door {
         Ok(Space { blocks, free, files: space.files, free_files: space.free_files })
     }
 
-    fn setxattr(&self, req: &Request<'_>, name: &[u8], value: &[u8], flags: i32) -> Outcome<()> {
+    fn setxattr(&self, req: &Request<'_>, name: &[u8], value: &[u8], (flags, lowers): (i32, bool)) -> Outcome<()> {
         let how = match flags {
             XATTR_CREATE => SetXattr::Create,
             XATTR_REPLACE => SetXattr::Replace,
             _ => SetXattr::Either,
         };
-        self.retried.asked(req.pid, by_identity(self.node(req.node)?.set_xattr(name, value, how)))
+        let node = self.node(req.node)?;
+        if lowers {
+            by_identity(node.take_group_right())?;
+        }
+        self.retried.asked(req.pid, by_identity(node.set_xattr(name, value, how)))
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {

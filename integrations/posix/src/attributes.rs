@@ -1,6 +1,9 @@
 //! What `stat` tells, and what of it can be set.
 
-use ioverbs::{EntryKind, Stat, Uuid};
+use ioverbs::{
+    EntryKind, Stat, Uuid,
+    posix::{MODE_ACL, MODE_DEFAULT_ACL},
+};
 
 /// The bits of a mode that say what kind of file it is.
 pub(crate) const TYPE: u32 = 0o170_000;
@@ -83,6 +86,10 @@ pub struct Attributes {
     pub btime_ns: i64,
     /// Grows when the bytes change.
     pub version: u64,
+    /// It has an access control list, of which `mode` says a part.
+    pub acl: bool,
+    /// It has a list for what is made in it.
+    pub default_acl: bool,
 }
 
 /// The number under which programs know something: 1 for the root, else the random part of its identity.
@@ -122,6 +129,8 @@ impl Attributes {
             ctime_ns: stat.changed_ns.max(stat.ctime_ns),
             btime_ns: stat.ctime_ns,
             version: stat.version,
+            acl: stat.mode & MODE_ACL != 0,
+            default_acl: stat.mode & MODE_DEFAULT_ACL != 0,
         }
     }
 }

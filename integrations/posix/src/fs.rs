@@ -59,8 +59,10 @@ pub struct Who {
 /// What something new is born with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Create {
-    /// Permission bits, behind the umask.
+    /// Permission bits as they are asked for.
     pub mode: u32,
+    /// What nobody gets of them, unless the directory has a list of its own for what is made in it (`acl(5)`).
+    pub umask: u32,
     /// Whose it is.
     pub who: Who,
 }

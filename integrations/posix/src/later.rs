@@ -129,7 +129,7 @@ impl Node {
     pub(crate) fn goes_on(&self, early: &Early) -> Outcome<Arc<Handle>> {
         let fs = self.file_system();
         let (root, Attributes { mode, uid, gid, .. }) = (fs.root(), early.attributes);
-        let handle = Handle::new(fs, fs.make_unnamed(&root, Create { mode, who: Who { uid, gid } })?);
+        let handle = Handle::new(fs, fs.make_unnamed(&root, Create { mode, umask: 0, who: Who { uid, gid } })?);
         handle.temporary.store(true, Ordering::Relaxed);
         fs.again("write", || ioverbs::write_at(&handle.c, 0, &early.bytes))?;
         Ok(self.share(handle))

@@ -14,14 +14,16 @@
 //! let ws = session.create_workspace(ioverbs::Name::new("doc")?, Default::default())?;
 //! let fs = FileSystem::new(ws, Options::default());
 //! let (who, root) = (Who { uid: 0, gid: 0 }, fs.root());
-//! let home = fs.mkdir(&root, b"home", Create { mode: 0o755, who }).unwrap().0;
-//! let (file, _, _) = fs.create(&home, b"a.txt", Create { mode: 0o644, who }, Flags::default()).unwrap();
+//! let umask = 0o022;
+//! let home = fs.mkdir(&root, b"home", Create { mode: 0o777, umask, who }).unwrap().0;
+//! let (file, _, _) = fs.create(&home, b"a.txt", Create { mode: 0o666, umask, who }, Flags::default()).unwrap();
 //! assert_eq!(file.write(0, b"hello").unwrap(), 5);
 //! assert_eq!(fs.lookup(&home, b"a.txt").unwrap().1.size, 5);
 //! # Ok::<(), ioverbs::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
+mod acl;
 mod attributes;
 mod behind;
 mod directory;

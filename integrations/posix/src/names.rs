@@ -210,9 +210,12 @@ impl FileSystem {
         let name = new.name.map(name).transpose()?;
         new.name.inspect(|name| new.parent.may_have(name));
         let kind = if directory { EntryKind::Group } else { EntryKind::Collection };
-        let Create { mut mode, who } = new.born;
-        mode &= 0o7777;
-        let inherited = new.parent.inherited_group()?;
+        let Create { mode, umask, who } = new.born;
+        let above = new.parent.attributes_of_parent()?;
+        let mut metadata = new.metadata;
+        let mut mode = new.parent.born_with(&above, new.kind, (mode & 0o7777, umask), &mut metadata)?;
+        // The group belongs to what is made in a directory with set-group-id.
+        let inherited = (above.mode & 0o2000 != 0).then_some(above.gid);
         if directory && inherited.is_some() {
             mode |= 0o2000;
         }
@@ -238,7 +241,7 @@ impl FileSystem {
         let (made, perhaps) = self.once(|| {
             let out = self.workspace().pending_as_told(kind, uuid);
             let (parent, name) = (Some(parent.clone()), name.clone());
-            let (metadata, controls) = (new.metadata.clone(), controls.clone());
+            let (metadata, controls) = (metadata.clone(), controls.clone());
             let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
             run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }])
         });
@@ -458,13 +461,9 @@ pub(crate) fn known(bytes: &[u8]) -> Outcome<Name> {
 }
 
 impl Node {
-    /// The group that belongs to what is made in a directory with set-group-id.
-    fn inherited_group(&self) -> Outcome<Option<u32>> {
+    /// The attributes of a directory in which something is made.
+    fn attributes_of_parent(&self) -> Outcome<Attributes> {
         // As it was told last, since whoever makes something has looked the way to it.
-        let told = match self.told_within(Duration::MAX) {
-            Some((told, _)) => told,
-            None => self.attributes()?,
-        };
-        Ok((told.mode & 0o2000 != 0).then_some(told.gid))
+        self.told_within(Duration::MAX).map_or_else(|| self.attributes(), |(told, _)| Ok(told))
     }
 }

@@ -14,7 +14,9 @@ use ioverbs::{
 };
 
 use crate::{
-    Attributes, Change, Errno, FileSystem, Kind, Outcome, attributes,
+    Attributes, Change, Errno, FileSystem, Kind, Outcome,
+    acl::Lists,
+    attributes,
     fs::{lock, stat_of},
     handle::Handle,
     promised::Said,
@@ -57,6 +59,8 @@ pub struct Node {
     names: Mutex<Option<Names>>,
     /// Of a directory: what it says of the files that are made below it.
     pub(crate) said: Mutex<Said>,
+    /// Lists of who may do what, and since when (`ctime`) they are so.
+    pub(crate) lists: Mutex<Option<(i64, Lists)>>,
     /// Of a symbolic link: where it leads, which never changes.
     pub(crate) target: OnceLock<Vec<u8>>,
     /// It runs with the rights of its owner or group, as far as was told last.
@@ -89,6 +93,7 @@ impl Node {
             found_in: Mutex::default(),
             said: Mutex::default(),
             names: Mutex::default(),
+            lists: Mutex::default(),
             target: OnceLock::new(),
             gives_rights: AtomicBool::new(true),
             touched: AtomicU64::new(0),

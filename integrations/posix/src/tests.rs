@@ -34,7 +34,7 @@ pub(super) fn file_system() -> FileSystem {
 
 pub(super) fn born(mode: u32) -> Create {
     let who = ioverbs::caller();
-    Create { mode, who: Who { uid: who.uid, gid: who.gid } }
+    Create { mode, umask: 0, who: Who { uid: who.uid, gid: who.gid } }
 }
 
 /// A file with these bytes, closed.

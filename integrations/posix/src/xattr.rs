@@ -3,12 +3,12 @@
 //! `user.temperature` is the key `temperature`. A value that is text is kept as such, and others as bytes; where the key has a
 //! number, a truth value or a time already, text that reads as one stays one. Reading gives text for all of them. `user.iov.size`
 //! and other keys of the system can be read. `user.posix.controls` of a directory says what is promised of the files that are made
-//! in it and below.
+//! in it and below. `system.posix_acl_access` and `system.posix_acl_default` are [access control lists](crate::acl).
 
 use ioverbs::{Kind as Failure, Metadata, Op, Output, Value};
 
 use crate::{
-    Errno, Kind, Node, Outcome,
+    Errno, Kind, Node, Outcome, acl,
     promised::{self, CONTROLS},
     special::RDEV,
 };
@@ -80,6 +80,9 @@ impl Node {
 
     /// The value of an attribute.
     pub fn xattr(&self, name: &[u8]) -> Outcome<Vec<u8>> {
+        if acl::is_list(name) {
+            return self.list(name);
+        }
         let key = key(name)?;
         self.value(key)?.map(|value| bytes_of(&value)).ok_or(Errno::ENODATA)
     }
@@ -90,15 +93,18 @@ impl Node {
         let Some(Output::Metadata(pairs)) = list.into_iter().next().map(|status| status.output) else {
             return Err(Errno::EIO);
         };
-        let named = |key: &str| [USER, key.as_bytes()].concat();
+        let named = |key: &str| acl::attribute(key).map_or_else(|| [USER, key.as_bytes()].concat(), <[u8]>::to_vec);
         Ok(pairs.iter().filter(|(key, _)| *key != RDEV).map(|(key, _)| named(key)).collect())
     }
 
     /// Sets an attribute.
     pub fn set_xattr(&self, name: &[u8], bytes: &[u8], how: SetXattr) -> Outcome<()> {
         self.file_system().check_writable()?;
+        if acl::is_list(name) {
+            return self.set_list(name, bytes, how);
+        }
         let key = key(name)?;
-        if key == RDEV {
+        if key == RDEV || acl::is_key(key) {
             return Err(Errno::EPERM);
         }
         if key == CONTROLS {
@@ -118,12 +124,12 @@ impl Node {
         self.unsay();
         let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
         self.unsay();
-        self.changed();
+        self.was_changed();
         put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
     }
 
     /// Its attributes were changed: it is asked when that was.
-    fn changed(&self) {
+    pub(crate) fn was_changed(&self) {
         self.touch();
         if self.kind() == Kind::Directory {
             self.untell();
@@ -142,13 +148,16 @@ impl Node {
     /// Removes an attribute.
     pub fn remove_xattr(&self, name: &[u8]) -> Outcome<()> {
         self.file_system().check_writable()?;
+        if acl::is_list(name) {
+            return self.remove_list(name);
+        }
         let key = key(name)?;
-        if key.starts_with("iov.") || key == RDEV {
+        if key.starts_with("iov.") || key == RDEV || acl::is_key(key) {
             return Err(Errno::EPERM);
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
         self.unsay();
-        self.changed();
+        self.was_changed();
         match removed {
             // It has none of this name, or is gone itself.
             Err(Errno::ENOENT) => self.attributes().and(Err(Errno::ENODATA)),

@@ -300,7 +300,8 @@ pub(crate) fn caller() -> Caller {
     // SAFETY: these ask the kernel for numbers.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     // Root is asked for no groups.
-    Caller { uid, gid, groups: if uid == 0 { Vec::new() } else { groups() } }
+    let umask = world().map_or(0, |world| world.umask.load(Ordering::Relaxed));
+    Caller { uid, gid, groups: if uid == 0 { Vec::new() } else { groups() }, umask }
 }
 
 fn groups() -> Vec<u32> {

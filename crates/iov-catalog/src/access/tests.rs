@@ -23,6 +23,7 @@ fn workspace(owner: u32, entries: &[(Subject, Right)]) -> WorkspaceRecord {
         revision: 1,
         epoch: 0,
         pending: Uuid::NIL,
+        changed_ns: 0,
     }
 }
 

@@ -115,6 +115,7 @@ fn workspace() -> WorkspaceRecord {
         revision: 1,
         epoch: 0,
         pending: Uuid::NIL,
+        changed_ns: 0,
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct WorkspaceRecord {
     /// Of holds of the root (X2).
     pub(crate) epoch: u64,
     pub(crate) pending: Uuid,
+    /// When the root's attributes or metadata were changed last; 0: never.
+    pub(crate) changed_ns: i64,
 }
 
 message! {
@@ -46,6 +48,7 @@ message! {
         15 => revision: uint,
         16 => epoch: uint,
         17 => pending: uuid,
+        18 => changed_ns: sint,
     }
 }
 

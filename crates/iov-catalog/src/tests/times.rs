@@ -1,6 +1,10 @@
 //! What is told of something without opening it, and when it was last changed.
 
-use iov_types::{Attr, EntryKind, Kind, Result, Stat, Uuid, Which, catalog::CatalogOp, catalog::CatalogReply};
+use iov_types::{
+    Attr, EntryKind, Kind, Result, Stat, Uuid, Value, Which,
+    catalog::{CatalogOp, CatalogReply},
+    posix,
+};
 
 use super::rig::{Client, Rig, kind, name};
 
@@ -148,4 +152,43 @@ fn times_of_groups_survive_an_orderly_end() {
     let mut client = rig.client();
     client.ws = ws;
     assert_eq!([ROOT, group].map(|uuid| client.stat(uuid).unwrap().mtime_ns), before);
+}
+
+#[test]
+fn a_mode_tells_of_lists_in_the_metadata() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let text = |text: &str| Value::Str(text.into());
+    for uuid in [client.create_in(ROOT, "a"), client.group(ROOT, "g"), ROOT] {
+        let mode = || look(&client, ROOT, Which::Uuid(uuid)).unwrap().mode;
+        let mut changed_ns = look(&client, ROOT, Which::Uuid(uuid)).unwrap().changed_ns;
+        let mut changes = |what: &str| {
+            let now_ns = look(&client, ROOT, Which::Uuid(uuid)).unwrap().changed_ns;
+            assert!(now_ns > changed_ns, "{uuid} {what} is a change");
+            changed_ns = now_ns;
+        };
+        let steps = [(posix::ACL_KEY, 1 << 16), (posix::DEFAULT_ACL_KEY, 3 << 16), ("other", 3 << 16)];
+        for (key, marks) in steps {
+            client.ask(client.put_op(uuid, key, text("u::r--"))).unwrap();
+            assert_eq!(mode() & !0o7777, marks, "{uuid} {key}");
+            changes(key);
+        }
+        set(&client, uuid, Attr { mode: Some(0o604), ..Attr::default() });
+        assert_eq!(mode(), 0o604 | 3 << 16);
+        changes("chmod");
+        assert_eq!(client.get(uuid, "iov.mode").unwrap(), Value::I64(0o604), "which is nobody else's business");
+        for (key, marks) in [(posix::ACL_KEY, 2 << 16), (posix::DEFAULT_ACL_KEY, 0)] {
+            client.ask(CatalogOp::MetaRemove { ws: client.ws, uuid, key: key.into() }).unwrap();
+            assert_eq!(mode(), 0o604 | marks);
+            changes(key);
+        }
+    }
+    // Nobody says so who has no list.
+    let (uuid, mut create) = client.create_op(ROOT, "b");
+    if let CatalogOp::Create { metadata, attr, .. } = &mut create {
+        metadata.set(posix::DEFAULT_ACL_KEY, text("u::r--")).unwrap();
+        attr.mode = Some(0o640 | posix::MODE_ACL);
+    }
+    client.ask(create).unwrap();
+    assert_eq!(look(&client, ROOT, Which::Uuid(uuid)).unwrap().mode, 0o640 | posix::MODE_DEFAULT_ACL);
 }

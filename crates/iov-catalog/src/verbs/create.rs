@@ -4,6 +4,7 @@ use iov_types::{
     Attr, Clause, Concurrency, Controls, Effective, EntryKind, Error, Layout, Metadata, Mutability, Name, Place,
     Result, Right, State, Uuid,
     catalog::{CatalogReply, Opened, Told},
+    posix,
 };
 
 use super::{Reply, stat};
@@ -94,7 +95,10 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
         effective,
         asked: controls,
         layout,
-        mode: attr.mode.unwrap_or(MODES[usize::from(kind == EntryKind::Group)]) & mode_bits(kind),
+        mode: posix::marked(
+            attr.mode.unwrap_or(MODES[usize::from(kind == EntryKind::Group)]) & mode_bits(kind),
+            &metadata,
+        ),
         uid: attr.uid.unwrap_or(caller.uid),
         gid: attr.gid.unwrap_or(caller.gid),
         ctime_ns: x.now_ns,

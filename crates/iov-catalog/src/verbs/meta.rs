@@ -1,6 +1,6 @@
 //! Metadata: one value, all pairs, adding, removing (O4). The root's are the workspace's.
 
-use iov_types::{Clause, EntryKind, Error, Metadata, Result, Right, Uuid, catalog::CatalogReply, limits};
+use iov_types::{Clause, EntryKind, Error, Metadata, Result, Right, Uuid, catalog::CatalogReply, limits, posix};
 
 use super::Reply;
 use crate::{
@@ -86,6 +86,8 @@ fn change(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, change: impl FnOnce(&mut Metad
         let mut record = (**x.record(at)).clone();
         change(&mut record.metadata)?;
         check_size(&record.metadata)?;
+        record.mode = posix::marked(record.mode, &record.metadata);
+        record.changed_ns = x.now_ns;
         record.revision += 1;
         x.set_workspace(ws, Some(record));
         return Ok(CatalogReply::Done);
@@ -96,6 +98,7 @@ fn change(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, change: impl FnOnce(&mut Metad
     let mut after = before.clone();
     change(&mut after)?;
     check_size(&after)?;
+    record.mode = posix::marked(record.mode, &after);
     record.metadata = crate::record::pack(&after);
     if !record.deleted {
         x.reindex(at, uuid, Some(&before), Some(&after));

@@ -28,7 +28,7 @@ pub(crate) fn setattr(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, attr: &Attr) -> Re
         return Err(not_owner());
     }
     x.may_change(ws, uuid, &record.names)?;
-    // What kind of file it is stays.
+    // What kind of file it is stays, and whether it has lists of who may do what.
     record.mode = attr.mode.map_or(record.mode, |mode| record.mode & !0o7777 | mode & 0o7777);
     record.uid = attr.uid.unwrap_or(record.uid);
     record.atime_ns = attr.atime_ns.unwrap_or(record.atime_ns);
@@ -66,7 +66,8 @@ fn set_root(x: &mut Exec<'_>, at: usize, attr: &Attr) -> Reply {
     let ws = x.workspaces[at].uuid;
     x.may_change(ws, ws, &[])?;
     let mut record = (**x.record(at)).clone();
-    record.mode = attr.mode.map_or(record.mode, |mode| mode & 0o7777);
+    record.mode = attr.mode.map_or(record.mode, |mode| record.mode & !0o7777 | mode & 0o7777);
+    record.changed_ns = x.now_ns;
     record.owner = attr.uid.unwrap_or(record.owner);
     record.gid = attr.gid.unwrap_or(record.gid);
     if let Some(mtime_ns) = attr.mtime_ns {

@@ -214,7 +214,7 @@ fn stat_root(x: &mut Exec<'_>, at: usize) -> Reply {
     let mut stat = Stat::new(EntryKind::Group, Uuid::NIL);
     stat.ctime_ns = record.ctime_ns;
     stat.mtime_ns = record.mtime_ns;
-    stat.changed_ns = record.ctime_ns.max(record.mtime_ns);
+    stat.changed_ns = record.ctime_ns.max(record.mtime_ns).max(record.changed_ns);
     names_of(x, ws, Uuid::NIL, &mut stat)?;
     stat.mode = record.mode;
     stat.links = 1;

@@ -1,7 +1,7 @@
 //! WorkspaceCreate (O1).
 
 use bytes::Bytes;
-use iov_types::{AccessList, Clause, Controls, Error, Name, Result, Uuid, WorkspaceAttr};
+use iov_types::{AccessList, Clause, Controls, Error, Name, Result, Uuid, WorkspaceAttr, posix};
 
 use super::{Reply, meta, workspace_load};
 use crate::{access, exec::Exec, index, keys, promise, record::WorkspaceRecord};
@@ -31,7 +31,7 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         name: name.clone(),
         owner: attr.owner.unwrap_or(caller.uid),
         gid: caller.gid,
-        mode: MODE,
+        mode: posix::marked(MODE, &attr.metadata),
         access: attr.access.unwrap_or_default(),
         metadata: attr.metadata,
         controls: attr.controls.unwrap_or_default(),
@@ -45,6 +45,7 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         revision: 1,
         epoch: 0,
         pending: Uuid::NIL,
+        changed_ns: 0,
     };
     check(x, &record)?;
     x.set_workspace(uuid, Some(record));

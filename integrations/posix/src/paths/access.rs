@@ -1,6 +1,6 @@
 //! Who may do what, by modes and owners: what the kernel checks for the programs of a mount.
 
-use crate::{Attributes, Errno, Kind, Outcome};
+use crate::{Attributes, Errno, Kind, Node, Outcome};
 
 /// Wanted: reading a file, listing a directory.
 pub(crate) const READ: u32 = 4;
@@ -21,11 +21,26 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups.
     pub groups: Vec<u32>,
+    /// What nobody gets of the permission bits of what it makes.
+    pub umask: u32,
 }
 
 impl Caller {
-    /// Whether this one may do all that is wanted (`R_OK`, `W_OK`, `X_OK` of `access`) with what has these attributes. Root may, but
+    /// Fails unless this one may do all that is wanted (`R_OK`, `W_OK`, `X_OK` of `access`) with something, of which these are the attributes. Root may, but
     /// does not run what nobody may run.
+    pub fn check(&self, node: &Node, attributes: &Attributes, wanted: u32) -> Outcome<()> {
+        let mode = attributes.mode;
+        // Where the mask lets nobody do anything, Linux does not look into the list.
+        let listed = attributes.acl && mode & 0o070 != 0 && ![0, attributes.uid].contains(&self.uid);
+        let list = if listed { node.lists(attributes)?.access } else { None };
+        let may = match list {
+            Some(list) => list.lets(self, attributes.gid, wanted),
+            None => self.may(attributes, wanted),
+        };
+        if may { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// The same by the mode alone, as if there were no list.
     pub fn may(&self, attributes: &Attributes, wanted: u32) -> bool {
         let mode = attributes.mode;
         if self.uid == 0 {
@@ -40,11 +55,6 @@ impl Caller {
         bits & wanted == wanted
     }
 
-    /// The same, as an outcome.
-    pub(crate) fn check(&self, attributes: &Attributes, wanted: u32) -> Outcome<()> {
-        if self.may(attributes, wanted) { Ok(()) } else { Err(Errno::EACCES) }
-    }
-
     /// Fails unless what has these attributes is the caller's own, or the caller root.
     pub(crate) fn check_owner(&self, attributes: &Attributes) -> Outcome<()> {
         if self.uid == 0 || self.uid == attributes.uid { Ok(()) } else { Err(Errno::EPERM) }
@@ -56,14 +66,14 @@ impl Caller {
     }
 
     /// Whether this one may take any name out of a directory, whatever that is for.
-    pub(crate) fn may_remove_all(&self, dir: &Attributes) -> bool {
+    pub(crate) fn may_remove_all(&self, node: &Node, dir: &Attributes) -> bool {
         let own = self.uid == 0 || dir.uid == self.uid;
-        self.may(dir, WRITE | EXECUTE) && (dir.mode & STICKY == 0 || own)
+        self.check(node, dir, WRITE | EXECUTE).is_ok() && (dir.mode & STICKY == 0 || own)
     }
 
-    /// Fails unless this one may take a name for `what` out of a directory.
-    pub(crate) fn check_removal(&self, dir: &Attributes, what: &Attributes) -> Outcome<()> {
-        self.check(dir, WRITE | EXECUTE)?;
+    /// Fails unless this one may take a name for `what` out of a directory, of which `dir` are the attributes.
+    pub(crate) fn check_removal(&self, node: &Node, dir: &Attributes, what: &Attributes) -> Outcome<()> {
+        self.check(node, dir, WRITE | EXECUTE)?;
         let own = self.uid == 0 || [dir.uid, what.uid].contains(&self.uid);
         if dir.mode & STICKY == 0 || own { Ok(()) } else { Err(Errno::EPERM) }
     }

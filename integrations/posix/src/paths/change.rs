@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Follow, Last, Reached, Walker, Way, access};
-use crate::{Attributes, Change, Errno, Found, Gone, Kind, Node, Rename, SetTime};
+use crate::{Attributes, Change, Errno, Found, Gone, Kind, Node, Rename, SetTime, acl};
 
 impl Walker<'_> {
     /// The name at the end of a path, and what it stands for, if anything; a symbolic link is not followed.
@@ -18,7 +18,7 @@ impl Walker<'_> {
 
     /// Fails unless the caller may make names in a directory.
     pub(super) fn may_change(&self, dir: &Arc<Node>) -> Way<()> {
-        Ok(self.caller.check(&dir.attributes_lately()?, access::WRITE | access::EXECUTE)?)
+        Ok(self.caller.check(dir, &dir.attributes_lately()?, access::WRITE | access::EXECUTE)?)
     }
 
     /// The name for something new, which the caller may make. Whether it is free is known when it is made.
@@ -96,7 +96,7 @@ impl Walker<'_> {
             stop => stop,
         })?;
         let (node, attributes) = there.ok_or(Errno::ENOENT)?;
-        self.caller.check_removal(&last.parent.attributes_lately()?, &attributes)?;
+        self.caller.check_removal(&last.parent, &last.parent.attributes_lately()?, &attributes)?;
         match (node.kind(), last.slash) {
             (Kind::Directory, _) => Err(Errno::EISDIR.into()),
             (_, true) => Err(Errno::ENOTDIR.into()),
@@ -114,7 +114,7 @@ impl Walker<'_> {
     /// The same without looking what it is, where that cannot matter: the caller may take any name out of the directory.
     fn unlink_unseen(&self, from: &Arc<Node>, path: &[u8]) -> Way<Option<Gone>> {
         let Reached::Missing(last) = self.walk_to(from, path, Follow::Unseen)? else { return Ok(None) };
-        if last.slash || !self.caller.may_remove_all(&last.parent.attributes_lately()?) {
+        if last.slash || !self.caller.may_remove_all(&last.parent, &last.parent.attributes_lately()?) {
             return Ok(None);
         }
         let gone = self.fs.unlink_file(&last.parent, &last.name);
@@ -131,7 +131,7 @@ impl Walker<'_> {
         if dir.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR.into());
         }
-        self.caller.check(&attributes, access::EXECUTE)?;
+        self.caller.check(&dir, &attributes, access::EXECUTE)?;
         Ok(dir)
     }
 
@@ -151,7 +151,7 @@ impl Walker<'_> {
         }
         let (last, there) = self.last(from, path)?;
         let (node, attributes) = there.ok_or(Errno::ENOENT)?;
-        self.caller.check_removal(&last.parent.attributes_lately()?, &attributes)?;
+        self.caller.check_removal(&last.parent, &last.parent.attributes_lately()?, &attributes)?;
         if node.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR.into());
         }
@@ -193,11 +193,11 @@ impl Walker<'_> {
         if there.as_ref().is_some_and(|(other, _)| other.is(&node)) {
             return Ok(());
         }
-        self.caller.check_removal(&from.parent.attributes_lately()?, &attributes)?;
+        self.caller.check_removal(&from.parent, &from.parent.attributes_lately()?, &attributes)?;
         let to_dir = to.parent.attributes_lately()?;
         match &there {
-            Some((_, attributes)) => self.caller.check_removal(&to_dir, attributes)?,
-            None => self.caller.check(&to_dir, access::WRITE | access::EXECUTE)?,
+            Some((_, attributes)) => self.caller.check_removal(&to.parent, &to_dir, attributes)?,
+            None => self.caller.check(&to.parent, &to_dir, access::WRITE | access::EXECUTE)?,
         }
         if let Some((other, _)) = &there
             && how == Rename::Replace
@@ -217,8 +217,9 @@ impl Walker<'_> {
         // Its own `..` changes.
         if !from.parent.is(&to.parent) {
             let exchanged = there.as_ref().filter(|_| is_dir && how == Rename::Exchange);
-            for moved in directory.then_some(&attributes).into_iter().chain(exchanged.map(|(_, there)| there)) {
-                self.caller.check(moved, access::WRITE)?;
+            let moved = directory.then_some((&node, &attributes));
+            for (node, attributes) in moved.into_iter().chain(exchanged.map(|(node, there)| (node, there))) {
+                self.caller.check(node, attributes, access::WRITE)?;
             }
         }
         let moved = self.fs.rename((&from.parent, &from.name), (&to.parent, &to.name), how);
@@ -251,7 +252,7 @@ impl Walker<'_> {
             }
         }
         if size.is_some() {
-            self.caller.check(&attributes, access::WRITE)?;
+            self.caller.check(node, &attributes, access::WRITE)?;
             if !root {
                 node.lower_rights()?;
             }
@@ -260,20 +261,31 @@ impl Walker<'_> {
         if times.iter().flatten().next().is_some() && self.caller.check_owner(&attributes).is_err() {
             // Who may write it may say that it was used now.
             match times {
-                [Some(SetTime::Now), Some(SetTime::Now)] => self.caller.check(&attributes, access::WRITE)?,
+                [Some(SetTime::Now), Some(SetTime::Now)] => self.caller.check(node, &attributes, access::WRITE)?,
                 _ => return Err(Errno::EPERM.into()),
             }
         }
         Ok(node.change(&change)?)
     }
 
-    /// Fails unless the caller may set attributes of `user.`, or, for looking at them, may read them.
-    pub fn may_xattr(&self, node: &Arc<Node>, sets: bool) -> Way<()> {
+    /// Fails unless the caller may set an attribute, or, for looking at it, may read it.
+    pub fn may_xattr(&self, node: &Arc<Node>, name: &[u8], sets: bool) -> Way<()> {
+        if acl::is_list(name) {
+            // Everybody may see who may do what.
+            let attributes = if sets { node.attributes()? } else { return Ok(()) };
+            self.caller.check_owner(&attributes)?;
+            // Who is not in its group gives nobody the rights of it.
+            if self.caller.uid != 0 && name == acl::ACCESS && !self.caller.is_in(attributes.gid) {
+                node.take_group_right()?;
+            }
+            return Ok(());
+        }
         // As Linux has it: rights of links, pipes and devices are not those of files, and say nothing of who may.
         match node.kind() {
             crate::Kind::File | crate::Kind::Directory => {}
             _ => return Err(if sets { Errno::EPERM } else { Errno::ENODATA }.into()),
         }
-        Ok(self.caller.check(&node.attributes()?, if sets { access::WRITE } else { access::READ })?)
+        let wanted = if sets { access::WRITE } else { access::READ };
+        Ok(self.caller.check(node, &node.attributes()?, wanted)?)
     }
 }

@@ -277,7 +277,7 @@ impl Walker<'_> {
     }
 
     fn may_search(&self, dir: &Arc<Node>) -> Way<()> {
-        Ok(self.caller.check(&dir.attributes_lately()?, access::EXECUTE)?)
+        Ok(self.caller.check(dir, &dir.attributes_lately()?, access::EXECUTE)?)
     }
 
     /// What a name stands for; `now`: it is what is asked for, and not gone through.

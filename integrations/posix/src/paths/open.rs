@@ -16,7 +16,7 @@ pub struct How {
     pub append: bool,
     /// `O_TRUNC`.
     pub truncate: bool,
-    /// `O_CREAT`, with these permission bits, behind the umask.
+    /// `O_CREAT`, with these permission bits.
     pub create: Option<u32>,
     /// `O_EXCL`: it must not be there.
     pub exclusive: bool,
@@ -140,7 +140,7 @@ impl Walker<'_> {
             if !writes {
                 known.put_opened(last, &(file.node().clone(), attributes), &asked);
             }
-            self.may_open(&attributes, how)?;
+            self.may_open(file.node(), &attributes, how)?;
             file.begin(&mut attributes)?;
             self.opened(file.node(), how)?;
             return Ok(Some(Opened::File(file, attributes)));
@@ -176,13 +176,13 @@ impl Walker<'_> {
             && matches!(self.paths.known.ahead.wanted(&last.parent), (1.., 1..))
     }
 
-    fn may_open(&self, attributes: &Attributes, how: &How) -> Way<()> {
+    fn may_open(&self, node: &Node, attributes: &Attributes, how: &How) -> Way<()> {
         if how.unseen {
             self.caller.check_owner(attributes)?;
         }
         let writes = how.write || how.truncate;
         let wanted = if how.read { access::READ } else { 0 } | if writes { access::WRITE } else { 0 };
-        Ok(self.caller.check(attributes, wanted)?)
+        Ok(self.caller.check(node, attributes, wanted)?)
     }
 
     /// A file was opened.
@@ -200,7 +200,7 @@ impl Walker<'_> {
 
     /// What something new is born with.
     pub(super) fn born(&self, mode: u32) -> Create {
-        Create { mode, who: Who { uid: self.caller.uid, gid: self.caller.gid } }
+        Create { mode, umask: self.caller.umask, who: Who { uid: self.caller.uid, gid: self.caller.gid } }
     }
 
     fn create(&self, last: &Last, mode: u32, how: &How) -> Way<Opened> {
@@ -241,10 +241,10 @@ impl Walker<'_> {
             if how.write || how.truncate || how.create.is_some() {
                 return Err(Errno::EISDIR.into());
             }
-            self.may_open(&attributes, how)?;
+            self.may_open(node, &attributes, how)?;
             return Ok(Opened::Directory(Directory::open(node)?));
         }
-        self.may_open(&attributes, how)?;
+        self.may_open(node, &attributes, how)?;
         let (file, attributes) = File::open(node, flags(how))?;
         if how.read && !how.truncate {
             self.paths.opened(node);

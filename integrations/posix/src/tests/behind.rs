@@ -287,7 +287,7 @@ fn nobody_gets_bytes_of_a_new_file_that_he_may_not_have() {
         (b"c", Change { gid: Some(77), ..Change::default() }),
         (b"d", Change { uid: Some(78), ..Change::default() }),
     ] {
-        let born = Create { mode: 0o660, who: Who { uid: 5, gid: 6 } };
+        let born = Create { mode: 0o660, umask: 0, who: Who { uid: 5, gid: 6 } };
         let (file, node, _) = fs.create(&fs.root(), name, born, WRITE).unwrap();
         file.write(0, &[1; 100_000]).unwrap();
         let told = set(&node, change);
@@ -423,7 +423,7 @@ fn what_was_asked_before_a_file_was_closed_is_not_what_is_told_of_it() {
         assert_eq!(told, 1000, "it was written before that was asked");
         closer.unwrap().join().unwrap();
         assert_eq!(paths.lookup(&fs.root(), name).unwrap().1.size, 1000);
-        let caller = crate::Caller { uid: 0, gid: 0, groups: Vec::new() };
+        let caller = crate::Caller::default();
         let (_, attributes) = paths.walker(&caller).find(&fs.root(), name, true).unwrap();
         assert_eq!(attributes.size, 1000, "as it is remembered");
     }
@@ -470,7 +470,7 @@ fn a_small_file_is_one_question_to_make_and_one_to_open() {
     let ws = workspace();
     let options = Options { unseen: std::time::Duration::from_secs(3600), ..Options::default() };
     let paths = crate::Paths::new(FileSystem::new(ws.clone(), options.clone()));
-    let (root, caller) = (paths.file_system().root(), crate::Caller { uid: 0, gid: 0, groups: Vec::new() });
+    let (root, caller) = (paths.file_system().root(), crate::Caller::default());
     let w = paths.walker(&caller);
     let make = crate::How { write: true, create: Some(0o644), ..crate::How::default() };
     drop(w.open(&root, b"first", &make).unwrap());

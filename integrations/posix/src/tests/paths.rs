@@ -7,10 +7,10 @@ use crate::{
 
 use super::{again, behind::asked, born, file_system, put, workspace};
 
-static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
+static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new(), umask: 0 };
 
 fn user(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: vec![50] }
+    Caller { uid, gid: uid, groups: vec![50], umask: 0 }
 }
 
 fn failed<T: std::fmt::Debug>(way: Way<T>) -> Errno {

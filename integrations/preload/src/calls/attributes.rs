@@ -336,8 +336,8 @@ fn put(
     if n > XATTR_SIZE {
         return Err(Errno::E2BIG.into());
     }
-    walker.may_xattr(node, true)?;
     let name = name_of(name)?;
+    walker.may_xattr(node, name, true)?;
     memory::check(value, n, Use::Read)?;
     // SAFETY: the value is the program's, of this length.
     let value = if n == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(value.cast(), n) } };
@@ -347,11 +347,11 @@ fn put(
 
 fn get(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char, room: (*mut c_void, usize)) -> Way<isize> {
     let name = name_of(name)?;
-    // Access lists and capabilities are asked for often, and are never there.
-    if !name.starts_with(b"user.") {
+    // Capabilities and labels are asked for often, and are never there.
+    if name.starts_with(b"security.") || name.starts_with(b"trusted.") {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    walker.may_xattr(node, false)?;
+    walker.may_xattr(node, name, false)?;
     Ok(give(&node.xattr(name)?, room)?)
 }
 
@@ -361,8 +361,9 @@ fn list(node: &Arc<Node>, room: (*mut c_void, usize)) -> Way<isize> {
 }
 
 fn remove(walker: Walker<'_>, node: &Arc<Node>, name: *const c_char) -> Way<isize> {
-    walker.may_xattr(node, true)?;
-    node.remove_xattr(name_of(name)?)?;
+    let name = name_of(name)?;
+    walker.may_xattr(node, name, true)?;
+    node.remove_xattr(name)?;
     Ok(0)
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use iov_posix::{Attributes, Errno, FileSystem, Kind, Outcome};
+use iov_posix::{Attributes, Errno, FileSystem, Kind, Node, Outcome};
 
 use super::{Here, at, bytes_of, export, links, own_link};
 use crate::{
@@ -56,6 +56,8 @@ fn of_top() -> Facts {
         ctime_ns: 0,
         btime_ns: 0,
         version: 0,
+        acl: false,
+        default_acl: false,
     };
     Facts { attributes, dev: TOP_DEV }
 }
@@ -171,14 +173,20 @@ fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> is
         return failed(Errno::EINVAL);
     }
     if means_itself(path, flags) && dirfd != libc::AT_FDCWD {
-        let checked = with(dirfd, |w, open| may(&of_open(w, open)?.attributes, mode, flags));
+        let checked = with(dirfd, |w, open| {
+            let node = open.node(w)?;
+            may((node.as_deref(), &of_open(w, open)?.attributes), mode, flags)
+        });
         if let Some(checked) = checked {
             return checked;
         }
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let mut here = |_: &World, here: &Here| Ok(may(&of_here(here, follow)?.attributes, mode, flags)?);
-    let mut top = |_: &World, _: &[u8]| outcome(may(&of_top().attributes, mode, flags));
+    let mut here = |_: &World, here: &Here| {
+        let (node, attributes) = here.find(follow)?;
+        Ok(may((Some(&node), &attributes), mode, flags)?)
+    };
+    let mut top = |_: &World, _: &[u8]| outcome(may((None, &of_top().attributes), mode, flags));
     let mut there = |dirfd, path| match flags {
         0 => kernel!(libc::SYS_faccessat, dirfd, path, mode),
         _ => match kernel!(libc::SYS_faccessat2, dirfd, path, mode, flags) {
@@ -193,7 +201,7 @@ fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> is
     }
 }
 
-fn may(attributes: &Attributes, mode: c_int, flags: c_int) -> Outcome<isize> {
+fn may((node, attributes): (Option<&Node>, &Attributes), mode: c_int, flags: c_int) -> Outcome<isize> {
     if mode & !(libc::R_OK | libc::W_OK | libc::X_OK) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -203,7 +211,11 @@ fn may(attributes: &Attributes, mode: c_int, flags: c_int) -> Outcome<isize> {
         // SAFETY: these ask the kernel for numbers.
         (caller.uid, caller.gid) = unsafe { (libc::getuid(), libc::getgid()) };
     }
-    if caller.may(attributes, mode as u32) { Ok(0) } else { Err(Errno::EACCES) }
+    match node {
+        Some(node) => caller.check(node, attributes, mode as u32).map(|()| 0),
+        None if caller.may(attributes, mode as u32) => Ok(0),
+        None => Err(Errno::EACCES),
+    }
 }
 
 fn read_link(dirfd: c_int, path: *const c_char, out: *mut c_char, len: usize) -> isize {

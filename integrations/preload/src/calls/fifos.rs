@@ -30,9 +30,7 @@ pub(super) fn find(here: &Here, flags: c_int) -> Way<CString> {
         libc::O_WRONLY => libc::W_OK,
         _ => libc::R_OK | libc::W_OK,
     };
-    if !here.caller.may(&attributes, wanted as u32) {
-        return Err(Errno::EACCES.into());
-    }
+    here.caller.check(&node, &attributes, wanted as u32)?;
     let dir = temporary::made(DIRECTORY, "a named pipe")?;
     let path = path_of(&dir, node.uuid())?;
     let made = kernel!(libc::SYS_mknodat, libc::AT_FDCWD, path.as_ptr(), libc::S_IFIFO | 0o600, 0);

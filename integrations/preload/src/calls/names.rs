@@ -16,11 +16,6 @@ use crate::{
 
 const HERE: c_int = libc::AT_FDCWD;
 
-/// Permission bits of something new.
-fn born(world: &World, mode: u32) -> u32 {
-    mode & 0o7777 & !world.umask.load(std::sync::atomic::Ordering::Relaxed)
-}
-
 /// The kind of file that a mode says.
 fn kind_of(mode: u32) -> Option<Kind> {
     Some(match mode & libc::S_IFMT {
@@ -37,7 +32,7 @@ fn make_dir(dirfd: c_int, path: *const c_char, mode: u32) -> isize {
     at_name(
         dirfd,
         path,
-        &mut |world, here| nothing(here.walker().mkdir(&here.from, &here.path, born(world, mode))),
+        &mut |_, here| nothing(here.walker().mkdir(&here.from, &here.path, mode & 0o7777)),
         &mut |_, _| failed(Errno::EEXIST),
         &mut |dirfd, path| kernel!(libc::SYS_mkdirat, dirfd, path, mode),
     )
@@ -47,9 +42,9 @@ fn make_node(dirfd: c_int, path: *const c_char, mode: u32, dev: u64) -> isize {
     at_name(
         dirfd,
         path,
-        &mut |world, here| {
+        &mut |_, here| {
             let kind = kind_of(mode).ok_or(Errno::EINVAL)?;
-            nothing(here.walker().mknod(&here.from, &here.path, kind, dev, born(world, mode)))
+            nothing(here.walker().mknod(&here.from, &here.path, kind, dev, mode & 0o7777))
         },
         &mut |_, _| failed(Errno::EEXIST),
         &mut |dirfd, path| kernel!(libc::SYS_mknodat, dirfd, path, mode, dev as c_uint),

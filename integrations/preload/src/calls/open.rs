@@ -13,12 +13,11 @@ use crate::{
 };
 
 /// What `open` is told, of its flags.
-fn how(flags: c_int, mode: u32, world: &World) -> How {
-    let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
+fn how(flags: c_int, mode: u32) -> How {
     let access = flags & libc::O_ACCMODE;
     let path = flags & libc::O_PATH != 0;
     let unnamed = flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    let born = mode & 0o7777 & !umask;
+    let born = mode & 0o7777;
     How {
         read: !path && access != libc::O_WRONLY,
         write: !path && (access == libc::O_WRONLY || access == libc::O_RDWR),
@@ -43,7 +42,7 @@ fn open_here(
     (flags, mode): (c_int, u32),
     pipe: &mut Option<CString>,
 ) -> iov_posix::Way<isize> {
-    let how = how(flags, mode, world);
+    let how = how(flags, mode);
     // With nothing to do, and of no kind that could do it.
     let both = libc::O_TMPFILE | libc::O_CREAT;
     if flags & libc::O_ACCMODE == libc::O_ACCMODE || flags & both == both {
@@ -80,7 +79,7 @@ fn add(world: &World, adding: Adding<'_>) -> Result<isize, Errno> {
 
 /// Opens once more what is open under a descriptor that the path names.
 fn open_again(world: &World, open: &Open, flags: c_int) -> Result<isize, Errno> {
-    let how = How { create: None, exclusive: false, ..how(flags, 0, world) };
+    let how = How { create: None, exclusive: false, ..how(flags, 0) };
     let (Some(mounted), Some(node)) = (open.mounted(world)?, open.node(world)?) else {
         return add(world, Adding::top(&open.record.at, &how, flags));
     };
@@ -109,7 +108,7 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
             path,
             &mut |world, here| open_here(world, here, (flags, mode), &mut pipe),
             &mut |world, top| {
-                let how = how(flags, mode, world);
+                let how = how(flags, mode);
                 match how.write || how.create.is_some() || how.unnamed.is_some() {
                     true => failed(Errno::EISDIR),
                     false => outcome(add(world, Adding::top(top, &how, flags))),

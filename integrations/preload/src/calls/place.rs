@@ -56,9 +56,7 @@ fn enter(world: &World, mounted: Arc<Mounted>, node: Arc<Node>, attributes: &iov
     if node.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR.into());
     }
-    if !crate::world::caller().may(attributes, libc::X_OK as u32) {
-        return Err(Errno::EACCES.into());
-    }
+    crate::world::caller().check(&node, attributes, libc::X_OK as u32)?;
     go_to(world, Directory::Inside(mounted, node));
     Ok(0)
 }

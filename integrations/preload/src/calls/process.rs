@@ -195,9 +195,10 @@ fn copied(here: &Here, follow: bool) -> Way<(Program, c_int, Vec<u8>)> {
     if node.kind() == Kind::Symlink {
         return Err(Errno::ELOOP.into());
     }
-    if node.kind() != Kind::File || !here.caller.may(&attributes, libc::X_OK as u32) {
+    if node.kind() != Kind::File {
         return Err(Errno::EACCES.into());
     }
+    here.caller.check(&node, &attributes, libc::X_OK as u32)?;
     let (file, attributes) = File::open(&node, Flags::default())?;
     let mut head = vec![0; HEAD];
     let n = file.read(0, &mut head)?;

@@ -1,6 +1,7 @@
 //! The program itself on `file:` stores: processes that share one, die in it, and are interrupted.
 #![allow(missing_docs, clippy::disallowed_methods)]
 
+mod acl;
 mod archives;
 mod asked;
 mod calls;

@@ -306,7 +306,7 @@ fn o8_a_close_that_nobody_waits_for_hides_no_broken_connection() {
     let cable = net.cable();
     let fs = iov_posix::FileSystem::new(net.through(&cable), Default::default());
     let who = iov_posix::Who { uid: 0, gid: 0 };
-    let born = iov_posix::Create { mode: 0o644, who };
+    let born = iov_posix::Create { mode: 0o644, umask: 0, who };
     for round in 0..10 {
         let write = iov_posix::Flags { write: true, ..Default::default() };
         let (file, node, _) = fs.create(&fs.root(), b"file", born, write).unwrap();
