@@ -123,6 +123,11 @@ impl Open {
         }
     }
 
+    /// Whether this process has opened it, and not only been handed it.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.what.get().is_some()
+    }
+
     /// What it is: opened now, if another process has handed it to this one.
     pub(crate) fn what(&self, world: &World) -> Outcome<&What> {
         if let Some(what) = self.what.get() {
@@ -148,7 +153,15 @@ impl Open {
         }
         match node.kind() {
             Kind::Directory => Ok(What::Directory(Directory::open(&node)?)),
-            _ => Ok(What::File(File::open(&node, Flags { write: self.writes(), ..Flags::default() })?.0)),
+            _ => {
+                let open = || File::open(&node, Flags { write: self.writes(), ..Flags::default() });
+                let opened = match open() {
+                    // Somebody holds it exclusively: mostly who has handed it on.
+                    Err(Errno::EBUSY) if !record.token.is_empty() && record.join(&mounted).is_ok() => open(),
+                    opened => opened,
+                };
+                Ok(What::File(opened?.0))
+            }
         }
     }
 
@@ -353,7 +366,7 @@ impl Files {
                 None => {
                     let append = open.append.load(Ordering::Relaxed);
                     let mut record = open.record.clone();
-                    if !token.is_empty() {
+                    if !token.is_empty() && (open.is_opened() || record.token.is_empty()) {
                         record.token.clone_from(&token);
                     }
                     let child = files.opened(record, None, open.standing.of_parent(), append);

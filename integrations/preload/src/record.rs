@@ -130,11 +130,16 @@ impl Record {
         match by_identity() {
             // Its last name has gone, or it never had one.
             Err(Errno::ENOENT | Errno::ESTALE) if !self.token.is_empty() => {
-                fs.workspace().session().join(self.token.clone()).map_err(|_| Errno::ESTALE)?;
+                self.join(mounted).map_err(|_| Errno::ESTALE)?;
                 by_identity()
             }
             found => found,
         }
+    }
+
+    /// Acts for the holder of who has handed it on, from now on (X1).
+    pub(crate) fn join(&self, mounted: &Mounted) -> ioverbs::Result<()> {
+        mounted.paths.file_system().workspace().session().join(self.token.clone())
     }
 
     /// What a descriptor stands for, if it is one of these.

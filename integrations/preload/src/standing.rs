@@ -185,11 +185,11 @@ impl Files {
         }
     }
 
-    /// What others are told of an open file of this process.
-    fn told(&self, record: &Record) -> Record {
-        let mut told = record.clone();
+    /// What others are told of an open file of this process. What it has not opened itself is still for those who act for whoever handed it on.
+    fn told(&self, open: &Open) -> Record {
+        let mut told = open.record.clone();
         let token = self.token();
-        if !token.is_empty() {
+        if !token.is_empty() && (open.is_opened() || told.token.is_empty()) {
             told.token = token;
         }
         told
@@ -209,7 +209,7 @@ impl Files {
         if standing.is_own() {
             return Ok(());
         }
-        let make = || self.told(&open.record).descriptor(true, standing.status.load(Ordering::Relaxed));
+        let make = || self.told(open).descriptor(true, standing.status.load(Ordering::Relaxed));
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use crate::{
@@ -356,5 +356,35 @@ assert held(at[0] + '/kept') is not None
     for options in ["", "io_uring=off"] {
         let (here, there) = (Mounted::new(&store, "here", options), Mounted::new(&store, "there", options));
         here.shell(&format!("python3 $AT/../closed.py . {}", there.path("").display())).ok();
+    }
+}
+
+#[test]
+fn x1_what_is_held_exclusively_is_passed_to_children() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+/bin/echo hi > f; cat f; { echo a; /bin/echo b; } > g; cat g; cat < g > h; cat h; (echo sub; /bin/echo sub2) >> h; cat h
+exec 3<> h; cat <&3; sh -c '/bin/echo 3; true' >&3; exec 3>&-; cat h
+python3 -c "
+import os, subprocess
+f = open('p', 'w+'); f.write('first\n'); f.flush(); subprocess.run(['echo', 'second'], stdout=f)
+print(os.fstat(f.fileno()).st_size); f.write('third\n'); f.flush(); f.seek(0); print(f.read()); f.close(); print(open('p').read())
+# A shell that has files of its own, and what it starts in turn.
+a = open('q', 'a'); a.write('1\n'); a.flush()
+for child in [subprocess.Popen(['sh', '-c', 'echo o > own\$1; for i in 1 2 3 4 5; do /bin/echo x\$i; done', 'sh', str(i)], stdout=a) for i in range(2)]: child.wait()
+a.write('2\n'); a.close(); print(sorted(open('q').read().split()))
+print(subprocess.run(['sh', '-c', 'read a; cat'], stdin=open('p'), capture_output=True).stdout)
+"
+"#;
+    std::fs::create_dir(store.path("here")).unwrap();
+    let outside = Command::new("sh").args(["-c", script]).current_dir(store.path("here")).output().unwrap();
+    let expected = String::from_utf8(outside.stdout).unwrap();
+    assert!(expected.ends_with("b'second\\nthird\\n'\n"), "{expected}");
+    for rule in ["/**=scratch", "/**=concurrency=exclusive,consistency=sequential"] {
+        let inside = run(&store, &["--rule", rule, "--", "sh", "-c", &format!("cd /iov/w; rm -rf *; {script}")]);
+        assert_eq!(inside.ok().text(), expected, "{rule}");
     }
 }

@@ -155,3 +155,27 @@ LD_LIBRARY_PATH="/none;lib" bin/plain; LD_LIBRARY_PATH='/none:$ORIGIN/../lib' bi
     assert_eq!(outside, "1 1 1 1\n1 1 1 1\n9\n123\n123\nnone\n");
     assert_eq!(inside, outside);
 }
+
+#[test]
+fn what_nobody_changes_any_more_is_loaded_from_where_it_lies() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = format!(
+        r#"
+mkdir sealed; setfattr -n user.posix.controls -v mutability=immutable,concurrency=exclusive sealed; cd sealed; {MADE}
+cat > maps.py <<'END'
+import ctypes, os
+first = ctypes.CDLL(os.getcwd() + '/lib/libdeep.so')
+maps = [line for line in open('/proc/self/maps') if ' r-xp ' in line]
+print(first.first(), sum('memfd:' in line for line in maps), sum(os.environ['STORE'] in line for line in maps))
+os.system('rm -r lib'); print(first.first())
+END
+bin/main; python3 maps.py; bin/main 2> /dev/null || echo gone"#
+    );
+    let mut command = store.command(&["run", "--", "sh", "-c", &format!("cd /iov/w; {script}")]);
+    let ran = crate::store::Ran::new(command.env("STORE", store.path("store")).output().unwrap());
+    // Three libraries, of which none is a copy, and which are still there when their names are not.
+    assert_eq!(ran.ok().text(), "123\n123 0 3\n123\ngone\n");
+}

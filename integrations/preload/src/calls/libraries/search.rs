@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::{CString, c_char, c_int},
+    os::fd::AsRawFd,
     sync::Arc,
 };
 
@@ -118,11 +119,24 @@ pub(super) fn linked_at(path: *const c_char) -> Option<Linked> {
     linked
 }
 
-/// A copy of a file of a workspace, of which the linker can have a descriptor, and what that is linked with; none: it is none for the linker.
+/// The file itself below a file of a workspace, which nobody changes any more, if the linker can have it: all who load it share its pages.
+fn lent(file: &File) -> Option<c_int> {
+    let lent = file.lend()?;
+    let fd = lent.file().as_raw_fd();
+    // SAFETY: all of it may be zero.
+    let mut below: libc::statfs64 = unsafe { std::mem::zeroed() };
+    // Of what lies where nothing may be run the linker can have a copy only.
+    if kernel!(libc::SYS_fstatfs, fd, &raw mut below) < 0 || below.f_flags as u64 & libc::ST_NOEXEC != 0 {
+        return None;
+    }
+    c_int::try_from(kernel!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0)).ok().filter(|fd| *fd >= 0)
+}
+
+/// A descriptor that the linker can have of a file of a workspace, mostly of a copy, and what that is linked with; none: it is none for the linker.
 pub(super) fn copied(ours: &Ours) -> Option<(c_int, Linked)> {
     let _inside = Inside::enter();
     let file = File::open(&ours.node, Flags::default()).ok()?.0;
-    let fd = in_memory(&file, ours.attributes.size).ok()?;
+    let fd = lent(&file).or_else(|| in_memory(&file, ours.attributes.size).ok())?;
     let linked = linked(fd);
     if linked.is_none() {
         kernel!(libc::SYS_close, fd);
