@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, OnceLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 use iov_semantics::Contract;
@@ -47,6 +47,8 @@ pub(crate) struct CollectionInner {
     undecided: AtomicBool,
     /// Its bytes live in the record, as far as the handle knows; once they have moved to a target they stay there.
     inline: AtomicBool,
+    /// How often these were changed by it.
+    inline_changes: AtomicU32,
     /// Something that may have changed the collection was started with it.
     used: AtomicBool,
     /// Why persistence failed once: it stays failed (P8).
@@ -87,6 +89,7 @@ impl Collection {
             stage: Mutex::default(),
             undecided: AtomicBool::new(false),
             inline: AtomicBool::new(false),
+            inline_changes: AtomicU32::new(0),
             used: AtomicBool::new(false),
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),

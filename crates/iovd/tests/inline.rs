@@ -463,3 +463,36 @@ fn o8_whoever_only_polls_without_waiting_receives_answers() {
     assert!(polled.iter().any(|r| r.is(&request)));
     request.result().unwrap();
 }
+
+#[test]
+fn what_is_changed_again_and_again_moves_out() {
+    let store = Store::new();
+    let (s, ws) = store.workspace();
+    let (_, ws2) = store.loaded();
+    let create =
+        |name: &str, text: &str| ioverbs::create(&ws, None, Some(name), Metadata::new(), controls(text)).unwrap();
+    let one = create("c", "");
+    ioverbs::write_at(&one, 0, &[7; 300]).unwrap();
+    let two = ioverbs::lookup(&ws2, None, "c", Controls::default()).unwrap();
+    let before = counter(&s, "metadata_requests");
+    for i in 0..500u64 {
+        ioverbs::write_at(&one, i % 100, &[i as u8]).unwrap();
+        if i % 60 == 59 {
+            // Whoever else has it open follows.
+            assert_eq!(all(&two)[(i % 100) as usize], i as u8);
+            ioverbs::write_at(&two, 200, &[i as u8; 2]).unwrap();
+            assert_eq!(all(&one)[199..203], [7, i as u8, i as u8, 7]);
+        }
+    }
+    let asked = counter(&s, "metadata_requests") - before;
+    assert!(asked < 100, "{asked} questions for 500 changes");
+    assert_eq!((all(&one).len(), all(&one)[99]), (300, 499u64 as u8));
+    ioverbs::close(&one).unwrap();
+    // What is promised to stay small stays where it is.
+    let small = create("small", "collection_size=..4KiB");
+    let before = counter(&s, "data_requests");
+    for i in 0..200u64 {
+        ioverbs::write_at(&small, 0, &i.to_le_bytes()).unwrap();
+    }
+    assert_eq!((all(&small), counter(&s, "data_requests") - before), (199u64.to_le_bytes().to_vec(), 0));
+}

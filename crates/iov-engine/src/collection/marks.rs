@@ -84,6 +84,11 @@ impl Collection {
         self.0.inline.load(Ordering::Relaxed)
     }
 
+    /// They are changed there by one more operation; how often they were before.
+    pub(crate) fn mark_inline_change(&self) -> u32 {
+        self.0.inline_changes.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The catalog says that they are at a target.
     pub(crate) fn mark_moved(&self) {
         self.0.inline.store(false, Ordering::Relaxed);

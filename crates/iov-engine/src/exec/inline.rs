@@ -26,6 +26,9 @@ use crate::{
 /// Most bytes and operations of one submission: a frame has a limit, and nobody else is served meanwhile.
 const BYTES: u64 = 16 << 20;
 const OPS: usize = 64 << 10;
+/// So often who has a collection open changes the bytes in its record, which is a question each time. Then they move to a target, which costs as much as some ten of them, and
+/// where they are changed without one.
+const CHANGES: u32 = 64;
 
 impl Exec {
     /// Sends what of the present wave the catalog can do itself, or the first part of it; `false` if there is nothing of
@@ -36,6 +39,7 @@ impl Exec {
         if !ops.iter().any(|i| self.ops[*i].handle().is_some_and(Collection::is_inline)) {
             return false;
         }
+        ops.iter().for_each(|i| self.wear(*i));
         // The order of operations on the same bytes is kept by whoever runs them, so that it is one of the two.
         let at_target: HashSet<Uuid> =
             ops.iter().filter(|i| self.inline_handle(**i).is_none()).flat_map(|i| self.touches(*i)).collect();
@@ -170,6 +174,20 @@ impl Exec {
         }
         let (bytes, ops) = self.inline_cost(i);
         (bytes <= BYTES && ops <= OPS).then(|| c.clone())
+    }
+
+    /// Counts a change of bytes in a record. After many a target is asked: whoever touches something there has it moved first.
+    fn wear(&self, i: usize) {
+        let (Op::Write { c, .. } | Op::Append { c, .. } | Op::Truncate { c, .. }) = &self.ops[i] else { return };
+        let limit = self.session.0.sides.catalog.capability().inline_bytes;
+        // What is promised to stay small costs no request for data, ever (H2).
+        let may_move = |max: u64| max == 0 || max > limit;
+        if c.is_inline()
+            && self.ready_contract(c).is_ok_and(|contract| may_move(contract.max_size))
+            && c.mark_inline_change() >= CHANGES
+        {
+            c.mark_moved();
+        }
     }
 
     /// What to note where the catalog is of a release that cannot append to bytes in records, or cannot cut them.
