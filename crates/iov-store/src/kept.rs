@@ -19,17 +19,34 @@ pub fn keep_above(number: i32) {
     ABOVE.store(number, Ordering::Relaxed);
 }
 
-/// Puts a descriptor of the library where it is kept. As it is, where nobody has said where that is, or there is no room.
+/// Puts a descriptor of the library where it is kept, or as near to there as there is room. As it is, where nobody has said where that is.
 pub fn set_aside(fd: OwnedFd) -> OwnedFd {
     let above = ABOVE.load(Ordering::Relaxed);
-    if above <= 0 || fd.as_raw_fd() >= above {
+    if above <= 0 {
         return fd;
     }
-    let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&fd, above) else { return fd };
-    if let Some((word, bit)) = place(high.as_raw_fd()) {
+    let fd = if fd.as_raw_fd() >= above { fd } else { moved(fd, above) };
+    keep(fd.as_raw_fd());
+    fd
+}
+
+fn moved(fd: OwnedFd, above: i32) -> OwnedFd {
+    let mut from = above;
+    // The limit may be lower by now, or the program has all that are higher.
+    while from > fd.as_raw_fd() {
+        match rustix::io::fcntl_dupfd_cloexec(&fd, from) {
+            Ok(high) if place(high.as_raw_fd()).is_some() => return high,
+            _ => from /= 2,
+        }
+    }
+    fd
+}
+
+/// This descriptor is one of the library's, which keeps it where it is.
+pub fn keep(fd: i32) {
+    if let Some((word, bit)) = place(fd) {
         word.fetch_or(bit, Ordering::AcqRel);
     }
-    high
 }
 
 fn place(fd: i32) -> Option<(&'static AtomicU64, u64)> {

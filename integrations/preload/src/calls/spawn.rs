@@ -1,7 +1,9 @@
 //! `posix_spawn`, and with it `system` and `popen`: by `fork`. The C library's own children share the memory of their parent until they run
 //! their program, and what they did on the store there would be left half done.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use ioverbs::kept;
 
 use crate::raw::{errno, kernel};
 
@@ -165,6 +167,71 @@ struct Wanted {
     variables: *const *const c_char,
 }
 
+/// Runs what lies in `PATH` under a name. Not by the C library's `execvpe`: what the kernel cannot run is not for a shell here.
+///
+/// # Safety
+/// All of it is as `posix_spawnp` is given it.
+unsafe fn run_in_path(wanted: &Wanted) -> Result<(), c_int> {
+    // SAFETY: the caller says so; no other thread is in this process, which could change a variable.
+    let (name, dirs) = unsafe {
+        let dirs = libc::getenv(c"PATH".as_ptr());
+        let dirs = if dirs.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(dirs) };
+        (CStr::from_ptr(wanted.path).to_bytes(), dirs.to_bytes())
+    };
+    // SAFETY: the path ends with NUL, and the caller says so of the rest.
+    let run = |path: &CStr| done(unsafe { super::process::execve(path.as_ptr(), wanted.arguments, wanted.variables) });
+    if name.is_empty() {
+        return Err(libc::ENOENT);
+    }
+    if name.contains(&b'/') {
+        // SAFETY: the caller says so.
+        return run(unsafe { CStr::from_ptr(wanted.path) });
+    }
+    let mut why = libc::ENOENT;
+    for dir in dirs.split(|byte| *byte == b':') {
+        let path = if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() };
+        let Ok(path) = CString::new(path) else { continue };
+        match run(&path) {
+            Err(libc::EACCES) => why = libc::EACCES,
+            // It is not there; another one may be.
+            Err(libc::ENOENT | libc::ESTALE | libc::ENOTDIR | libc::ENODEV | libc::ETIMEDOUT) => {}
+            other => return other,
+        }
+    }
+    Err(why)
+}
+
+/// The descriptors that a program names in what is to be done in the child.
+fn named(actions: *const Actions) -> Vec<c_int> {
+    // SAFETY: the program gives it so, and which part of an action it is its first word says.
+    unsafe {
+        let Some(list) = actions.as_ref().filter(|list| list.used > 0) else { return Vec::new() };
+        let of_one = |action: &Action| match action.what {
+            CLOSE | FCHDIR => [action.with.fds[0]; 2],
+            DUP2 => action.with.fds,
+            OPEN => [action.with.open.fd; 2],
+            _ => [-1; 2],
+        };
+        std::slice::from_raw_parts(list.actions, list.used as usize).iter().flat_map(of_one).collect()
+    }
+}
+
+/// Another descriptor of one, which the program does not name, whatever it closes or puts in its place.
+fn set_apart(fd: c_int, named: &[c_int]) -> c_int {
+    // As high as may be.
+    for mut from in [512, 256, 128, 64, 32, 16, 3] {
+        while let another @ 0.. = kernel!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, from) as c_int {
+            if !named.contains(&another) {
+                kept::keep(another);
+                return another;
+            }
+            kernel!(libc::SYS_close, another);
+            from = another + 1;
+        }
+    }
+    fd
+}
+
 /// Signals that have a handler do what they do by default from now on, as they will in the program.
 fn ignore_handlers() {
     for signal in 1..65 {
@@ -200,7 +267,7 @@ unsafe fn child(wanted: Wanted, parents: &libc::sigset_t) -> c_int {
             libc::sigprocmask(libc::SIG_SETMASK, &mask_of(wanted.attributes, parents), std::ptr::null_mut());
             match wanted.search {
                 Search::No => done(super::process::execve(wanted.path, wanted.arguments, wanted.variables)),
-                Search::InPath => done(libc::execvpe(wanted.path, wanted.arguments, wanted.variables)),
+                Search::InPath => run_in_path(&wanted),
             }
         }
     };
@@ -239,9 +306,7 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
             why
         }
         0 => {
-            // Where the program's descriptors are not, whichever it has set aside for the child.
-            let say = kernel!(libc::SYS_fcntl, pipe[1], libc::F_DUPFD_CLOEXEC, 512);
-            let say = if say < 0 { pipe[1] } else { say as c_int };
+            let say = set_apart(pipe[1], &named(wanted.actions));
             pipe.into_iter().filter(|fd| *fd != say).for_each(close);
             // SAFETY: the caller says so.
             let why = unsafe { child(wanted, &parents) };

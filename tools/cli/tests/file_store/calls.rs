@@ -23,6 +23,7 @@ pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
         "string",
         "unistd",
         "signal",
+        "spawn",
         "stdlib",
         "time",
         "sys/file",

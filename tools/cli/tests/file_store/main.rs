@@ -6,6 +6,7 @@ mod archives;
 mod asked;
 mod calls;
 mod daemon;
+mod descriptors;
 mod dying;
 mod followed;
 mod held;

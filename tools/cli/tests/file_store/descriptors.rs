@@ -1,0 +1,72 @@
+//! Descriptors of the library itself, in programs that close what they do not know, and have few.
+
+use crate::{calls::compiled, runs::has_library, store::Store};
+
+/// Writes `a0` to `a7`, closes all that it has not opened, opens 40 other files, writes the eight again, and says what is wrong with any of them.
+const CLOSES_ALL: &str = r#"
+    for (int i = 0; i < 8; i++) { sprintf(p, "a%d", i); int f = open(p, O_RDWR | O_CREAT | O_TRUNC, 0644); if (write(f, b, sizeof b) != sizeof b) printf("%s %m ", p); fsync(f); close(f); }
+    for (int i = 3; i < 1024; i++) close(i);
+    for (int i = 0; i < 40; i++) { sprintf(p, "%s/other%d", out, i); open(p, O_RDWR | O_CREAT | O_TRUNC, 0644); }
+    memset(b, 'B', sizeof b);
+    for (int i = 0; i < 8; i++) { sprintf(p, "a%d", i); int f = open(p, O_RDWR); if (f >= 0) { if (pwrite(f, b, sizeof b, 0) != sizeof b || fsync(f)) printf("%s %m ", p); close(f); } else if (few) b[0] = 0; else printf("%s %m ", p); }
+    for (int i = 0; i < 40; i++) { struct stat s; sprintf(p, "%s/other%d", out, i); if (!stat(p, &s) && s.st_size) printf("other %d has %ld bytes ", i, s.st_size); }
+"#;
+
+fn program(store: &Store, begin: &str) -> String {
+    let out = store.path("out");
+    std::fs::create_dir_all(&out).unwrap();
+    let out = out.display();
+    format!(
+        r#"static char b[200000], p[4096]; static const char *out = "{out}"; static int few;
+        MAIN memset(b, 'A', sizeof b); {begin} {CLOSES_ALL} puts("done");"#
+    )
+}
+
+#[test]
+fn nobody_elses_file_is_written_by_a_program_with_a_lower_limit() {
+    if !has_library() {
+        return;
+    }
+    let lower = "struct rlimit r; getrlimit(RLIMIT_NOFILE, &r); r.rlim_cur = 256; setrlimit(RLIMIT_NOFILE, &r);";
+    // Before anything of a workspace was used, and after.
+    let used = "int f = open(\"first\", O_RDWR | O_CREAT, 0644); write(f, b, sizeof b); close(f);";
+    for begin in [lower.to_owned(), format!("{used} {lower}")] {
+        let store = Store::with_workspace();
+        assert_eq!(compiled(&store, &program(&store, &begin)).ok().text(), "done\n");
+        assert_eq!(store.cat("w/a7"), vec![b'B'; 200_000]);
+    }
+}
+
+#[test]
+fn nobody_elses_file_is_written_by_a_program_that_has_all_higher_numbers() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let begin = "few = 1; struct rlimit r = {256, 256}; setrlimit(RLIMIT_NOFILE, &r); int f = open(\"first\", O_RDWR | O_CREAT, 0644); write(f, b, sizeof b); close(f); \
+        while (open(\"/dev/null\", O_RDONLY) >= 0); for (int i = 3; i < 30; i++) close(i);";
+    assert_eq!(compiled(&store, &program(&store, &begin.replace('\\', ""))).ok().text(), "done\n");
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_whatever_its_child_closes() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        static const char *spawned(int closes, int in_path, const char *path) {
+            posix_spawn_file_actions_t a; posix_spawn_file_actions_init(&a); pid_t pid; int status = 0; char *v[] = {"x", 0};
+            if (closes == 1) posix_spawn_file_actions_addclosefrom_np(&a, 3);
+            if (closes == 2) for (int i = 3; i < 1024; i++) posix_spawn_file_actions_addclose(&a, i);
+            if (closes == 3) for (int i = 500; i < 600; i++) posix_spawn_file_actions_adddup2(&a, 0, i);
+            int e = (in_path ? posix_spawnp : posix_spawn)(&pid, path, &a, 0, v, environ); posix_spawn_file_actions_destroy(&a);
+            if (e) return strerrorname_np(e); waitpid(pid, &status, 0); return status ? "failed" : "ran";
+        }
+        MAIN
+        close(open("text", O_CREAT | O_WRONLY, 0755)); int f = open("words", O_CREAT | O_WRONLY, 0755); write(f, "exit 0\n", 7); close(f); close(open("rights", O_CREAT | O_WRONLY, 0644));
+        for (int closes = 0; closes < 4; closes++)
+            printf("%s %s %s %s %s %s %s\n", spawned(closes, 0, "none"), spawned(closes, 1, "none-such"), spawned(closes, 0, "words"), spawned(closes, 1, "./words"), spawned(closes, 0, "rights"),
+                spawned(closes, 0, "/bin/true"), spawned(closes, 1, "true"));"#;
+    assert_eq!(compiled(&store, body).ok().text(), "ENOENT ENOENT ENOEXEC ENOEXEC EACCES ran ran\n".repeat(4));
+}
