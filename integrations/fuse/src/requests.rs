@@ -9,7 +9,7 @@ use iov_fuse_kernel::{
     Attr, Entry, Filesystem, Granted, Kernel, Lock, LockAsked, Moved, Names, Opened, Request, Room, SetAttr, Space,
     Written, open,
 };
-use iov_posix::{Attributes, Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag};
+use iov_posix::{Attributes, Directory, Errno, File, Flags, Node, Outcome, Rename, SetXattr, Tag, acl};
 use ioverbs::seam;
 
 use crate::{
@@ -324,17 +324,22 @@ impl Filesystem for Door {
             _ => SetXattr::Either,
         };
         let node = self.node(req.node)?;
-        if lowers {
-            by_identity(node.take_group_right())?;
-        }
-        self.retried.asked(req.pid, by_identity(node.set_xattr(name, value, how)))
+        self.retried.asked(req.pid, by_identity(node.set_xattr(name, value, how)))?;
+        // Of a list for what is made there the kernel says it as well.
+        if lowers && name == acl::ACCESS { by_identity(node.take_group_right()) } else { Ok(()) }
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
         if self.tag(req.node).is_some() {
-            return Err(Errno::EOPNOTSUPP);
+            // Of lists the kernel asks where it wants to know who may do what: only that there is none lets it go by the mode.
+            return Err(if acl::is_list(name) { Errno::ENODATA } else { Errno::EOPNOTSUPP });
         }
-        room.give(&self.told(req.pid, self.node(req.node)?.xattr(name))?);
+        let value = match self.told(req.pid, self.node(req.node)?.xattr(name)) {
+            // What has gone is somebody's directory all the same.
+            Err(Errno::ESTALE | Errno::ENOENT) if acl::is_list(name) => Err(Errno::ENODATA),
+            value => value,
+        };
+        room.give(&value?);
         Ok(())
     }
 

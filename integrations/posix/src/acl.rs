@@ -11,17 +11,20 @@ use std::sync::Arc;
 use ioverbs::{
     Attr, Metadata, Op, Output, Value,
     posix::{ACL_KEY, DEFAULT_ACL_KEY},
+    seam,
 };
 
-use crate::{Attributes, Caller, Change, Errno, Kind, Node, Outcome, SetXattr, fs::lock};
+use crate::{Attributes, Caller, Change, Errno, Kind, Node, Outcome, fs::lock};
 
 /// The attribute of a file or directory.
-pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute of a directory: what is made in it gets that list.
-pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// The version of the kernel's form that there is.
 const VERSION: u32 = 2;
+/// Most bytes of that form, as many as the kernel takes from a mount.
+const MOST: usize = 4096;
 /// Whose an entry is where its tag says that already.
 const NOBODY: u32 = u32::MAX;
 /// Whom an entry is about.
@@ -70,6 +73,16 @@ pub(crate) struct Lists {
     pub(crate) default: Option<Arc<Acl>>,
 }
 
+/// Lists as they were.
+pub(crate) struct Known {
+    lists: Lists,
+    /// The `ctime` and the mode of what has them.
+    ctime_ns: i64,
+    mode: u32,
+    /// When, on the monotonic clock.
+    at_ns: i64,
+}
+
 impl Acl {
     /// Entries that make up a list: one each for owner, group and others, a mask if there are others than those, each kind behind the one before.
     fn new(entries: Vec<(Tag, u32)>) -> Option<Acl> {
@@ -83,7 +96,8 @@ impl Acl {
         };
         let count = |of: usize| entries.iter().filter(|(tag, _)| rank(*tag) == of).count();
         let named = count(1) + count(3) > 0;
-        let well_formed = entries.is_sorted_by_key(|(tag, _)| rank(*tag))
+        let well_formed = entries.len() <= (MOST - 4) / 8
+            && entries.is_sorted_by_key(|(tag, _)| rank(*tag))
             && entries.iter().all(|(_, may)| *may <= 7)
             && [0, 2, 5].iter().all(|of| count(*of) == 1)
             && (count(4) == 1 || (count(4) == 0 && !named));
@@ -97,6 +111,9 @@ impl Acl {
         };
         if u32::from_le_bytes(version.try_into().unwrap_or_default()) != VERSION {
             return Err(Errno::EOPNOTSUPP);
+        }
+        if bytes.len() > MOST {
+            return Err(Errno::ENOSPC);
         }
         let (entries, []) = entries.as_chunks::<8>() else { return Err(Errno::EINVAL) };
         if entries.is_empty() {
@@ -240,7 +257,7 @@ impl Lists {
 }
 
 /// Whether an attribute is a list.
-pub(crate) fn is_list(name: &[u8]) -> bool {
+pub fn is_list(name: &[u8]) -> bool {
     [ACCESS, DEFAULT].contains(&name)
 }
 
@@ -264,17 +281,23 @@ impl Node {
         if !attributes.acl && !attributes.default_acl {
             return Ok(Lists::default());
         }
-        if let Some((ctime_ns, lists)) = &*lock(&self.lists)
-            && *ctime_ns == attributes.ctime_ns
-        {
-            return Ok(lists.clone());
+        let now_ns = seam::monotonic_ns();
+        if let Some(known) = &*lock(&self.lists) {
+            // Each name that is made in a directory is a change of it, and what somebody else does to its rights may be a moment old.
+            let lately = self.kind() == Kind::Directory
+                && known.mode == attributes.mode
+                && now_ns - known.at_ns < self.file_system().0.options.unseen.as_nanos() as i64;
+            if known.ctime_ns == attributes.ctime_ns || lately {
+                return Ok(known.lists.clone());
+            }
         }
         let list = self.with_handle("getxattr", |c| vec![Op::MetaList { c: c.clone() }])?;
         let Some(Output::Metadata(pairs)) = list.into_iter().next().map(|status| status.output) else {
             return Err(Errno::EIO);
         };
         let lists = Lists::of(&pairs, attributes.mode);
-        *lock(&self.lists) = Some((attributes.ctime_ns, lists.clone()));
+        let known = Known { lists: lists.clone(), ctime_ns: attributes.ctime_ns, mode: attributes.mode, at_ns: now_ns };
+        *lock(&self.lists) = Some(known);
         Ok(lists)
     }
 
@@ -297,8 +320,8 @@ impl Node {
         (mode, umask): (u32, u32),
         metadata: &mut Metadata,
     ) -> Outcome<u32> {
-        if kind == Kind::Symlink {
-            return Ok(mode);
+        if kind == Kind::Symlink || !attributes.default_acl {
+            return Ok(if kind == Kind::Symlink { mode } else { mode & !umask });
         }
         let Some(default) = self.lists(attributes)?.default else { return Ok(mode & !umask) };
         let (mode, acl) = default.for_new(mode);
@@ -310,25 +333,20 @@ impl Node {
         Ok(mode)
     }
 
-    /// Sets a list.
-    pub(crate) fn set_list(&self, name: &[u8], bytes: &[u8], how: SetXattr) -> Outcome<()> {
+    /// Sets a list; whether there is one makes no difference (`XATTR_CREATE`).
+    pub(crate) fn set_list(&self, name: &[u8], bytes: &[u8]) -> Outcome<()> {
         if self.kind() == Kind::Symlink {
             return Err(Errno::EOPNOTSUPP);
+        }
+        if name == DEFAULT && self.kind() != Kind::Directory && !bytes.is_empty() {
+            return Err(Errno::EACCES);
         }
         let acl = Acl::from_xattr(bytes)?;
         let attributes = self.attributes()?;
         let is_there = self.lists(&attributes)?.get(name).is_some();
-        match (how, is_there) {
-            (SetXattr::Create, true) => return Err(Errno::EEXIST),
-            (SetXattr::Replace, false) => return Err(Errno::ENODATA),
-            _ => {}
-        }
         let Some(acl) = acl else { return self.remove_list(name) };
         if name == DEFAULT {
-            return match self.kind() {
-                Kind::Directory => self.put_list(DEFAULT_ACL_KEY, Some(&acl), None),
-                _ => Err(Errno::EACCES),
-            };
+            return self.put_list(DEFAULT_ACL_KEY, Some(&acl), None);
         }
         let mode = attributes.mode & 0o7000 | acl.mode();
         // What a mode says as well is not kept beside it.
@@ -350,6 +368,9 @@ impl Node {
 
     /// Takes a list away. The mode stays what it is, so the group may do what the mask has said.
     pub(crate) fn remove_list(&self, name: &[u8]) -> Outcome<()> {
+        if self.kind() == Kind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
         match self.lists(&self.attributes()?)?.get(name) {
             Some(_) => self.put_list(if name == ACCESS { ACL_KEY } else { DEFAULT_ACL_KEY }, None, None),
             None => Ok(()),

@@ -19,6 +19,12 @@ impl std::fmt::Debug for LentToWrite {
 }
 
 impl File {
+    /// Whether nobody else can have it open (`concurrency=exclusive`).
+    pub fn is_exclusive(&self) -> bool {
+        let effective = self.joined().and_then(|handle| handle.c.effective().ok());
+        effective.is_some_and(|effective| effective.concurrency == Concurrency::Exclusive)
+    }
+
     /// The file in which the bytes lie, each at its own offset, if it is sealed and there is one that may be lent.
     pub fn lend(&self) -> Option<Arc<dyn LentFile>> {
         // What is opened later lies in no file.
@@ -31,8 +37,7 @@ impl File {
     pub fn lend_to_write(&self) -> Option<LentToWrite> {
         let handle = self.joined()?;
         let c = &handle.c;
-        let exclusive = || c.effective().is_ok_and(|effective| effective.concurrency == Concurrency::Exclusive);
-        if !c.is_writable() || !exclusive() || self.settle().is_err() {
+        if !c.is_writable() || !self.is_exclusive() || self.settle().is_err() {
             return None;
         }
         let lent = c.lend_file_to_write().ok()?;

@@ -23,7 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod acl;
+pub mod acl;
 mod attributes;
 mod behind;
 mod directory;

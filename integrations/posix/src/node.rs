@@ -14,9 +14,7 @@ use ioverbs::{
 };
 
 use crate::{
-    Attributes, Change, Errno, FileSystem, Kind, Outcome,
-    acl::Lists,
-    attributes,
+    Attributes, Change, Errno, FileSystem, Kind, Outcome, acl, attributes,
     fs::{lock, stat_of},
     handle::Handle,
     promised::Said,
@@ -59,8 +57,8 @@ pub struct Node {
     names: Mutex<Option<Names>>,
     /// Of a directory: what it says of the files that are made below it.
     pub(crate) said: Mutex<Said>,
-    /// Lists of who may do what, and since when (`ctime`) they are so.
-    pub(crate) lists: Mutex<Option<(i64, Lists)>>,
+    /// Lists of who may do what.
+    pub(crate) lists: Mutex<Option<acl::Known>>,
     /// Of a symbolic link: where it leads, which never changes.
     pub(crate) target: OnceLock<Vec<u8>>,
     /// It runs with the rights of its owner or group, as far as was told last.

@@ -101,7 +101,7 @@ impl Node {
     pub fn set_xattr(&self, name: &[u8], bytes: &[u8], how: SetXattr) -> Outcome<()> {
         self.file_system().check_writable()?;
         if acl::is_list(name) {
-            return self.set_list(name, bytes, how);
+            return self.set_list(name, bytes);
         }
         let key = key(name)?;
         if key == RDEV || acl::is_key(key) {

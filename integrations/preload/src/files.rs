@@ -252,10 +252,12 @@ impl Open {
         self.locked.store(locked as u8, Ordering::Relaxed);
     }
 
-    /// Whether this process has it open, and it has no name.
-    pub(crate) fn is_nameless(&self) -> bool {
+    /// Whether this process has it open, and others who inherit it could not open it once this one is gone: it has no name, or is held exclusively.
+    pub(crate) fn ends_with_opener(&self) -> bool {
         match self.what.get() {
-            Some(What::File(file)) => file.node().attributes().is_ok_and(|attributes| attributes.links == 0),
+            Some(What::File(file)) => {
+                file.is_exclusive() || file.node().attributes().is_ok_and(|attributes| attributes.links == 0)
+            }
             _ => false,
         }
     }

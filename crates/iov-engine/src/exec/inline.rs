@@ -180,10 +180,10 @@ impl Exec {
     fn wear(&self, i: usize) {
         let (Op::Write { c, .. } | Op::Append { c, .. } | Op::Truncate { c, .. }) = &self.ops[i] else { return };
         let limit = self.session.0.sides.catalog.capability().inline_bytes;
-        // What is promised to stay small costs no request for data, ever (H2).
+        // What is promised to stay small costs no request for data, ever (H2); and what is to outlast a loss of power is written down sooner here.
         let may_move = |max: u64| max == 0 || max > limit;
         if c.is_inline()
-            && self.ready_contract(c).is_ok_and(|contract| may_move(contract.max_size))
+            && self.ready_contract(c).is_ok_and(|own| may_move(own.max_size) && own.durability < Persistence::Durable)
             && c.mark_inline_change() >= CHANGES
         {
             c.mark_moved();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Follow, Last, Reached, Walker, Way, access};
-use crate::{Attributes, Change, Errno, Found, Gone, Kind, Node, Rename, SetTime, acl};
+use crate::{Attributes, Change, Errno, Found, Gone, Kind, Node, Rename, SetTime, SetXattr, acl};
 
 impl Walker<'_> {
     /// The name at the end of a path, and what it stands for, if anything; a symbolic link is not followed.
@@ -268,17 +268,26 @@ impl Walker<'_> {
         Ok(node.change(&change)?)
     }
 
+    /// Sets an attribute.
+    pub fn set_xattr(&self, node: &Arc<Node>, name: &[u8], bytes: &[u8], how: SetXattr) -> Way<()> {
+        self.may_xattr(node, name, true)?;
+        node.set_xattr(name, bytes, how)?;
+        // Who is not in its group gives nobody the rights of it.
+        if name == acl::ACCESS && self.caller.uid != 0 && !self.caller.is_in(node.attributes()?.gid) {
+            node.take_group_right()?;
+        }
+        Ok(())
+    }
+
     /// Fails unless the caller may set an attribute, or, for looking at it, may read it.
     pub fn may_xattr(&self, node: &Arc<Node>, name: &[u8], sets: bool) -> Way<()> {
         if acl::is_list(name) {
             // Everybody may see who may do what.
             let attributes = if sets { node.attributes()? } else { return Ok(()) };
-            self.caller.check_owner(&attributes)?;
-            // Who is not in its group gives nobody the rights of it.
-            if self.caller.uid != 0 && name == acl::ACCESS && !self.caller.is_in(attributes.gid) {
-                node.take_group_right()?;
-            }
-            return Ok(());
+            return Ok(self.caller.check_owner(&attributes)?);
+        }
+        if !name.starts_with(b"user.") {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         // As Linux has it: rights of links, pipes and devices are not those of files, and say nothing of who may.
         match node.kind() {

@@ -337,11 +337,10 @@ fn put(
         return Err(Errno::E2BIG.into());
     }
     let name = name_of(name)?;
-    walker.may_xattr(node, name, true)?;
     memory::check(value, n, Use::Read)?;
     // SAFETY: the value is the program's, of this length.
     let value = if n == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(value.cast(), n) } };
-    node.set_xattr(name, value, how)?;
+    walker.set_xattr(node, name, value, how)?;
     Ok(0)
 }
 

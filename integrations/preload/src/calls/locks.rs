@@ -83,7 +83,7 @@ fn take(wait: bool, lock: impl Fn() -> Outcome<()>) -> Outcome<()> {
 pub(crate) fn hand_over(world: &World) {
     let _inside = Inside::enter();
     for (fd, open) in world.files.all().iter().filter(|(_, open)| open.shared.load(Ordering::Relaxed)) {
-        if !open.kept.load(Ordering::Relaxed) && open.is_nameless() {
+        if !open.kept.load(Ordering::Relaxed) && open.ends_with_opener() {
             let asked = Request { wants: Wants::Keep, kind: LockKind::None, range: LockRange::Whole };
             open.kept.store(matches!(holder::ask(world, (*fd, open), &asked, true), Some(Ok(_))), Ordering::Relaxed);
         }

@@ -112,7 +112,13 @@ fn workspace(
         attr.metadata = line.metadata.clone();
         attr.indexes = line.indexes.clone();
     }
-    Ok((session.create_workspace(name.clone(), attr)?, true))
+    let ws = session.create_workspace(name.clone(), attr)?;
+    if let Some(mode) = line.and_then(|line| line.mode) {
+        // What a list in its metadata lets others do is as the mode says.
+        let (c, mode) = (ws.unopened(EntryKind::Group, Uuid::NIL), Some(mode as u32 & 0o7777));
+        ioverbs::run(&session, Op::SetAttr { c, attr: Attr { mode, ..Attr::default() } })?;
+    }
+    Ok((ws, true))
 }
 
 impl<'a> Restore<'a> {

@@ -1,6 +1,6 @@
 //! `iov cp`: copies within a store.
 
-use ioverbs::{Controls, EntryKind, Error, Metadata, Name, Op, Parent, Uuid, Which, Workspace};
+use ioverbs::{Controls, EntryKind, Error, Metadata, Name, Op, Parent, Uuid, Which, Workspace, posix};
 
 use crate::{
     address::Address,
@@ -92,7 +92,9 @@ impl Copy<'_> {
 
     fn metadata_of(&self, facts: &Facts) -> Done<Metadata> {
         let mut metadata = Metadata::new();
-        for (key, value) in &facts.user {
+        // The copy has a mode of its own, and a list without its mode would let others do more, or less.
+        let is_list = |key: &str| [posix::ACL_KEY, posix::DEFAULT_ACL_KEY].contains(&key);
+        for (key, value) in facts.user.iter().filter(|(key, _)| !is_list(key)) {
             metadata.set(key.clone(), value.clone())?;
         }
         metadata.merge(&self.metadata);

@@ -90,7 +90,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     }
 }
 
-/// The file, also if it has no name any more.
+/// The file, also if it has no name any more, or is held by those whose token that is.
 fn open(fs: &FileSystem, uuid: Uuid, token: &[u8]) -> Outcome<File> {
     let found = match fs.by_identity(uuid) {
         Err(Errno::ENOENT | Errno::ESTALE) if !token.is_empty() => {
@@ -99,7 +99,15 @@ fn open(fs: &FileSystem, uuid: Uuid, token: &[u8]) -> Outcome<File> {
         }
         found => found,
     };
-    File::open(&found?.0, Flags::default()).map(|(file, _)| file)
+    let node = found?.0;
+    match File::open(&node, Flags::default()) {
+        Err(Errno::EBUSY) if !token.is_empty() => {
+            join(fs, token)?;
+            File::open(&node, Flags::default())
+        }
+        opened => opened,
+    }
+    .map(|(file, _)| file)
 }
 
 /// Acts for those who have the file from now on (X1). They join by the same token for as long as this process is there.

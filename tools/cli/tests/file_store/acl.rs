@@ -53,6 +53,9 @@ setfacl -m u:4711:rwx d; as 4711 4711 cp d/n d/e/z; as 4711 4711 rm d/n; stat -c
 echo s > s; chown 4711:4715 s; chmod 2755 s; as 4711 4711 setfacl -m u:1:r s; stat -c %a s
 echo s > s; chown 4711:4711 s; chmod 2755 s; as 4711 4711 setfacl -m u:1:r s; stat -c %a s
 mkdir -m 700 q; setfacl -m u:4711:x q; echo in > q/in; chmod 644 q/in
+mkdir both; chown 4711:4715 both; chmod 2775 both; as 4711 4711 setfacl -d -m u:1:r both; stat -c %a both
+echo s > t; chown 4711:4715 t; chmod 2755 t; as 4711 4711 setfattr -n system.posix_acl_access -v 0x0200000001 t; stat -c %a t
+mkdir gone; (cd gone; rmdir ../gone; as 4711 4711 ls; as 4711 4711 cat nothing)
 as 4711 4711 cat q/in; as 4711 4711 ls q; as 4712 4712 cat q/in; as 4711 4711 touch q/new
 setfacl -m u:4711:rwx q; as 4711 4711 touch q/new; as 4711 4711 rm q/in; ls q
 "#;
@@ -100,6 +103,31 @@ fn they_say_what_others_may_do() {
 }
 
 #[test]
+fn the_view_of_metadata_is_open_to_who_may_use_the_mount() {
+    let store = Store::with_workspace();
+    if !has_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let m = Mounted::new(&store, "mnt", "allow_other,tags");
+    let script = r#"
+        chmod 755 .; echo hello > f; setfattr -n user.colour -v red f
+        setpriv --reuid=4711 --regid=4711 --clear-groups sh -c 'ls by/colour; cat by/colour/red/f'"#;
+    assert_eq!(m.shell(script).ok().text(), "red\nhello\n");
+}
+
+#[test]
+fn they_are_as_large_as_a_mount_can_have_them() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let script = r#"
+        list() { echo "u::rw-"; for i in $(seq 1 $1); do echo "u:$i:r--"; done; echo "g::r--"; echo "m::r--"; echo "o::---"; }
+        echo x > f; list 507 | setfacl -M - f; getfacl -cn f | grep -c user; ! list 508 | setfacl -M - f 2> /dev/null; getfacl -cn f | grep -c user:507"#;
+    assert_eq!(shell(&store, script).ok().text(), "508\n1\n");
+}
+
+#[test]
 fn in_iov_run_they_say_what_a_process_may_do_that_becomes_somebody_else() {
     if !has_library() || !rustix::process::geteuid().is_root() {
         return;
@@ -135,6 +163,18 @@ fn they_are_told_as_metadata_and_go_along() {
     let text = store.iov(&["tag", "w/d/f"]).ok().text();
     assert!(text.contains("posix.acl.access") && text.contains("u:4711:rwx"), "{text}");
     assert!(!store.iov(&["stat", "w/d/f"]).ok().text().contains("200"), "the mode has no mark");
+    // A copy has a mode of its own, and no list that another mode has masked.
+    store.iov(&["cp", "w/d/f", "w/copy"]).ok();
+    assert!(!store.iov(&["tag", "w/copy"]).text().contains("posix.acl"));
+    // An export brings both back, also of the root.
+    shell(&store, "setfacl -m u:4711:rwx .; chmod 711 .; chmod 600 d/f").ok();
+    let told = "getfacl -cn . d d/f; stat -c '%a %n' . d d/f";
+    let before = shell(&store, told).ok().text();
+    let out = store.path("out").display().to_string();
+    store.iov(&["export", "w", &out]).ok();
+    store.iov(&["import", &out, "v"]).ok();
+    let there = crate::runs::run(&store, &["sh", "-c", &format!("cd /iov/v; {told}")]);
+    assert_eq!(there.ok().text(), before);
     // It can be read as an attribute of `user.`, and not be set as such.
     let set = "! setfattr -n user.posix.acl.access -v u::rwx d/f && ! setfattr -x user.posix.acl.access d/f";
     shell(&store, set).ok();

@@ -368,6 +368,8 @@ fn x1_what_is_held_exclusively_is_passed_to_children() {
     let script = r#"
 /bin/echo hi > f; cat f; { echo a; /bin/echo b; } > g; cat g; cat < g > h; cat h; (echo sub; /bin/echo sub2) >> h; cat h
 exec 3<> h; cat <&3; sh -c '/bin/echo 3; true' >&3; exec 3>&-; cat h
+sh -c '/bin/echo 1; echo 2; /bin/echo 3; (echo 4; /bin/echo 5); bash -c "echo 6; /bin/echo 7"' > i; cat i
+exec 3> j; (sleep 0.3; echo late >&3; /bin/echo later >&3) & exec 3>&-; wait; cat j
 python3 -c "
 import os, subprocess
 f = open('p', 'w+'); f.write('first\n'); f.flush(); subprocess.run(['echo', 'second'], stdout=f)
@@ -376,6 +378,7 @@ print(os.fstat(f.fileno()).st_size); f.write('third\n'); f.flush(); f.seek(0); p
 a = open('q', 'a'); a.write('1\n'); a.flush()
 for child in [subprocess.Popen(['sh', '-c', 'echo o > own\$1; for i in 1 2 3 4 5; do /bin/echo x\$i; done', 'sh', str(i)], stdout=a) for i in range(2)]: child.wait()
 a.write('2\n'); a.close(); print(sorted(open('q').read().split()))
+f = open('s', 'w'); child = subprocess.Popen(['sh', '-c', 'sleep 0.3; echo hi; /bin/echo ho'], stdout=f); f.close(); child.wait(); print(open('s').read())
 print(subprocess.run(['sh', '-c', 'read a; cat'], stdin=open('p'), capture_output=True).stdout)
 "
 "#;

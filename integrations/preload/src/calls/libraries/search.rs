@@ -10,7 +10,7 @@ use std::{
 use iov_posix::{Attributes, File, Flags, Kind, Node, linked::Linked};
 use ioverbs::Uuid;
 
-use super::super::{Where, locate, outer, process::in_memory};
+use super::super::{Where, locate, outer, process::in_memory, temporary};
 use crate::{
     raw::kernel,
     world::{Inside, World},
@@ -129,7 +129,10 @@ fn lent(file: &File) -> Option<c_int> {
     if kernel!(libc::SYS_fstatfs, fd, &raw mut below) < 0 || below.f_flags as u64 & libc::ST_NOEXEC != 0 {
         return None;
     }
-    c_int::try_from(kernel!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0)).ok().filter(|fd| *fd >= 0)
+    // The linker opens it anew: who has become another user may not.
+    let path = CString::new(temporary::path_of(fd)).ok()?;
+    let again = kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
+    c_int::try_from(again).ok().filter(|fd| *fd >= 0)
 }
 
 /// A descriptor that the linker can have of a file of a workspace, mostly of a copy, and what that is linked with; none: it is none for the linker.
