@@ -5,7 +5,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use ioverbs::kept;
 
-use crate::raw::{errno, kernel};
+use crate::{
+    raw::{errno, kernel},
+    world::Inside,
+};
 
 /// What is done in the child before its program runs: `posix_spawn_file_actions_t` of glibc, of which the list is its own.
 #[repr(C)]
@@ -293,6 +296,8 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         before
     };
+    // The child has another thread than one of the library's, which would ask the store for what that one is just about to bring back.
+    let is_inside = Inside::is();
     // SAFETY: a program that spawns has to expect another process; the child only does what it is told, and ends.
     let forked = unsafe { libc::fork() };
     let why = errno();
@@ -306,6 +311,7 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
             why
         }
         0 => {
+            let _inside = is_inside.then(Inside::enter);
             let say = set_apart(pipe[1], &named(wanted.actions));
             pipe.into_iter().filter(|fd| *fd != say).for_each(close);
             // SAFETY: the caller says so.

@@ -1,6 +1,10 @@
 use std::io::{Read, Write};
 
-use crate::store::{Ran, Store, finished, pattern, signal, signals, until};
+use crate::{
+    mounts::kill,
+    runs::has_library,
+    store::{Ran, Store, finished, pattern, signal, signals, until},
+};
 
 /// A put that has stored a part of its input, and waits for more.
 fn half_put(store: &Store, args: &[&str]) -> (std::process::Child, std::process::ChildStdin) {
@@ -140,4 +144,28 @@ fn a_reader_that_goes_ends_find_quietly() {
     drop(child.stdout.take());
     let ran = Ran::new(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (Some(141), ""));
+}
+
+#[test]
+fn p2_a_program_brings_back_a_daemon_that_was_killed_and_tells_it_what_was_written() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    // What it does behind the kill: nothing but end, write, or look.
+    for behind in ["pass", "os.pwrite(f, b'z' * 10, 10)", "os.listdir('/iov/w')"] {
+        let go = store.path("go");
+        let script = format!(
+            "import os, time\nf = os.open('/iov/w/f', os.O_RDWR | os.O_CREAT, 0o644); os.pwrite(f, b'x' * 20000, 0); os.fsync(f); os.pwrite(f, b'y' * 10, 0)\n\
+             open('{0}', 'w').close()\nwhile os.path.exists('{0}'): time.sleep(0.01)\n{behind}",
+            go.display()
+        );
+        let child = store.start(&["run", "--", "python3", "-c", &script]);
+        until("the program has written", || go.exists());
+        let status = store.iov(&["status", "--json"]).json();
+        kill(status["daemon"]["pid"].as_u64().unwrap() as u32, "KILL");
+        std::fs::remove_file(&go).unwrap();
+        finished(child, 30).ok();
+        assert_eq!(&store.cat("w/f")[..10], b"yyyyyyyyyy", "{behind}");
+    }
 }
