@@ -334,7 +334,10 @@ impl Filesystem for Door {
             // Of lists the kernel asks where it wants to know who may do what: only that there is none lets it go by the mode.
             return Err(if acl::is_list(name) { Errno::ENODATA } else { Errno::EOPNOTSUPP });
         }
-        let value = match self.told(req.pid, self.node(req.node)?.xattr(name)) {
+        let node = self.node(req.node)?;
+        // Programs that list a directory ask so of all that is in it, which the kernel has just been told of.
+        let value = if acl::is_list(name) { node.list_within(name, self.ttl) } else { node.xattr(name) };
+        let value = match self.told(req.pid, value) {
             // What has gone is somebody's directory all the same.
             Err(Errno::ESTALE | Errno::ENOENT) if acl::is_list(name) => Err(Errno::ENODATA),
             value => value,

@@ -6,7 +6,7 @@
 //! ([`ioverbs::posix`]), so nobody asks where there is none. What `chmod` can say as well, which is what the owner, the mask (without one, the group) and others
 //! may do, is as the mode says: whoever reads a list reads it so, and `chmod` has nothing to do with it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ioverbs::{
     Attr, Metadata, Op, Output, Value,
@@ -276,15 +276,16 @@ pub(crate) fn attribute(key: &str) -> Option<&'static [u8]> {
 }
 
 impl Node {
-    /// Its lists, as of these attributes.
-    pub(crate) fn lists(&self, attributes: &Attributes) -> Outcome<Lists> {
+    /// Its lists, as of these attributes; `lately`: those of a directory may be those of a moment ago.
+    pub(crate) fn lists(&self, attributes: &Attributes, lately: bool) -> Outcome<Lists> {
         if !attributes.acl && !attributes.default_acl {
             return Ok(Lists::default());
         }
         let now_ns = seam::monotonic_ns();
         if let Some(known) = &*lock(&self.lists) {
             // Each name that is made in a directory is a change of it, and what somebody else does to its rights may be a moment old.
-            let lately = self.kind() == Kind::Directory
+            let lately = lately
+                && self.kind() == Kind::Directory
                 && known.mode == attributes.mode
                 && now_ns - known.at_ns < self.file_system().0.options.unseen.as_nanos() as i64;
             if known.ctime_ns == attributes.ctime_ns || lately {
@@ -301,14 +302,13 @@ impl Node {
         Ok(lists)
     }
 
-    /// The value of the attribute that is a list.
-    pub(crate) fn list(&self, name: &[u8]) -> Outcome<Vec<u8>> {
+    /// The value of the attribute that is a list, by what was told of this within a time.
+    pub fn list_within(&self, name: &[u8], span: Duration) -> Outcome<Vec<u8>> {
         if self.kind() == Kind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
-        // Programs that list a directory ask so of all that is in it, which they have just looked at.
-        let told = self.told_before(self.file_system().0.options.unseen).filter(|_| !self.is_open());
-        let lists = self.lists(&told.map_or_else(|| self.attributes(), Ok)?)?;
+        let told = self.told_before(span).filter(|_| !span.is_zero() && !self.is_open());
+        let lists = self.lists(&told.map_or_else(|| self.attributes(), Ok)?, false)?;
         lists.get(name).map(|acl| acl.to_xattr()).ok_or(Errno::ENODATA)
     }
 
@@ -323,7 +323,7 @@ impl Node {
         if kind == Kind::Symlink || !attributes.default_acl {
             return Ok(if kind == Kind::Symlink { mode } else { mode & !umask });
         }
-        let Some(default) = self.lists(attributes)?.default else { return Ok(mode & !umask) };
+        let Some(default) = self.lists(attributes, true)?.default else { return Ok(mode & !umask) };
         let (mode, acl) = default.for_new(mode);
         let access = acl.map(|acl| (ACL_KEY, acl.value()));
         let further = (kind == Kind::Directory).then(|| (DEFAULT_ACL_KEY, default.value()));
@@ -343,7 +343,7 @@ impl Node {
         }
         let acl = Acl::from_xattr(bytes)?;
         let attributes = self.attributes()?;
-        let is_there = self.lists(&attributes)?.get(name).is_some();
+        let is_there = self.lists(&attributes, false)?.get(name).is_some();
         let Some(acl) = acl else { return self.remove_list(name) };
         if name == DEFAULT {
             return self.put_list(DEFAULT_ACL_KEY, Some(&acl), None);
@@ -371,7 +371,7 @@ impl Node {
         if self.kind() == Kind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
-        match self.lists(&self.attributes()?)?.get(name) {
+        match self.lists(&self.attributes()?, false)?.get(name) {
             Some(_) => self.put_list(if name == ACCESS { ACL_KEY } else { DEFAULT_ACL_KEY }, None, None),
             None => Ok(()),
         }

@@ -5,6 +5,8 @@
 //! and other keys of the system can be read. `user.posix.controls` of a directory says what is promised of the files that are made
 //! in it and below. `system.posix_acl_access` and `system.posix_acl_default` are [access control lists](crate::acl).
 
+use std::time::Duration;
+
 use ioverbs::{Kind as Failure, Metadata, Op, Output, Value};
 
 use crate::{
@@ -81,7 +83,7 @@ impl Node {
     /// The value of an attribute.
     pub fn xattr(&self, name: &[u8]) -> Outcome<Vec<u8>> {
         if acl::is_list(name) {
-            return self.list(name);
+            return self.list_within(name, Duration::ZERO);
         }
         let key = key(name)?;
         self.value(key)?.map(|value| bytes_of(&value)).ok_or(Errno::ENODATA)

@@ -32,7 +32,7 @@ impl Caller {
         let mode = attributes.mode;
         // Where the mask lets nobody do anything, Linux does not look into the list.
         let listed = attributes.acl && mode & 0o070 != 0 && ![0, attributes.uid].contains(&self.uid);
-        let list = if listed { node.lists(attributes)?.access } else { None };
+        let list = if listed { node.lists(attributes, true)?.access } else { None };
         let may = match list {
             Some(list) => list.lets(self, attributes.gid, wanted),
             None => self.may(attributes, wanted),

@@ -128,6 +128,28 @@ fn they_are_as_large_as_a_mount_can_have_them() {
 }
 
 #[test]
+fn in_iov_run_what_another_process_sets_is_seen_by_the_next_call() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = r#"
+import os, subprocess
+os.chdir('/iov/w'); os.mkdir('d'); open('f', 'w').close()
+def has(name):
+    try: return len(os.getxattr(name, 'system.posix_acl_access'))
+    except OSError as e: return e.strerror
+for name in ['f', 'd']:
+    told = [has(name)]
+    for what in ['-m', 'u:1:r'], ['-m', 'u:2:r'], ['-b']:
+        os.listdir('d'); subprocess.run(['setfacl', *what, name], check=True); told.append(has(name))
+    print(told)
+"#;
+    let expected = "['No data available', 44, 52, 'No data available']\n";
+    assert_eq!(crate::runs::python(&store, program).ok().text(), expected.repeat(2));
+}
+
+#[test]
 fn in_iov_run_they_say_what_a_process_may_do_that_becomes_somebody_else() {
     if !has_library() || !rustix::process::geteuid().is_root() {
         return;
