@@ -13,6 +13,11 @@ pub const MODE_ACL: u32 = 1 << 16;
 /// In the same: it has a list for what is made in it ([`DEFAULT_ACL_KEY`]).
 pub const MODE_DEFAULT_ACL: u32 = 1 << 17;
 
+/// Whether a metadata key is that of a list.
+pub fn is_acl_key(key: &str) -> bool {
+    [ACL_KEY, DEFAULT_ACL_KEY].contains(&key)
+}
+
 /// A mode of something that has this metadata.
 pub fn marked(mode: u32, metadata: &Metadata) -> u32 {
     let marks = [(ACL_KEY, MODE_ACL), (DEFAULT_ACL_KEY, MODE_DEFAULT_ACL)];

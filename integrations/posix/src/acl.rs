@@ -261,11 +261,6 @@ pub fn is_list(name: &[u8]) -> bool {
     [ACCESS, DEFAULT].contains(&name)
 }
 
-/// Whether a key of the metadata is that of a list, which is no attribute of `user.`.
-pub(crate) fn is_key(key: &str) -> bool {
-    [ACL_KEY, DEFAULT_ACL_KEY].contains(&key)
-}
-
 /// The attribute of which a list is kept under a key.
 pub(crate) fn attribute(key: &str) -> Option<&'static [u8]> {
     match key {
@@ -320,10 +315,12 @@ impl Node {
         (mode, umask): (u32, u32),
         metadata: &mut Metadata,
     ) -> Outcome<u32> {
-        if kind == Kind::Symlink || !attributes.default_acl {
-            return Ok(if kind == Kind::Symlink { mode } else { mode & !umask });
+        if kind == Kind::Symlink {
+            return Ok(mode);
         }
-        let Some(default) = self.lists(attributes, true)?.default else { return Ok(mode & !umask) };
+        // Not asked for because of a list of the directory's own.
+        let default = if attributes.default_acl { self.lists(attributes, true)?.default } else { None };
+        let Some(default) = default else { return Ok(mode & !umask) };
         let (mode, acl) = default.for_new(mode);
         let access = acl.map(|acl| (ACL_KEY, acl.value()));
         let further = (kind == Kind::Directory).then(|| (DEFAULT_ACL_KEY, default.value()));

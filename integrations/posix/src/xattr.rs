@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use ioverbs::{Kind as Failure, Metadata, Op, Output, Value};
+use ioverbs::{Kind as Failure, Metadata, Op, Output, Value, posix::is_acl_key};
 
 use crate::{
     Errno, Kind, Node, Outcome, acl,
@@ -106,7 +106,7 @@ impl Node {
             return self.set_list(name, bytes);
         }
         let key = key(name)?;
-        if key == RDEV || acl::is_key(key) {
+        if key == RDEV || is_acl_key(key) {
             return Err(Errno::EPERM);
         }
         if key == CONTROLS {
@@ -154,7 +154,7 @@ impl Node {
             return self.remove_list(name);
         }
         let key = key(name)?;
-        if key.starts_with("iov.") || key == RDEV || acl::is_key(key) {
+        if key.starts_with("iov.") || key == RDEV || is_acl_key(key) {
             return Err(Errno::EPERM);
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);

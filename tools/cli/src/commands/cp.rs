@@ -93,8 +93,7 @@ impl Copy<'_> {
     fn metadata_of(&self, facts: &Facts) -> Done<Metadata> {
         let mut metadata = Metadata::new();
         // The copy has a mode of its own, and a list without its mode would let others do more, or less.
-        let is_list = |key: &str| [posix::ACL_KEY, posix::DEFAULT_ACL_KEY].contains(&key);
-        for (key, value) in facts.user.iter().filter(|(key, _)| !is_list(key)) {
+        for (key, value) in facts.user.iter().filter(|(key, _)| !posix::is_acl_key(key)) {
             metadata.set(key.clone(), value.clone())?;
         }
         metadata.merge(&self.metadata);

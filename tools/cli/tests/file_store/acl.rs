@@ -60,13 +60,14 @@ as 4711 4711 cat q/in; as 4711 4711 ls q; as 4712 4712 cat q/in; as 4711 4711 to
 setfacl -m u:4711:rwx q; as 4711 4711 touch q/new; as 4711 4711 rm q/in; ls q
 "#;
 
-/// What a script says in an ordinary directory; `None`: that has no lists.
+/// What a script says in an ordinary directory; `None`: its file system has no lists.
 fn outside(store: &Store, script: &str) -> Option<String> {
     let plain = store.path("plain");
     std::fs::create_dir(&plain).unwrap();
     let run = |script: &str| Command::new("bash").args(["-c", script]).current_dir(&plain).output().unwrap();
-    let has = run("setfacl -m u:1:r . && setfacl -b . && chmod 750 .").status.success();
-    has.then(|| String::from_utf8(run(script).stdout).unwrap())
+    let has = run("setfacl -m u:1:r . && setfacl -b . && chmod 750 .").status;
+    assert_ne!(has.code(), Some(127), "setfacl is not there: install the package acl");
+    has.success().then(|| String::from_utf8(run(script).stdout).unwrap())
 }
 
 #[test]
