@@ -394,6 +394,7 @@ fn fix(service: &Service, writer: &mut Writer, cx: &OpCx, fixes: Vec<(Uuid, Uuid
             record.mtime_ns = mtime_ns;
         }
         record.mtime_base_ns = evidence.mtime_ns;
+        record.changed_ns = record.changed_ns.max(evidence.mtime_ns);
         x.put_record(ws, uuid, &mut record);
     }
     let committed = service.commit(writer, &mut x, false);

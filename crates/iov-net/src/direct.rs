@@ -1,6 +1,8 @@
 //! Direct access (SEMANTICS §2.6): this process moves the bytes itself, through a descriptor that the daemon has passed, for
 //! as long as the grant's slot in the session's lease page says so. Everything else goes over the socket.
 
+mod room;
+
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -16,7 +18,7 @@ use iov_wire::messages::{Access, GiveBack, GrantRequest};
 
 use crate::{
     conn::{Reply, Terms},
-    grant::{GRANTS, Grant, lent_by, room, slot_of},
+    grant::{Grant, lent_by, room, slot_of},
     kept::SumCache,
     link::{Link, Up},
     remote::RemoteBackend,
@@ -367,50 +369,12 @@ impl Direct {
         let mut entries = lock(&self.entries);
         entries.entry(object).or_default().not_before_ns = seam::monotonic_ns() + NOT_ENOUGH_NS;
     }
-
-    /// How many grants may be held.
-    fn most(&self, room: usize) -> usize {
-        if self.link.targets().medium == Capability::SHARED_MEMORY { MEMORY_GRANTS } else { room }
-    }
-
-    /// Whether a new grant would soon cost another.
-    fn is_full(&self) -> bool {
-        self.held.load(Ordering::Relaxed) >= self.most(self.room) * 3 / 4
-    }
-
-    /// Gives back the grants used longest ago if there are more than `room`, and forgets objects without one.
-    fn evict(&self, room: usize) {
-        let mut entries = lock(&self.entries);
-        let room = self.most(room);
-        let all = || entries.iter().flat_map(|(id, e)| e.grants.iter().map(move |g| (g, *id)));
-        let count = all().count();
-        self.held.store(count.min(room), Ordering::Relaxed);
-        if count <= room {
-            return;
-        }
-        let mut held: Vec<(u64, ObjectId)> = all().map(|(g, id)| (g.used.load(Ordering::Relaxed), id)).collect();
-        held.sort_unstable();
-        let mut old = Vec::new();
-        // A quarter at a time, so that a program that walks over many objects does not sort for each.
-        for (used, id) in held.iter().take(held.len() - room * 3 / 4) {
-            let Some(entry) = entries.get_mut(id) else { continue };
-            old.extend(entry.grants.extract_if(.., |g| g.used.load(Ordering::Relaxed) <= *used));
-            if entry.grants.is_empty() {
-                entries.remove(id);
-            }
-        }
-        if entries.len() > GRANTS.1 * 64 {
-            entries.retain(|_, e| !e.grants.is_empty());
-        }
-        drop(entries);
-        old.iter().for_each(|grant| grant.give_back());
-    }
 }
 
 impl DirectBackend {
     /// The target behind a link; without `direct`, all bytes go over the socket.
     pub fn new(link: Arc<Link>, direct: bool) -> DirectBackend {
-        DirectBackend(Arc::new(Direct {
+        let target = Arc::new(Direct {
             number: TARGETS.fetch_add(1, Ordering::Relaxed),
             socket: RemoteBackend(link.clone()),
             link,
@@ -423,7 +387,9 @@ impl DirectBackend {
             held: AtomicUsize::new(0),
             loans: AtomicUsize::new(0),
             direct,
-        }))
+        });
+        room::can_be_asked(&target);
+        DirectBackend(target)
     }
 }
 

@@ -1,15 +1,24 @@
 //! Descriptors of this library in a process whose program knows nothing of it.
 //!
 //! Such a program takes the lowest numbers for its own, closes those that it does not know, and puts others in their place (`dup2`). So
-//! whoever has brought the library there says from which number on it keeps its own, and can ask which those are.
+//! whoever has brought the library there says from which number on it keeps its own, and can ask which those are. Where the program may
+//! raise its limit but has not, they lie behind all that it can have, and take none of its numbers (`RLIMIT_NOFILE` is for new ones only);
+//! elsewhere those that can be had again are given up when the program needs one ([`give_up`]).
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
-    sync::atomic::{AtomicI32, AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError, Weak,
+        atomic::{AtomicI32, AtomicU64, Ordering},
+    },
 };
+
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 /// Descriptors that can be kept.
 const MOST: usize = 1 << 16;
+/// How far behind what the program can have its own are kept at most: they are some 300.
+const BEHIND: u64 = 1 << 10;
 
 static ABOVE: AtomicI32 = AtomicI32::new(0);
 static KEPT: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
@@ -25,9 +34,29 @@ pub fn set_aside(fd: OwnedFd) -> OwnedFd {
     if above <= 0 {
         return fd;
     }
-    let fd = if fd.as_raw_fd() >= above { fd } else { moved(fd, above) };
+    let fd = if fd.as_raw_fd() >= above { fd } else { behind(&fd).unwrap_or_else(|| moved(fd, above)) };
     keep(fd.as_raw_fd());
     fd
+}
+
+/// The same descriptor behind all numbers that the program can have now, where it may have more.
+fn behind(fd: &OwnedFd) -> Option<OwnedFd> {
+    let limit = getrlimit(Resource::Nofile);
+    let first = limit.current.filter(|first| *first < MOST as u64)?;
+    let raised = (first + BEHIND).min(MOST as u64).min(limit.maximum.unwrap_or(u64::MAX));
+    if raised <= first {
+        return None;
+    }
+    let raised = Rlimit { current: Some(raised), ..limit };
+    prlimit(None, Resource::Nofile, raised.clone()).ok()?;
+    let high = rustix::io::fcntl_dupfd_cloexec(fd, first as i32);
+    // Another thread may have set one of its own meanwhile, which stands.
+    if let Ok(found) = prlimit(None, Resource::Nofile, limit)
+        && found != raised
+    {
+        let _ = prlimit(None, Resource::Nofile, found);
+    }
+    high.ok()
 }
 
 fn moved(fd: OwnedFd, above: i32) -> OwnedFd {
@@ -73,6 +102,30 @@ pub fn kept() -> Vec<i32> {
         (0..64).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (n * 64) as i32 + bit)
     };
     KEPT.iter().enumerate().flat_map(of_word).collect()
+}
+
+/// Something that has descriptors which it can do without, or have again.
+pub trait Spares: Send + Sync {
+    /// Closes them.
+    fn give_up(&self);
+}
+
+static SPARING: Mutex<Vec<Weak<dyn Spares>>> = Mutex::new(Vec::new());
+
+/// From now on [`give_up`] asks it too.
+pub fn can_spare(it: Weak<dyn Spares>) {
+    let mut all = SPARING.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|it| it.strong_count() > 0);
+    all.push(it);
+}
+
+/// The program has no number left: closes what the library can do without. Whether there was anybody to ask.
+pub fn give_up() -> bool {
+    // Another thread that is about to ask has them closed; in a child of `fork` nobody may be.
+    let Ok(all) = SPARING.try_lock().map(|all| all.clone()) else { return false };
+    let all: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+    all.iter().for_each(|it| it.give_up());
+    !all.is_empty()
 }
 
 /// Closes what a program was started with beyond the three standard streams. To be called before anything is opened.

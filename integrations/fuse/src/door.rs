@@ -136,7 +136,7 @@ impl Door {
                 let told = node.told_at_the_end().or_else(|| node.told_before(ONE_CALL));
                 told.map(|told| (told, Duration::ZERO)).ok_or(Errno::ESTALE)
             }
-            attributes => Ok((attributes?, self.ttl)),
+            attributes => Ok((attributes?, if node.is_untold() { Duration::ZERO } else { self.ttl })),
         }
     }
 

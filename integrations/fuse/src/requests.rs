@@ -103,7 +103,9 @@ impl Filesystem for Door {
             content if change.size.is_some() || change.mtime.is_some() => self.known.inodes.was_set(req.node, content),
             content => self.known.tells(Some(req), req.node, (content, asked_ns)),
         }
-        Ok((convert::attr(req.node, &attributes), self.ttl))
+        // When it was changed the store says as it is told, behind which the kernel has to ask.
+        let ttl = if node.is_untold() { Duration::ZERO } else { self.ttl };
+        Ok((convert::attr(req.node, &attributes), ttl))
     }
 
     fn readlink(&self, req: &Request<'_>) -> Outcome<Vec<u8>> {

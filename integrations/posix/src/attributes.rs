@@ -145,9 +145,10 @@ pub enum SetTime {
 }
 
 impl SetTime {
-    pub(crate) fn ns(self) -> i64 {
+    /// In nanoseconds since 1970, given what time it is.
+    pub(crate) fn ns(self, now_ns: i64) -> i64 {
         match self {
-            SetTime::Now => ioverbs::seam::now_ns(),
+            SetTime::Now => now_ns,
             SetTime::At(ns) => ns,
         }
     }

@@ -5,7 +5,10 @@
 //! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
 //! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end), and after a second at most. Of a file
 //! that becomes larger than [`MOST`] the bytes go to the store whenever so many have come, and the rest is told with the close as before. What fails
-//! then is told there, and where nobody was there to hear of it, when the file is closed.
+//! then is told there, and where nobody was there to hear of it, when the file is closed. Where there is no room for it, it stays here meanwhile, for who reads
+//! it and for another attempt ([`stuck`]): the program was told that it is written.
+
+mod stuck;
 
 use std::{
     sync::{
@@ -58,6 +61,8 @@ pub(crate) struct Behind {
     untold: Mutex<Option<Untold>>,
     /// There is something, perhaps; else nobody need look.
     any: AtomicBool,
+    /// It was to be told, and there was no room for it.
+    stuck: AtomicBool,
     /// Why the store was not told, for who closes the file.
     failed: Mutex<Option<Errno>>,
 }
@@ -97,6 +102,11 @@ impl Handle {
         }
     }
 
+    /// Whether there is something that the store has not been told, perhaps.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.behind.any.load(Ordering::Acquire)
+    }
+
     /// The attributes of a file of which the store has not been told all; `None`: the store knows. What became of its names
     /// only the store knows, which is told then.
     pub(crate) fn untold_attributes(&self) -> Option<Attributes> {
@@ -109,7 +119,7 @@ impl Handle {
             Some((attributes, true)) => Some(attributes),
             _ => {
                 self.settle_for_others();
-                None
+                self.stuck_attributes()
             }
         }
     }
@@ -119,6 +129,9 @@ impl Handle {
     pub(crate) fn write_behind(&self, offset: u64, data: &[u8]) -> Outcome<bool> {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
+        }
+        if self.is_stuck() {
+            self.settle()?;
         }
         let mut behind = lock(&self.behind.untold);
         let len = data.len() as u64;
@@ -237,10 +250,13 @@ impl Handle {
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
         let tell = || {
             let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
+            // Of a write that has found no room there may be some more.
+            let cut = || Op::Truncate { c: c.clone(), size: untold.attributes.size };
+            let cut = (self.is_stuck() && written.is_ok()).then(|| Lent::from(cut()));
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));
-            let ops: Vec<_> = open.take().into_iter().chain(write).chain(set).chain(last).collect();
+            let ops: Vec<_> = open.take().into_iter().chain(write).chain(cut).chain(set).chain(last).collect();
             let told = match ops.is_empty() {
                 true => Ok(Vec::new()),
                 false => fs.all_of(ops),
@@ -268,12 +284,21 @@ impl Handle {
         };
         // What is told is told, also where the last bytes have found no room.
         let told = fs.again("write", tell);
+        let attributes_told = told.is_ok();
         let told = written.and(told);
         if let Err(e) = &told {
             *lock(&self.behind.failed) = Some(*e);
         }
-        *behind = None;
-        self.behind.any.store(false, Ordering::Release);
+        if told.as_ref().is_err_and(|e| stuck::is_for_want_of_room(*e)) && !self.has_ended() {
+            if let Some(untold) = behind.as_mut().filter(|_| attributes_told) {
+                untold.attr = Attr::default();
+            }
+            self.behind.stuck.store(true, Ordering::Release);
+        } else {
+            *behind = None;
+            self.behind.any.store(false, Ordering::Release);
+            self.is_stuck_no_more(told.is_ok());
+        }
         told.map(|_| true)
     }
 

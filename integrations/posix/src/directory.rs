@@ -129,11 +129,13 @@ impl Directory {
                 None => Ok(statuses),
             }
         })?;
-        let found = nodes.into_iter().zip(&statuses).zip(entries).map(|((node, status), entry)| {
+        let all = nodes.into_iter().zip(&handles).zip(&statuses).zip(entries);
+        let found = all.map(|(((node, handle), status), entry)| {
             if status.result().is_err() {
                 return Ok(None);
             }
-            let attributes = fs.attributes(stat_of(Some(status))?)?;
+            let stuck = handle.as_ref().and_then(|handle| handle.stuck_attributes());
+            let attributes = stuck.map_or_else(|| fs.attributes(stat_of(Some(status))?), Ok)?;
             node.tell(&attributes);
             // What is known of where it is, is known of later than the listing.
             if node.parent().is_none() {

@@ -13,6 +13,11 @@ const PUNCH_HOLE: i32 = 0x02;
 /// `fallocate`: it reads as zeros, and has space.
 const ZERO_RANGE: i32 = 0x10;
 
+/// Most bytes that are copied by reading and writing them.
+const SHORT: u64 = 64 << 10;
+/// And in one request by the store.
+const PIECE: u64 = 64 << 20;
+
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags {
@@ -193,7 +198,9 @@ impl File {
         if let Some(n) = self.read_early(offset, out) {
             return Ok(n);
         }
-        self.settle()?;
+        if let Err(full) = self.settle() {
+            return self.joined().and_then(|handle| handle.read_stuck(offset, out)).unwrap_or(Err(full));
+        }
         let handle = match (self.handle_of_what_is(), &self.early) {
             (Ok(Some(handle)), _) => handle,
             // Deleted elsewhere, or held: what was there as it was opened is known (O10).
@@ -250,8 +257,11 @@ impl File {
         if size > i64::MAX as u64 {
             return Err(Errno::EFBIG);
         }
-        self.handle()?;
+        let handle = self.handle()?;
         self.writes();
+        if handle.truncate_stuck(size)? {
+            return Ok(());
+        }
         self.again("truncate", |c| Op::Truncate { c: c.clone(), size }).map(drop)
     }
 
@@ -260,8 +270,13 @@ impl File {
         if let Some(early) = self.early.as_ref().filter(|early| !self.is_written() && early.holds(&self.node)) {
             return Ok(early.attributes.size);
         }
-        let status = self.again("stat", |c| Op::Stat { c: c.clone() })?;
-        stat_of(Some(&status)).map(|stat| stat.bytes)
+        let status = self.again("stat", |c| Op::Stat { c: c.clone() });
+        if status.is_err()
+            && let Some(stuck) = self.joined().and_then(|handle| handle.stuck_attributes())
+        {
+            return Ok(stuck.size);
+        }
+        stat_of(Some(&status?)).map(|stat| stat.bytes)
     }
 
     /// `fallocate` with the modes of Linux: space for a range, or none any more.
@@ -292,22 +307,43 @@ impl File {
     }
 
     /// Copies within the store; tells how much there was to copy. Both may be the same file if the ranges lie apart.
+    ///
+    /// What is short is read and written: that asks less, and leaves bytes that lie beside their records there. The rest goes by pieces, so that
+    /// others are served in between, and no piece is late.
     pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<u64> {
         let len = len.min(self.size()?.saturating_sub(offset));
         if len == 0 {
             return Ok(0);
         }
-        if to_offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        let Some(end) = to_offset.checked_add(len).filter(|end| *end <= i64::MAX as u64) else {
             return Err(Errno::EFBIG);
+        };
+        if self.node.is(&to.node) && to_offset < offset + len && offset < end {
+            return Err(Errno::EINVAL);
+        }
+        if len <= SHORT {
+            let mut bytes = vec![0; len as usize];
+            let n = self.read(offset, &mut bytes)?;
+            return to.write_at(to_offset, &bytes[..n]).map(|n| n as u64);
         }
         let target = to.collection()?;
         to.writes();
         to.settle()?;
-        self.again("copy", |c| {
-            let (src, dst) = (c.clone(), target.clone());
-            Op::Copy { src, src_offset: offset, dst, dst_offset: to_offset, len }
-        })?;
-        Ok(len)
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(PIECE);
+            let copied = self.again("copy", |c| {
+                let (src, dst) = (c.clone(), target.clone());
+                Op::Copy { src, src_offset: offset + done, dst, dst_offset: to_offset + done, len: piece }
+            });
+            match copied {
+                Ok(_) => done += piece,
+                // What is there is told; the rest fails when it is asked for again.
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
     }
 
     /// What was written survives what the store survives (`fsync`).
@@ -327,7 +363,10 @@ impl File {
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
         match self.joined().filter(|_| self.flags.write) {
-            Some(handle) => self.publish().and(handle.take_failure()),
+            Some(handle) => {
+                let (published, failed) = (self.publish(), handle.take_failure());
+                published.and(failed)
+            }
             None => Ok(()),
         }
     }

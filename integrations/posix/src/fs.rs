@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) changes: AtomicU64,
     /// Grows when a name is taken away, moved or added.
     pub(crate) names: AtomicU64,
+    /// Grows when a name is about to be made in a directory of which it is not known which there are.
+    pub(crate) unknown_names: AtomicU64,
     /// Grows when a file that was written here has been closed, before it counts as closed.
     closes: AtomicU64,
     /// The store's daemon is of an older release, which removes names only of what somebody has looked at.
@@ -134,6 +136,7 @@ impl FileSystem {
             later: Laters::default(),
             changes: AtomicU64::new(0),
             names: AtomicU64::new(0),
+            unknown_names: AtomicU64::new(0),
             closes: AtomicU64::new(0),
             looks_first: AtomicBool::new(false),
         }))

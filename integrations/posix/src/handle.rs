@@ -144,7 +144,7 @@ impl Node {
                     other => other.map(Some),
                 });
             if let Some(stat) = told? {
-                let attributes = fs.attributes(&stat)?;
+                let attributes = handle.stuck_attributes().map_or_else(|| fs.attributes(&stat), Ok)?;
                 self.tell(&attributes);
                 return Ok((handle, attributes, None));
             }

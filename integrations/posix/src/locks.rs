@@ -104,10 +104,10 @@ impl File {
         let (c, lock) = (self.collection()?.clone(), spec(owner, range, kind));
         let fs = self.node().file_system();
         if kind == LockKind::None {
-            // Whoever has the lock next sees what was written under it, by whichever descriptor.
-            self.publish()?;
+            // Whoever has the lock next sees what was written under it, by whichever descriptor. It is given back all the same where that fails.
+            let published = self.publish();
             let unlock = || Op::Unlock { c: c.clone(), lock: lock.clone() };
-            return fs.again("unlock", || ioverbs::run(c.session(), unlock())).map(drop);
+            return fs.again("unlock", || ioverbs::run(c.session(), unlock())).map(drop).and(published);
         }
         self.settle()?;
         let op = || Op::Lock { c: c.clone(), lock: lock.clone() };

@@ -56,6 +56,8 @@ pub(crate) struct Fresh {
     pub(crate) statuses: Vec<Status>,
     /// Its facts as it was made, if they were told.
     stat: Option<Stat>,
+    /// How many names had been made where it is not known which there are, before it was made.
+    unknown_names: u64,
 }
 
 /// What came of making something new.
@@ -209,6 +211,7 @@ impl FileSystem {
         let parent = new.parent.group()?;
         let name = new.name.map(name).transpose()?;
         new.name.inspect(|name| new.parent.may_have(name));
+        let unknown_names = self.0.unknown_names.load(Ordering::Acquire);
         let kind = if directory { EntryKind::Group } else { EntryKind::Collection };
         let Create { mode, umask, who } = new.born;
         let above = new.parent.attributes_of_parent()?;
@@ -232,7 +235,7 @@ impl FileSystem {
         let run = |out: &Collection, first: [Op; 2]| {
             let statuses = self.try_all(first.into_iter().map(Lent::from).chain(more(out)).collect())?;
             let Some(e) = statuses.iter().find_map(|status| status.result().err()) else {
-                return Ok((Made::New(Fresh { c: out.clone(), statuses, stat: None }), out.take_told()));
+                return Ok((Made::New(Fresh { c: out.clone(), statuses, stat: None, unknown_names }), out.take_told()));
             };
             // Unless it is what an attempt has made that was not answered.
             let other = out.take_told().filter(|told| e.kind() == Failure::Exists && told.stat.uuid != uuid);
@@ -359,12 +362,12 @@ impl FileSystem {
         };
         let since = self.since();
         // Nothing is done with it by that handle.
-        let made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()]);
-        let attributes = self.attributes_of(&mut made?)?;
+        let mut made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()])?;
+        let attributes = self.attributes_of(&mut made)?;
         let node = self.node(attributes.uuid, Kind::Directory);
         node.tell(&attributes);
         node.says_nothing();
-        node.is_new(since);
+        node.is_new(since, made.unknown_names);
         self.placed(&node, parent, bytes);
         Ok((node, attributes))
     }

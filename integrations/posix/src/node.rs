@@ -184,6 +184,11 @@ impl Node {
         self.fs.all_of(work(&self.unopened()).into_iter().map(Lent::from).collect())
     }
 
+    /// Whether the store is still to be told something of it, which then knows better when it was changed.
+    pub fn is_untold(&self) -> bool {
+        self.handle().is_some_and(|handle| handle.has_untold())
+    }
+
     /// Its attributes as of now.
     pub fn attributes(&self) -> Outcome<Attributes> {
         let handle = self.handle();
@@ -326,15 +331,22 @@ impl Node {
             (_, Some(size)) if size > i64::MAX as u64 => return Err(Errno::EFBIG),
             _ => {}
         }
+        if let Some(size) = change.size
+            && let Some(handle) = self.handle().filter(|handle| handle.is_stuck())
+            && handle.truncate_stuck(size)?
+        {
+            return self.change_now(&Change { size: None, ..*change });
+        }
         // Who gives a file away takes its rights from it, in the same step: nobody has the one without the other.
         let given = change.mode.is_none() && (change.uid.is_some() || change.gid.is_some());
         let lowered = if given { self.lowered_mode()? } else { None };
+        let now_ns = seam::now_ns();
         let attr = Attr {
             mode: change.mode.map(|mode| mode & 0o7777).or(lowered),
             uid: change.uid,
             gid: change.gid,
-            mtime_ns: change.mtime.map(crate::SetTime::ns),
-            atime_ns: change.atime.map(crate::SetTime::ns),
+            mtime_ns: change.mtime.map(|time| time.ns(now_ns)),
+            atime_ns: change.atime.map(|time| time.ns(now_ns)),
             lifetime: None,
         };
         let untold = self.handle().filter(|_| change.size.is_none());
@@ -388,11 +400,13 @@ impl Node {
         }
     }
 
-    /// It was made here, and empty; `since`: before it was.
-    pub(crate) fn is_new(&self, since: Option<Since>) {
-        if !self.fs.0.options.unseen.is_zero() {
+    /// It was made here, and empty; `since` and `unknown_names`: as of before it was. Another thread may have found it meanwhile, and made names in it.
+    pub(crate) fn is_new(&self, since: Option<Since>, unknown_names: u64) {
+        let mut names = lock(&self.names);
+        let nobody_else = self.fs.0.unknown_names.load(Ordering::Acquire) == unknown_names;
+        if nobody_else && !self.fs.0.options.unseen.is_zero() {
             let at_ns = seam::monotonic_ns();
-            *lock(&self.names) = Some(Names { all: HashSet::new(), at_ns, since });
+            *names = Some(Names { all: HashSet::new(), at_ns, since });
         }
     }
 
@@ -413,8 +427,10 @@ impl Node {
     /// Somebody may find this name in it from now on.
     pub(crate) fn may_have(&self, name: &[u8]) {
         self.names_change();
-        if let Some(names) = &mut *lock(&self.names) {
-            names.all.insert(name.into());
+        match &mut *lock(&self.names) {
+            Some(names) => drop(names.all.insert(name.into())),
+            // Whoever is just making this directory, and has not heard so yet, is not to take it for empty.
+            None => drop(self.fs.0.unknown_names.fetch_add(1, Ordering::AcqRel)),
         }
     }
 

@@ -129,8 +129,15 @@ pub(crate) fn which(fd: c_int) -> Option<Which> {
 pub(crate) struct Lender(Mutex<Option<(c_int, Which)>>);
 
 impl Lender {
-    /// A descriptor of it, and which file that is.
+    /// A descriptor of it, and which file that is. Where there is none left, the library closes what it can do without.
     pub(crate) fn lend(&self, cloexec: bool) -> Outcome<(c_int, Which)> {
+        match self.lend_one(cloexec) {
+            Err(Errno(libc::EMFILE)) if ioverbs::kept::give_up() => self.lend_one(cloexec),
+            other => other,
+        }
+    }
+
+    fn lend_one(&self, cloexec: bool) -> Outcome<(c_int, Which)> {
         let command = if cloexec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
         let mut file = lock(&self.0);
         for _ in 0..2 {
@@ -213,7 +220,11 @@ impl Files {
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();
-                make()?
+                match make() {
+                    // Who uses them may be the one that this thread has interrupted.
+                    Err(Errno(libc::EMFILE)) if !hasty && ioverbs::kept::give_up() => make()?,
+                    other => other?,
+                }
             }
             own => own?,
         };

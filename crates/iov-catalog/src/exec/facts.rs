@@ -6,7 +6,7 @@ use super::{Exec, records::missing};
 use crate::{
     core::Core,
     keys,
-    record::{Facts, Record},
+    record::{Facts, Record, written_at},
 };
 
 /// What is known of the bytes of a collection.
@@ -27,7 +27,7 @@ impl Live {
             size: record.size,
             allocated: record.allocated,
             mtime_ns: record.mtime_ns,
-            changed_ns: record.mtime_base_ns,
+            changed_ns: written_at(record.mtime_base_ns, record.mtime_ns),
             version: record.version,
         }
     }
@@ -38,7 +38,7 @@ impl Live {
             size: found.size,
             allocated: found.allocated,
             mtime_ns: if found.mtime_ns == 0 { self.mtime_ns } else { mtime_ns },
-            changed_ns: self.changed_ns.max(found.mtime_ns),
+            changed_ns: self.changed_ns.max(written_at(found.mtime_ns, mtime_ns)),
             version: self.version.max(found.version),
         }
     }
@@ -151,7 +151,7 @@ impl Exec<'_> {
             size: facts.size,
             allocated: facts.allocated,
             mtime_ns: facts.mtime_ns,
-            changed_ns: facts.mtime_base_ns,
+            changed_ns: written_at(facts.mtime_base_ns, facts.mtime_ns),
             version: facts.version,
         };
         if facts.inline || !(written || self.may_be_behind(uuid, facts.state, facts.opened_in)) {

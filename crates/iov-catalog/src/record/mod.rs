@@ -230,7 +230,7 @@ impl Record {
 impl Facts {
     /// When anything of it was last changed, as far as the record knows.
     pub(crate) fn changed(&self) -> i64 {
-        self.changed_ns.max(self.mtime_base_ns).max(self.ctime_ns)
+        self.changed_ns.max(written_at(self.mtime_base_ns, self.mtime_ns)).max(self.ctime_ns)
     }
 
     /// Reads the facts of a record.
@@ -244,6 +244,12 @@ impl Facts {
     pub(crate) fn mtime(&self, target_ns: i64) -> i64 {
         if target_ns == self.mtime_base_ns { self.mtime_ns } else { target_ns }
     }
+}
+
+/// When a target was written to, given its own time and the one that the record tells of that; 0 = that says nothing. Where the two differ the latter was set
+/// behind it, which `changed_ns` tells, or bytes were moved to the target as they were, which nobody is to see.
+pub(crate) fn written_at(target_ns: i64, mtime_ns: i64) -> i64 {
+    if target_ns == mtime_ns { target_ns } else { 0 }
 }
 
 /// The user metadata of an encoded record.

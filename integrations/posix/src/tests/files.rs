@@ -143,6 +143,12 @@ fn copies_stay_in_the_store() {
     assert!(bytes.len() == 50_010 && bytes[..10] == [0; 10] && bytes[10..].iter().all(|b| *b == 5));
     assert_eq!(to.copy_to(0, &to, 5, 100).unwrap_err(), Errno::EINVAL, "onto itself");
     assert_eq!(to.copy_to(0, &to, 60_000, 100).unwrap(), 100);
+    // More than one piece, holes among them.
+    from.write_at(150 << 20, b"end").unwrap();
+    assert_eq!(from.copy_to(10, &to, 20, u64::MAX).unwrap(), (150 << 20) - 7);
+    let mut end = [0; 10];
+    assert_eq!((to.size().unwrap(), to.read((150 << 20) + 8, &mut end).unwrap()), ((150 << 20) + 13, 5));
+    assert_eq!(&end[..5], b"\0\0end");
 }
 
 #[test]

@@ -63,20 +63,35 @@ fn forget(new: isize) {
     }
 }
 
+/// Has the kernel give a number out; where none is left, once more when the library has closed what it can do without.
+pub(super) fn numbered(give: impl Fn() -> isize) -> isize {
+    let given = give();
+    if given != failed(Errno(libc::EMFILE)) || world().is_none() {
+        return given;
+    }
+    let quiet = Quiet::enter();
+    let inside = Inside::enter();
+    let errno = crate::raw::errno();
+    let some = kept::give_up();
+    crate::raw::set_errno(errno);
+    drop((inside, quiet));
+    if some { give() } else { given }
+}
+
 /// Has the kernel make another descriptor of one, or put it under a number, which then stands for what the old one does, if one of them is ours; what it stood
 /// for before is closed.
 fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
     let _quiet = Quiet::enter();
     let ours = |world: &&World| fds.iter().any(|fd| world.files.get(*fd).is_some()) && crate::raw::pid() == world.pid;
     let Some(world) = world().filter(ours) else {
-        let done = make();
+        let done = numbered(make);
         forget(done);
         return done;
     };
     let errno = crate::raw::errno();
     let open = if fds[0] == fds[1] { None } else { world.files.get(fds[1]) };
     let held = open.and_then(|open| holder::before_close(fds[1], &open));
-    let (done, before) = world.files.dup(fds[0], make);
+    let (done, before) = world.files.dup(fds[0], || numbered(&make));
     if let Some(before) = before {
         // As the kernel does it: nobody hears of what fails.
         let _ = world.files.close(world, before);
@@ -214,7 +229,10 @@ export! {
     /// `fcntl(2)`
     fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int =
         with(fd, |w, open| fcntl_ours(w, fd, open, command, arg))
-            .unwrap_or_else(|| kernel!(libc::SYS_fcntl, fd, command, arg));
+            .unwrap_or_else(|| match command {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => numbered(|| kernel!(libc::SYS_fcntl, fd, command, arg)),
+                _ => kernel!(libc::SYS_fcntl, fd, command, arg),
+            });
     /// `ioctl(2)`
     fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int =
         with(fd, |w, open| ioctl_ours(w, fd, open, request, arg))

@@ -73,6 +73,10 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
         let fd = lent.file().as_raw_fd();
         return checked(kernel!(libc::SYS_mmap, addr, len, access, flags, fd, at));
     }
+    // Who locks it wants to see what others write, and a copy does not show that: SQLite (`mmap_size`) then reads instead.
+    if shared && crate::world::lock(&world.files.locked).contains(&open.record.uuid) {
+        return Err(Errno(libc::ENODEV));
+    }
     let flags = (flags & !libc::MAP_TYPE) | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let writable = libc::PROT_READ | libc::PROT_WRITE;
     let start = checked(kernel!(libc::SYS_mmap, addr, len, writable, flags, -1_i32, 0))?;

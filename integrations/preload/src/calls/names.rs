@@ -186,8 +186,19 @@ fn other_side(dirfd: c_int, path: *const c_char) -> isize {
     let wrong = [libc::EFAULT, libc::EBADF, libc::ENOTDIR, libc::ENAMETOOLONG, libc::ELOOP];
     match looked(dirfd, path) {
         e if wrong.contains(&(-e as c_int)) => e,
+        // Nothing has the name; where it would be there may be nothing either.
+        e if e == failed(Errno::ENOENT) && !has_directory(dirfd, path) => e,
         _ => failed(Errno(libc::EXDEV)),
     }
+}
+
+/// Whether the kernel knows the directory in which a path names something.
+fn has_directory(dirfd: c_int, path: *const c_char) -> bool {
+    let bytes = bytes_of(path).unwrap_or_default();
+    let end = bytes.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
+    let Some(slash) = bytes[..end].iter().rposition(|b| *b == b'/') else { return true };
+    // With its slash, so that it is followed where it is a link.
+    CString::new(&bytes[..=slash]).is_ok_and(|directory| looked(dirfd, directory.as_ptr()) == 0)
 }
 
 /// Where a name is, and which: none if it cannot be moved.

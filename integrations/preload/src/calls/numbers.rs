@@ -207,10 +207,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,
-            // The kernel would watch the directory that the process is in for it.
-            libc::SYS_inotify_add_watch if super::is_inside(libc::AT_FDCWD, b as _) => {
-                answer(-(libc::ENOSYS as isize)) as c_long
-            }
+            libc::SYS_inotify_add_watch => place::inotify_add_watch(fd(a), b as _, c as _) as c_long,
             // As of `uring`.
             libc::SYS_io_uring_setup if crate::world::world().is_some() => answer(-(libc::ENOSYS as isize)) as c_long,
             libc::SYS_io_setup

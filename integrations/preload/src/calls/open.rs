@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 
 use iov_posix::{Errno, How, Opened, Stop};
 
-use super::{Here, at, bytes_of, export, fifos, links, own_link};
+use super::{Here, at, bytes_of, descriptors::numbered, export, fifos, links, own_link};
 use crate::{
     files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
@@ -114,7 +114,7 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
                     false => outcome(add(world, Adding::top(top, &how, flags))),
                 }
             },
-            &mut |dirfd, path| kernel!(libc::SYS_openat, dirfd, path, flags, mode),
+            &mut |dirfd, path| numbered(|| kernel!(libc::SYS_openat, dirfd, path, flags, mode)),
         )
     };
     let opened = match flags & libc::O_NOFOLLOW {

@@ -12,7 +12,7 @@ use super::{at, export, links};
 use crate::{
     files::with,
     memory::{self, Use},
-    raw::kernel,
+    raw::{failed, kernel},
     record::{Access, Record},
     signals::Quiet,
     world::{Directory, Mounted, World, world},
@@ -206,4 +206,9 @@ export! {
     fn chdir(path: *const c_char) -> c_int = change_dir(path);
     /// `fchdir(2)`
     fn fchdir(fd: c_int) -> c_int = change_dir_to(fd);
+    /// `inotify_add_watch(2)`: the kernel would watch the directory that the process is in for it.
+    fn inotify_add_watch(fd: c_int, path: *const c_char, mask: u32) -> c_int = match super::is_inside(HERE, path) {
+        true => failed(Errno(libc::ENOSYS)),
+        false => kernel!(libc::SYS_inotify_add_watch, fd, path, mask),
+    };
 }

@@ -122,6 +122,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"renameat2" => names::renameat2;
         c"chdir" => place::chdir;
         c"fchdir" => place::fchdir;
+        c"inotify_add_watch" => place::inotify_add_watch;
         c"getcwd" => place::getcwd;
         c"setrlimit" c"setrlimit64" => limits::setrlimit;
         c"prlimit" c"prlimit64" => limits::prlimit;

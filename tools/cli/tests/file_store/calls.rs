@@ -8,8 +8,13 @@ use crate::{
     store::{Ran, Store},
 };
 
-/// A program in C, in the workspace; functions may be in front of what it does, with `MAIN` between.
+/// A program in C, run in the workspace; functions may be in front of what it does, with `MAIN` between.
 pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
+    shell(store, &built(store, body))
+}
+
+/// The same program, to be run.
+pub(crate) fn built(store: &Store, body: &str) -> String {
     let (functions, body) = body.split_once("MAIN").unwrap_or(("", body));
     let headers = [
         "dirent",
@@ -27,6 +32,7 @@ pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
         "stdlib",
         "time",
         "sys/file",
+        "sys/inotify",
         "sys/mman",
         "sys/resource",
         "sys/sendfile",
@@ -44,7 +50,7 @@ pub(crate) fn compiled(store: &Store, body: &str) -> Ran {
     let program = store.path("program");
     let built = Command::new("cc").args(["-w", "-o", program.to_str().unwrap(), &source]).status().unwrap();
     assert!(built.success());
-    shell(store, program.to_str().unwrap())
+    program.to_str().unwrap().to_owned()
 }
 
 #[test]

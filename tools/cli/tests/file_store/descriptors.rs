@@ -49,6 +49,38 @@ fn nobody_elses_file_is_written_by_a_program_that_has_all_higher_numbers() {
 }
 
 #[test]
+fn a_program_has_all_its_descriptors_for_itself() {
+    if !has_library() {
+        return;
+    }
+    // 150 files that the library has descriptors of, then as many descriptors as can be had, of a workspace, of others and of copies: all numbers, but for
+    // some that are no files' (connections, the standard streams of the test).
+    let body = |maximum: &str| {
+        format!(
+            r#"static char b[100000]; static int fds[300]; MAIN
+            struct rlimit r; getrlimit(RLIMIT_NOFILE, &r); r.rlim_cur = 256; {maximum} setrlimit(RLIMIT_NOFILE, &r); char p[99];
+            for (int i = 0; i < 150; i++) {{ sprintf(p, "a%d", i); int f = open(p, O_RDWR | O_CREAT, 0644); if (write(f, b, sizeof b) != sizeof b || pread(f, b, sizeof b, 0) != sizeof b) puts(p); close(f); }}
+            for (int way = 0; way < 4; way++) {{
+                int n = 0;
+                for (;;) {{
+                    sprintf(p, "a%d", n % 150);
+                    int f = way == 0 ? open(p, O_RDONLY) : way == 1 ? open("/dev/null", O_RDONLY) : way == 2 ? dup(0) : fcntl(0, F_DUPFD, 3);
+                    if (f < 0) break;
+                    fds[n++] = f;
+                }}
+                printf("%s %s\n", n >= 230 ? "all" : "few", strerrorname_np(errno)); if (n < 230) printf("%d\n", n);
+                for (int i = 0; i < n; i++) close(fds[i]);
+                for (int i = 0; i < 150; i++) {{ sprintf(p, "a%d", i); int f = open(p, O_RDWR); if (pwrite(f, b, sizeof b, 0) != sizeof b || pread(f, b, sizeof b, 0) != sizeof b) puts(p); close(f); }}
+            }}"#
+        )
+    };
+    for maximum in ["", "r.rlim_max = 256;"] {
+        let store = Store::with_workspace();
+        assert_eq!(compiled(&store, &body(maximum)).ok().text(), "all EMFILE\n".repeat(4), "{maximum}");
+    }
+}
+
+#[test]
 fn a_program_that_cannot_be_started_is_told_whatever_its_child_closes() {
     if !has_library() {
         return;

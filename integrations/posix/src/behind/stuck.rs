@@ -1,0 +1,77 @@
+//! What the store had no room for, of files that are written behind.
+//!
+//! The program was told that it is written. So whoever asks to make it last, or closes the file, is told that there is no room, and until the file is
+//! closed it is read as it was written, as from the page cache of a file system whose medium is full: SQLite, for instance, takes a journal that has
+//! become empty for one of which nothing is left to be undone.
+
+use std::sync::atomic::Ordering;
+
+use ioverbs::Op;
+
+use crate::{Attributes, Errno, Outcome, fs::lock, handle::Handle};
+
+/// There may be some another time.
+pub(super) fn is_for_want_of_room(e: Errno) -> bool {
+    matches!(e, Errno::ENOSPC | Errno::EDQUOT)
+}
+
+impl Handle {
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.behind.stuck.load(Ordering::Acquire)
+    }
+
+    /// All is told, or lost. What has found room after all has not failed; what is beyond a quota may be there and has.
+    pub(super) fn is_stuck_no_more(&self, is_told: bool) {
+        if self.behind.stuck.swap(false, Ordering::AcqRel) && is_told {
+            lock(&self.behind.failed).take_if(|e| *e == Errno::ENOSPC);
+        }
+    }
+
+    /// The attributes of the file, if the store had no room for what was written.
+    pub(crate) fn stuck_attributes(&self) -> Option<Attributes> {
+        if !self.is_stuck() {
+            return None;
+        }
+        lock(&self.behind.untold).as_ref().map(|untold| untold.attributes)
+    }
+
+    /// Reads what was written, if the store had no room for it.
+    pub(crate) fn read_stuck(&self, offset: u64, out: &mut [u8]) -> Option<Outcome<usize>> {
+        if !self.is_stuck() {
+            return None;
+        }
+        let behind = lock(&self.behind.untold);
+        let untold = behind.as_ref()?;
+        let len = untold.attributes.size.saturating_sub(offset).min(out.len() as u64);
+        let out = &mut out[..len as usize];
+        let (told, kept) = out.split_at_mut(untold.from.saturating_sub(offset).min(len) as usize);
+        if !told.is_empty() {
+            let read = self.file_system().again("read", || ioverbs::read_at(&self.c, offset, told));
+            if read != Ok(told.len()) {
+                return Some(read);
+            }
+        }
+        let at = offset.saturating_sub(untold.from) as usize;
+        let from = untold.data.get(at..at + kept.len())?;
+        kept.copy_from_slice(from);
+        Some(Ok(len as usize))
+    }
+
+    /// Cuts what the store had no room for; `false`: there is nothing of that.
+    pub(crate) fn truncate_stuck(&self, size: u64) -> Outcome<bool> {
+        let Err(full) = self.settle() else { return Ok(false) };
+        let mut behind = lock(&self.behind.untold);
+        let Some(untold) = behind.as_mut().filter(|_| self.is_stuck()) else { return Err(full) };
+        if size > untold.attributes.size {
+            return Err(full);
+        }
+        // Also where all of that stays: of a write that has failed the store may have some.
+        let told = size.min(untold.from);
+        let cut = || ioverbs::run(self.c.session(), Op::Truncate { c: self.c.clone(), size: told });
+        self.file_system().again("truncate", cut)?;
+        untold.from = told;
+        untold.data.truncate((size - told) as usize);
+        untold.attributes.size = size;
+        Ok(true)
+    }
+}

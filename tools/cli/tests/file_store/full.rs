@@ -1,0 +1,57 @@
+//! A store that is full: what a program was told is written it reads, until it has closed the file.
+
+use crate::{
+    calls::built,
+    mounts::{Mounted, has_fuse},
+    runs::{has_library, shell},
+    store::Store,
+};
+
+/// Fills the store, writes a file for which there is no room, and makes room.
+const FULL: &str = r#"
+    static char b[1 << 20], c[1 << 20];
+    MAIN
+    int f = open("fill", O_RDWR | O_CREAT, 0644), fd, n = 0; struct stat s; long at = 0, k;
+    for (long step = sizeof b; step >= 4096; step /= 4) while ((k = pwrite(f, b, step, at)) > 0) at += k;
+    printf("%s %s\n", at > 4 << 20 ? "filled" : "small", strerrorname_np(errno));
+    for (int i = 0; i < 20000; i++) b[i] = 1 + i % 100;
+    fd = open("j", O_RDWR | O_CREAT | O_EXCL, 0644);
+    if (fd < 0) { puts("cannot be made"); return 1; }
+    printf("%ld\n", (long)write(fd, b, 20000));
+    k = pread(fd, c, sizeof c, 0); printf("%ld %d\n", k, memcmp(b, c, 20000));
+    printf("%s ", E(fsync(fd))); printf("%s\n", E(fsync(fd)));
+    fstat(fd, &s); memset(c, 0, 20000);
+    k = pread(fd, c, sizeof c, 0); printf("%ld %ld %d\n", (long)s.st_size, k, memcmp(b, c, 20000));
+    k = pread(fd, c, 100, 19950); printf("%ld %d %d\n", k, c[0], c[49]);
+    stat("j", &s); printf("%ld\n", (long)s.st_size);
+    printf("%s\n", E(ftruncate(fd, 15000))); fstat(fd, &s); printf("%ld\n", (long)s.st_size);
+    printf("%s\n", E(unlink("fill"))); close(f);
+    for (int i = 0; i < 200 && fsync(fd); i++) usleep(50000);
+    printf("%s\n", E(fsync(fd)));
+    printf("%s\n", E(close(fd)));
+    fd = open("j", O_RDONLY); memset(c, 0, 20000); k = read(fd, c, sizeof c); printf("%ld %d\n", k, memcmp(b, c, 15000));
+"#;
+
+const SAID: &str = "filled ENOSPC\n20000\n20000 0\nENOSPC ENOSPC\n20000 20000 0\n50 51 100\n20000\ndone\n15000\ndone\ndone\ndone\n15000 0\n";
+
+fn store() -> Store {
+    let store = Store::new();
+    store.iov(&["up", "--storage", "shmem:16MiB"]).ok();
+    store.iov(&["ws", "create", "w"]).ok();
+    store
+}
+
+#[test]
+fn what_was_written_to_a_full_store_is_read_until_it_has_room() {
+    if has_library() {
+        let store = store();
+        let program = built(&store, FULL);
+        assert_eq!(shell(&store, &program).ok().text(), SAID, "iov run");
+    }
+    if has_fuse() {
+        let store = store();
+        let program = built(&store, FULL);
+        let m = Mounted::new(&store, "mnt", "");
+        assert_eq!(m.shell(&program).ok().text(), SAID, "a mount");
+    }
+}
