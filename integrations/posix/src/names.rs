@@ -260,7 +260,11 @@ impl FileSystem {
         };
         let (mut made, told) = made.map_err(|e| {
             new.parent.untell();
-            self.errno("create", &e)
+            match e.kind() {
+                // There are no deeper directories.
+                Failure::TooBig if directory => Errno::ENAMETOOLONG,
+                _ => self.errno("create", &e),
+            }
         })?;
         if let Made::New(fresh) = &mut made {
             // What that makes of the directory comes along.

@@ -43,6 +43,9 @@ impl Handle {
         let behind = lock(&self.behind.untold);
         let untold = behind.as_ref()?;
         let len = untold.attributes.size.saturating_sub(offset).min(out.len() as u64);
+        if len == 0 {
+            return Some(Ok(0));
+        }
         let out = &mut out[..len as usize];
         let (told, kept) = out.split_at_mut(untold.from.saturating_sub(offset).min(len) as usize);
         if !told.is_empty() {

@@ -17,7 +17,7 @@ const FULL: &str = r#"
     for (int i = 0; i < 20000; i++) b[i] = 1 + i % 100;
     fd = open("j", O_RDWR | O_CREAT | O_EXCL, 0644);
     if (fd < 0) { puts("cannot be made"); return 1; }
-    printf("%ld\n", (long)write(fd, b, 20000));
+    printf("%ld ", (long)write(fd, b, 20000)); printf("%ld\n", (long)pread(fd, c, 8, 20100));
     k = pread(fd, c, sizeof c, 0); printf("%ld %d\n", k, memcmp(b, c, 20000));
     printf("%s ", E(fsync(fd))); printf("%s\n", E(fsync(fd)));
     fstat(fd, &s); memset(c, 0, 20000);
@@ -32,7 +32,7 @@ const FULL: &str = r#"
     fd = open("j", O_RDONLY); memset(c, 0, 20000); k = read(fd, c, sizeof c); printf("%ld %d\n", k, memcmp(b, c, 15000));
 "#;
 
-const SAID: &str = "filled ENOSPC\n20000\n20000 0\nENOSPC ENOSPC\n20000 20000 0\n50 51 100\n20000\ndone\n15000\ndone\ndone\ndone\n15000 0\n";
+const SAID: &str = "filled ENOSPC\n20000 0\n20000 0\nENOSPC ENOSPC\n20000 20000 0\n50 51 100\n20000\ndone\n15000\ndone\ndone\ndone\n15000 0\n";
 
 fn store() -> Store {
     let store = Store::new();
