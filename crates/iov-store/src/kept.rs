@@ -8,7 +8,7 @@
 use std::{
     os::fd::{AsRawFd, OwnedFd},
     sync::{
-        Mutex, PoisonError, Weak,
+        Mutex, TryLockError, Weak,
         atomic::{AtomicI32, AtomicU64, Ordering},
     },
 };
@@ -34,29 +34,69 @@ pub fn set_aside(fd: OwnedFd) -> OwnedFd {
     if above <= 0 {
         return fd;
     }
-    let fd = if fd.as_raw_fd() >= above { fd } else { behind(&fd).unwrap_or_else(|| moved(fd, above)) };
+    let fd = match behind(&fd) {
+        Some(fd) => fd,
+        None if fd.as_raw_fd() >= above => fd,
+        None => moved(fd, above),
+    };
     keep(fd.as_raw_fd());
     fd
 }
 
-/// The same descriptor behind all numbers that the program can have now, where it may have more.
-fn behind(fd: &OwnedFd) -> Option<OwnedFd> {
-    let limit = getrlimit(Resource::Nofile);
+/// Nobody changes the limit of descriptors; somebody does, and it is what the program knows. Else it is raised from this.
+const FREE: u64 = 0;
+const TAKEN: u64 = u64::MAX;
+static RAISED_FROM: AtomicU64 = AtomicU64::new(FREE);
+/// Looks of who wants something at whether it is free.
+const TRIES: usize = 1000;
+
+/// What is done while the library does not raise the limit of descriptors; none: it seems to do so all the time.
+pub fn with_limit<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let take = |_: &usize| {
+        let taken = RAISED_FROM.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !taken {
+            std::thread::yield_now();
+        }
+        taken
+    };
+    (0..TRIES).find(take)?;
+    let done = work();
+    RAISED_FROM.store(FREE, Ordering::Release);
+    Some(done)
+}
+
+/// In a child of `fork`: nobody raises the limit any more, and it is what it was.
+pub fn limit_of_child() {
+    let from = RAISED_FROM.swap(FREE, Ordering::AcqRel);
+    if from != FREE && from != TAKEN {
+        let limit = getrlimit(Resource::Nofile);
+        let _ = prlimit(None, Resource::Nofile, Rlimit { current: Some(from), ..limit });
+    }
+}
+
+/// Which number is the first that the program cannot have now, but may raise its limit to, and how far.
+fn beyond(limit: &Rlimit) -> Option<(u64, u64)> {
     let first = limit.current.filter(|first| *first < MOST as u64)?;
     let raised = (first + BEHIND).min(MOST as u64).min(limit.maximum.unwrap_or(u64::MAX));
-    if raised <= first {
-        return None;
-    }
-    let raised = Rlimit { current: Some(raised), ..limit };
-    prlimit(None, Resource::Nofile, raised.clone()).ok()?;
-    let high = rustix::io::fcntl_dupfd_cloexec(fd, first as i32);
-    // Another thread may have set one of its own meanwhile, which stands.
-    if let Ok(found) = prlimit(None, Resource::Nofile, limit)
-        && found != raised
-    {
-        let _ = prlimit(None, Resource::Nofile, found);
-    }
-    high.ok()
+    (raised > first).then_some((first, raised))
+}
+
+/// The same descriptor behind all numbers that the program can have now, where it may have more. Another thread that asks for the limit just then hears of the higher one.
+fn behind(fd: &OwnedFd) -> Option<OwnedFd> {
+    beyond(&getrlimit(Resource::Nofile))?;
+    with_limit(|| {
+        let limit = getrlimit(Resource::Nofile);
+        let (first, raised) = beyond(&limit)?;
+        RAISED_FROM.store(first, Ordering::Release);
+        let raised = Rlimit { current: Some(raised), ..limit };
+        let high = prlimit(None, Resource::Nofile, raised).ok().and_then(|was| {
+            let high = rustix::io::fcntl_dupfd_cloexec(fd, first as i32);
+            let _ = prlimit(None, Resource::Nofile, was);
+            high.ok()
+        });
+        RAISED_FROM.store(TAKEN, Ordering::Release);
+        high
+    })?
 }
 
 fn moved(fd: OwnedFd, above: i32) -> OwnedFd {
@@ -114,13 +154,27 @@ static SPARING: Mutex<Vec<Weak<dyn Spares>>> = Mutex::new(Vec::new());
 
 /// From now on [`give_up`] asks it too.
 pub fn can_spare(it: Weak<dyn Spares>) {
-    let mut all = SPARING.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|it| it.strong_count() > 0);
-    all.push(it);
+    // In a child of `fork` somebody may have it who is not there any more: then it spares nothing.
+    let lock = |_| match SPARING.try_lock() {
+        Ok(all) => Some(all),
+        Err(TryLockError::Poisoned(all)) => Some(all.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::yield_now();
+            None
+        }
+    };
+    if let Some(mut all) = (0..TRIES).find_map(lock) {
+        all.retain(|it| it.strong_count() > 0);
+        all.push(it);
+    }
 }
 
 /// The program has no number left: closes what the library can do without. Whether there was anybody to ask.
 pub fn give_up() -> bool {
+    // Those that lie behind what the program can have are not in its way.
+    if beyond(&getrlimit(Resource::Nofile)).is_some() {
+        return false;
+    }
     // Another thread that is about to ask has them closed; in a child of `fork` nobody may be.
     let Ok(all) = SPARING.try_lock().map(|all| all.clone()) else { return false };
     let all: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();

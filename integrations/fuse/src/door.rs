@@ -130,14 +130,20 @@ impl Door {
         if let Some(told) = node.told_within(self.ttl.min(Duration::from_nanos(gone_ns.max(0) as u64))) {
             return Ok(told);
         }
+        let ttl = self.ttl_of(node);
         match node.told_still().map_or_else(|| by_identity(node.attributes()), Ok) {
             // Somebody has replaced it since its name was looked up, for the same call of a program; or a program is in a directory that has gone.
             Err(Errno::ESTALE) => {
                 let told = node.told_at_the_end().or_else(|| node.told_before(ONE_CALL));
                 told.map(|told| (told, Duration::ZERO)).ok_or(Errno::ESTALE)
             }
-            attributes => Ok((attributes?, if node.is_untold() { Duration::ZERO } else { self.ttl })),
+            attributes => Ok((attributes?, ttl)),
         }
+    }
+
+    /// For how long the kernel may take for true what it is told of something from now on: not at all where the store is still to be told of it, and then says when it was changed.
+    pub(crate) fn ttl_of(&self, node: &Node) -> Duration {
+        if node.is_untold() { Duration::ZERO } else { self.ttl }
     }
 
     /// A part of the view of metadata.

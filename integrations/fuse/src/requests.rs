@@ -97,14 +97,14 @@ impl Filesystem for Door {
             by_identity(self.lower_rights(set.lowers_rights, req.node, &node))?;
         }
         let change = convert::change(set);
+        // When it was changed the store says as it is told, behind which the kernel has to ask.
+        let ttl = self.ttl_of(&node);
         let asked_ns = seam::monotonic_ns();
         let attributes = self.retried.asked(req.pid, by_identity(node.change(&change)))?;
         match Content::of(&attributes) {
             content if change.size.is_some() || change.mtime.is_some() => self.known.inodes.was_set(req.node, content),
             content => self.known.tells(Some(req), req.node, (content, asked_ns)),
         }
-        // When it was changed the store says as it is told, behind which the kernel has to ask.
-        let ttl = if node.is_untold() { Duration::ZERO } else { self.ttl };
         Ok((convert::attr(req.node, &attributes), ttl))
     }
 

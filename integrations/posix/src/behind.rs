@@ -165,14 +165,8 @@ impl Handle {
         let write = |offset, data: &[u8]| {
             self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
         };
-        let Untold { data: kept, from, attr, .. } = untold;
-        let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
-        if *from == 0 && rights != Attr::default() {
-            // Nobody gets bytes who may not have them.
-            let set = || Op::SetAttr { c: self.c.clone(), attr: rights.clone() };
-            self.file_system().again("setattr", || ioverbs::run(self.c.session(), set()))?;
-            (attr.mode, attr.uid, attr.gid) = (None, None, None);
-        }
+        self.tell_rights(untold)?;
+        let Untold { data: kept, from, .. } = untold;
         let before = kept.len();
         if before > 0 && data.len() <= MOST {
             kept.extend_from_slice(data);
@@ -188,6 +182,18 @@ impl Handle {
             *from += data.len() as u64;
         }
         kept.clear();
+        Ok(())
+    }
+
+    /// Who may do what is told before the first bytes are: nobody gets any who may not have them.
+    fn tell_rights(&self, untold: &mut Untold) -> Outcome<()> {
+        let Untold { from, attr, .. } = untold;
+        let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
+        if *from == 0 && rights != Attr::default() {
+            let set = || Op::SetAttr { c: self.c.clone(), attr: rights.clone() };
+            self.file_system().again("setattr", || ioverbs::run(self.c.session(), set()))?;
+            (attr.mode, attr.uid, attr.gid) = (None, None, None);
+        }
         Ok(())
     }
 
@@ -231,20 +237,25 @@ impl Handle {
         }
         // Until the store knows: whoever comes meanwhile waits, and finds it there.
         let mut behind = lock(&self.behind.untold);
-        let has_some = |u: &&Untold| !u.data.is_empty() || u.attr != Attr::default();
-        let Some(untold) = behind.as_ref().filter(has_some) else {
-            // It was made, and nothing more.
+        let has_some = |u: &&mut Untold| !u.data.is_empty() || u.attr != Attr::default();
+        let Some(untold) = behind.as_mut().filter(has_some) else {
+            // It was made, and nothing more; or what had no room was cut.
             *behind = None;
             self.behind.any.store(false, Ordering::Release);
+            self.is_stuck_no_more(true);
             return Ok(false);
         };
         let fs = self.file_system();
+        // What had no room before is told by itself: what comes behind it is done whatever becomes of it.
+        let by_itself = untold.from > 0 || self.is_stuck();
+        let rights = if by_itself && !untold.data.is_empty() { self.tell_rights(untold) } else { Ok(()) };
+        let untold = &*untold;
         #[cfg(test)]
         seam::sleep(TELLING_NS.load(Ordering::Relaxed));
         // Where the bytes do not go into the file's record, they come before what is told of it: that is one question then.
-        let (alone, along) = if untold.from > 0 { (&untold.data[..], &[][..]) } else { (&[][..], &untold.data[..]) };
-        let written = match alone.is_empty() {
-            true => Ok(()),
+        let (alone, along) = if by_itself { (&untold.data[..], &[][..]) } else { (&[][..], &untold.data[..]) };
+        let written = match alone.is_empty() || rights.is_err() {
+            true => rights,
             false => fs.again("write", || ioverbs::write_at(&self.c, untold.from, alone)).map(drop),
         };
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
@@ -291,7 +302,9 @@ impl Handle {
         }
         if told.as_ref().is_err_and(|e| stuck::is_for_want_of_room(*e)) && !self.has_ended() {
             if let Some(untold) = behind.as_mut().filter(|_| attributes_told) {
-                untold.attr = Attr::default();
+                // What comes later would change the times.
+                let Attr { mtime_ns, atime_ns, .. } = untold.attr;
+                untold.attr = Attr { mtime_ns, atime_ns, ..Attr::default() };
             }
             self.behind.stuck.store(true, Ordering::Release);
         } else {
@@ -352,8 +365,13 @@ fn run(fs: &Weak<Inner>) {
     loop {
         seam::sleep(SPAN.as_nanos() as u64);
         // Those that were there a span ago. What fails is kept for who closes the file. Who is being told something just now comes behind all others.
-        before.retain(|handle| handle.upgrade().is_some_and(|handle| !handle.settle_if_free()));
-        before.drain(..).filter_map(|handle| handle.upgrade()).for_each(|handle| handle.settle_for_others());
+        let all = std::mem::take(&mut before);
+        let (told, busy): (Vec<_>, Vec<_>) =
+            all.iter().filter_map(Weak::upgrade).partition(|handle| handle.settle_if_free());
+        busy.iter().for_each(|handle| handle.settle_for_others());
+        // For what had no room there may be some next time.
+        before.extend(told.iter().chain(&busy).filter(|handle| handle.is_stuck()).map(Arc::downgrade));
+        drop((told, busy));
         let Some(inner) = fs.upgrade() else { return };
         let mut all = lock(&inner.tellers.all);
         before.append(&mut all);

@@ -199,7 +199,11 @@ impl File {
             return Ok(n);
         }
         if let Err(full) = self.settle() {
-            return self.joined().and_then(|handle| handle.read_stuck(offset, out)).unwrap_or(Err(full));
+            match self.joined().and_then(|handle| handle.read_stuck(offset, out)) {
+                Some(read) => return read,
+                // Somebody else has found room for it meanwhile.
+                None => self.settle().map_err(|_| full)?,
+            }
         }
         let handle = match (self.handle_of_what_is(), &self.early) {
             (Ok(Some(handle)), _) => handle,

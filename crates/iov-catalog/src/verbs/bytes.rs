@@ -84,6 +84,8 @@ fn changing(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<(usize, Record)> {
 fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64) -> Result<bool> {
     check_max(record, end)?;
     if end > x.core.capability().inline_bytes {
+        // Whoever has it moved changes it next, perhaps within the same tick of the target's clock, which would tell that of nobody then.
+        (record.mtime_ns, record.changed_ns) = (x.now_ns, x.now_ns);
         move_record_out(x, at, uuid, record)?;
         return Ok(false);
     }

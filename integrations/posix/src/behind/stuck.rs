@@ -32,7 +32,12 @@ impl Handle {
         if !self.is_stuck() {
             return None;
         }
-        lock(&self.behind.untold).as_ref().map(|untold| untold.attributes)
+        // What becomes of its names is asked once.
+        let names = self.file_system().0.names.load(Ordering::Acquire);
+        lock(&self.behind.untold).as_mut().map(|untold| {
+            untold.names = names;
+            untold.attributes
+        })
     }
 
     /// Reads what was written, if the store had no room for it.

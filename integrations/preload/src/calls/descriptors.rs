@@ -65,17 +65,23 @@ fn forget(new: isize) {
 
 /// Has the kernel give a number out; where none is left, once more when the library has closed what it can do without.
 pub(super) fn numbered(give: impl Fn() -> isize) -> isize {
-    let given = give();
-    if given != failed(Errno(libc::EMFILE)) || world().is_none() {
-        return given;
+    match give() {
+        none if none == failed(Errno(libc::EMFILE)) && gives_up() => give(),
+        given => given,
     }
-    let quiet = Quiet::enter();
-    let inside = Inside::enter();
+}
+
+/// The library closes what it can do without; `false`: there is nothing. A child that shares the memory of its parent would close nothing of its parent's.
+fn gives_up() -> bool {
+    if world().is_none_or(|world| crate::raw::pid() != world.pid) {
+        return false;
+    }
+    let _quiet = Quiet::enter();
+    let _inside = Inside::enter();
     let errno = crate::raw::errno();
     let some = kept::give_up();
     crate::raw::set_errno(errno);
-    drop((inside, quiet));
-    if some { give() } else { given }
+    some
 }
 
 /// Has the kernel make another descriptor of one, or put it under a number, which then stands for what the old one does, if one of them is ours; what it stood
@@ -91,7 +97,10 @@ fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
     let errno = crate::raw::errno();
     let open = if fds[0] == fds[1] { None } else { world.files.get(fds[1]) };
     let held = open.and_then(|open| holder::before_close(fds[1], &open));
-    let (done, before) = world.files.dup(fds[0], || numbered(&make));
+    let (mut done, mut before) = world.files.dup(fds[0], &make);
+    if done == failed(Errno(libc::EMFILE)) && gives_up() {
+        (done, before) = world.files.dup(fds[0], &make);
+    }
     if let Some(before) = before {
         // As the kernel does it: nobody hears of what fails.
         let _ = world.files.close(world, before);

@@ -68,7 +68,12 @@ export! {
 }
 
 fn change(pid: c_int, what: c_int, new: *const libc::rlimit64, old: *mut libc::rlimit64) -> isize {
-    let done = kernel!(libc::SYS_prlimit64, pid, what, new, old);
+    let call = || kernel!(libc::SYS_prlimit64, pid, what, new, old);
+    // Not while the library has raised it for a moment.
+    let done = match what == libc::RLIMIT_NOFILE as c_int {
+        true => ioverbs::kept::with_limit(call).unwrap_or_else(call),
+        false => call(),
+    };
     if what == libc::RLIMIT_FSIZE as c_int && !new.is_null() {
         learn();
     }

@@ -106,20 +106,25 @@ fn try_of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind
     let has = open.locked();
     if has == Locked::No && open.shared.load(Ordering::Relaxed) {
         let releases = kind == LockKind::None;
+        let mut published = Ok(());
         if releases {
-            // Whoever has the lock next sees what was written under it.
+            // Whoever has the lock next sees what was written under it. It is given back all the same where that fails.
             open.dirty.store(false, Ordering::Relaxed);
-            file.flush()?;
+            published = file.flush();
         }
         let asked = Request { wants: Wants::Lock, kind, range };
         match holder::ask(world, (fd, open), &asked, !releases) {
-            Some(answer) => return answer.map(drop),
-            None if releases => return Ok(()),
+            Some(answer) => return answer.map(drop).and(published),
+            None if releases => return published,
             // Nobody can be had who holds it: it ends with this process.
             None => {}
         }
     }
-    file.lock(owner_of(open), range, kind)?;
+    let done = file.lock(owner_of(open), range, kind);
+    // It is given back also where what was written under it has found no room.
+    if !matches!((kind, done), (_, Ok(())) | (LockKind::None, Err(Errno::ENOSPC | Errno::EDQUOT))) {
+        return done;
+    }
     open.set_locked(match (kind, range) {
         (LockKind::None, LockRange::Whole) => Locked::No,
         (LockKind::Read, LockRange::Whole) if has != Locked::Parts => Locked::Shared,
@@ -127,7 +132,7 @@ fn try_of_open((world, fd, open): (&World, c_int, &Open), range: LockRange, kind
         (LockKind::None, _) if has == Locked::No => Locked::No,
         _ => Locked::Parts,
     });
-    Ok(())
+    done
 }
 
 /// How long is waited for a lock that is handed over, in nanoseconds: nobody but who has waited for it before can have it.
@@ -218,14 +223,15 @@ pub(crate) fn fcntl(
         return Err(Errno::EBADF);
     }
     let wait = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
-    match of_file {
-        true => of_open((world, fd, open), range, kind, wait)?,
-        false => take(wait, || file.lock(owner, range, kind))?,
-    }
+    let done = match of_file {
+        true => of_open((world, fd, open), range, kind, wait),
+        false => take(wait, || file.lock(owner, range, kind)),
+    };
     if kind == LockKind::None {
-        open.dirty.store(false, Ordering::Relaxed);
-        return Ok(0);
+        open.dirty.fetch_and(done.is_err(), Ordering::Relaxed);
+        return done.map(|()| 0);
     }
+    done?;
     open.refresh(world);
     if !of_file {
         let mut locked = lock(&world.files.locked);

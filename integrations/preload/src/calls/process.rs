@@ -460,6 +460,7 @@ fn become_child() {
     let files = Files::of_child(&held, token);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
+    ioverbs::kept::limit_of_child();
     // So are its connections: the parent's end when it does, and not when this process does.
     for fd in ioverbs::kept::kept() {
         ioverbs::kept::let_go(fd);
