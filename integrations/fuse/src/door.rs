@@ -179,9 +179,10 @@ impl Door {
         Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 
-    /// How the kernel is to cache what goes through a file that was opened, of which these are the attributes; `fills`: it is empty, and was opened only to be
-    /// written.
-    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way, fills: bool) -> u32 {
+    /// How the kernel is to cache what goes through a file that was opened, of which these are the attributes; `past`: nothing, where that can be, as it is empty
+    /// and was opened only to be written, or as each write goes to the end: through its pages the kernel would make several writes of one, each of which gets a
+    /// place by itself.
+    pub(crate) fn caching(&self, ino: u64, attributes: &Attributes, way: &Way, past: bool) -> u32 {
         match way {
             Way::Passed(_) | Way::Lost => {
                 // Its bytes change past the kernel's cache of this file.
@@ -190,7 +191,7 @@ impl Door {
             }
             // Nobody has pages of it, and who opens it next does not take those for true that were written (`Inodes::changed`). The kernel
             // would ask for an attribute first, and end each write that begins within a page with that page.
-            Way::Cached if self.fs.level() == Level::Session && !(fills && self.coherent) => {}
+            Way::Cached if self.fs.level() == Level::Session && !(past && self.coherent) => {}
             Way::Cached => {
                 return open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
             }

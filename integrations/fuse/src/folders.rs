@@ -131,7 +131,8 @@ fn fill_found(
         };
         for (entry, found) in entries.iter().zip(found) {
             at += 1;
-            // Gone meanwhile.
+            // It has gone meanwhile, or another one has its name.
+            let found = found.or_else(|| door.fs.lookup(stream.node(), &entry.name).ok());
             let Some((node, attributes)) = found else { continue };
             let ino = door.known.inodes.tell(&node);
             door.known.tells(Some(req), ino, (Content::of(&attributes), asked_ns));

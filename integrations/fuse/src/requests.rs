@@ -193,7 +193,7 @@ impl Filesystem for Door {
         if shown {
             self.known.shows(req.node, Content::of(&attributes), self.ttl);
         }
-        let flags = self.caching(req.node, &attributes, &way, flags.blind && flags.truncate);
+        let flags = self.caching(req.node, &attributes, &way, flags.append || (flags.blind && flags.truncate));
         if shown && flags & open::KEEP_CACHE == 0 {
             self.known.opens_anew(req.node);
         }
@@ -414,7 +414,7 @@ impl Door {
         if shown {
             self.known.shows(ino, Content::of(&attributes), self.ttl);
         }
-        let flags = self.caching(ino, &attributes, &way, flags.blind);
+        let flags = self.caching(ino, &attributes, &way, flags.append || flags.blind);
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             // What is new was not lost before.

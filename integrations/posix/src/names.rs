@@ -68,6 +68,9 @@ pub(crate) enum Made {
     Taken(Stat),
 }
 
+/// How often a name is looked at again whose file was replaced before anybody could look at that.
+const REPLACED: usize = 100;
+
 /// What stands behind a name that was asked for, and its name.
 pub(crate) type Behind = (Found, Vec<u8>);
 
@@ -88,12 +91,19 @@ impl FileSystem {
 
     /// The same, and what up to `ahead` of the names behind it stand for, as far as the catalog can tell that at once. What it tells of
     /// bytes, of files that have no more than `tell`, is kept for who opens them.
-    pub(crate) fn look_ahead(
+    pub(crate) fn look_ahead(&self, parent: &Node, bytes: &[u8], more: (u32, u64)) -> Outcome<(Found, Vec<Behind>)> {
+        // What is replaced again and again has gone by the time it is looked at; another one has its name.
+        let looked = (0..REPLACED).find_map(|_| self.look_once(parent, bytes, more).transpose());
+        looked.unwrap_or(Err(Errno::ENOENT))
+    }
+
+    /// The same; none: what was found has gone.
+    fn look_once(
         &self,
         parent: &Node,
         bytes: &[u8],
         (ahead, tell): (u32, u64),
-    ) -> Outcome<(Found, Vec<Behind>)> {
+    ) -> Outcome<Option<(Found, Vec<Behind>)>> {
         let (group, which) = (parent.group()?, Which::Name(known(bytes)?));
         if parent.has_not(bytes) {
             return Err(Errno::ENOENT);
@@ -105,11 +115,12 @@ impl FileSystem {
         let (since, closes) = (self.since(), self.closes());
         let status = self.again("lookup", || ioverbs::run(self.session(), look()))?;
         let Output::Looked(entries) = status.output else {
-            return Ok((self.found(stat_of(Some(&status))?, parent, bytes, (since, closes))?, Vec::new()));
+            let found = self.found(stat_of(Some(&status))?, parent, bytes, (since, closes))?;
+            return Ok(found.map(|found| (found, Vec::new())));
         };
         let mut entries = entries.into_iter();
         let mut first = entries.next().ok_or(Errno::EIO)?;
-        let found = self.found(&first.stat, parent, bytes, (since.clone(), closes))?;
+        let Some(found) = self.found(&first.stat, parent, bytes, (since.clone(), closes))? else { return Ok(None) };
         if let Some(bytes) = first.bytes.take()
             && !found.0.is_open()
             && self.closes() == closes
@@ -137,7 +148,7 @@ impl FileSystem {
                 behind.push(((node, attributes), entry.name.as_bytes().to_vec()));
             }
         }
-        Ok((found, behind))
+        Ok(Some((found, behind)))
     }
 
     /// What is told of a name is known of what it stands for.
@@ -149,16 +160,19 @@ impl FileSystem {
         Ok((node, attributes))
     }
 
-    /// What was found under a name, as things were when it was asked for.
-    fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], then: (Option<Since>, u64)) -> Outcome<Found> {
+    /// What was found under a name, as things were when it was asked for; none: it has gone since.
+    fn found(&self, stat: &Stat, parent: &Node, bytes: &[u8], then: (Option<Since>, u64)) -> Outcome<Option<Found>> {
         #[cfg(test)]
         seam::sleep(ANSWERED_NS.get());
         let (node, attributes) = self.noted(stat, parent, bytes, then.0)?;
         // Whoever has it open here may have written what nobody else has been told of yet.
         if node.is_open() || self.closes() != then.1 {
-            return node.attributes().map(|attributes| (node, attributes));
+            return match node.attributes() {
+                Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
+                attributes => Ok(Some((node, attributes?))),
+            };
         }
-        Ok((node, attributes))
+        Ok(Some((node, attributes)))
     }
 
     /// Opens a file by its name, in one request. `None`: it is no file, or it is open here already, or cannot be opened so.
@@ -305,7 +319,7 @@ impl FileSystem {
         self.create_file(parent, Some(bytes), born, flags)
     }
 
-    /// The same; if the name is taken, what it stands for, which is not opened.
+    /// The same; if the name is taken, what it stands for, which is not opened. `ESTALE`: that had gone before anybody could look at it.
     pub fn create_or_find(&self, parent: &Node, bytes: &[u8], born: Create, flags: Flags) -> Outcome<OpenedOrFound> {
         let (new, closes) = (self.new_file(parent, Some(bytes), born), self.closes());
         match self.make_or_find(new, &|_| Vec::new())? {
@@ -313,7 +327,10 @@ impl FileSystem {
                 let (file, _, attributes) = self.new_open(fresh, flags)?;
                 Ok(OpenedOrFound::Made(file, attributes))
             }
-            Made::Taken(found) => self.found(&found, parent, bytes, (None, closes)).map(OpenedOrFound::Found),
+            Made::Taken(found) => {
+                let found = self.found(&found, parent, bytes, (None, closes))?;
+                found.map(OpenedOrFound::Found).ok_or(Errno::ESTALE)
+            }
         }
     }
 

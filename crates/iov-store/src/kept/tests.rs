@@ -10,7 +10,7 @@ fn what_is_set_aside_is_kept_until_it_is_let_go() {
     // The program has the limit that it may have.
     let all = getrlimit(Resource::Nofile);
     let maximum = all.maximum.unwrap_or(1 << 20).min(1 << 20);
-    let limited = |first| prlimit(None, Resource::Nofile, Rlimit { current: Some(first), ..all.clone() }).unwrap();
+    let limited = |first| prlimit(None, Resource::Nofile, Rlimit { current: Some(first), ..all }).unwrap();
     limited(maximum);
     let low = open();
     let number = low.as_raw_fd();

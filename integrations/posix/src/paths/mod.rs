@@ -241,7 +241,16 @@ impl Walker<'_> {
                     if links > LINKS {
                         return Err(Errno::ELOOP.into());
                     }
-                    let mut target = node.read_link()?;
+                    let mut target = match node.read_link() {
+                        // Another one has its name by now, or will have.
+                        Err(Errno::ENOENT | Errno::ESTALE) if links < LINKS => {
+                            self.paths.forget(&last);
+                            rest.splice(0..0, last.name);
+                            reached = None;
+                            continue;
+                        }
+                        target => target?,
+                    };
                     target.extend_from_slice(&rest);
                     if target.len() > PATH {
                         return Err(Errno::ENAMETOOLONG.into());

@@ -149,8 +149,8 @@ impl Walker<'_> {
             return Ok(None);
         }
         let made = self.fs.create_or_find(&last.parent, &last.name, self.born(mode), flags(how));
-        if made.as_ref().is_err_and(|e| *e == Errno::EEXIST) {
-            // It is there, but could not be looked at: why not is said by who looks again.
+        if made.as_ref().is_err_and(|e| matches!(*e, Errno::EEXIST | Errno::ESTALE)) {
+            // It is there, but could not be looked at, or was: why not is said by who looks again.
             return Ok(None);
         }
         match made? {

@@ -343,11 +343,9 @@ fn what_cannot_be_told_is_heard_of_when_the_file_is_closed() {
     assert_eq!(file.flush(), Err(Errno::EDQUOT));
     assert_eq!((file.flush(), file.close()), (Ok(()), Ok(())));
     // What is there all the same is read.
-    let (file, node, _) = fs.create(&fs.root(), b"c", born(0o644), WRITE).unwrap_or_else(|_| {
-        let quota = ioverbs::WorkspaceAttr { quota_bytes: Some(20_000), ..Default::default() };
-        ioverbs::run(ws.session(), ioverbs::Op::WorkspaceSet { w: ws.clone(), attr: quota }).unwrap();
-        fs.create(&fs.root(), b"c", born(0o644), WRITE).unwrap()
-    });
+    let quota = ioverbs::WorkspaceAttr { quota_bytes: Some(20_000), ..Default::default() };
+    ioverbs::run(ws.session(), ioverbs::Op::WorkspaceSet { w: ws.clone(), attr: quota }).unwrap();
+    let (file, node, _) = fs.create(&fs.root(), b"c", born(0o644), WRITE).unwrap();
     file.write(0, &[1; 15_000]).unwrap();
     assert_eq!((file.sync(), file.size(), file.read(14_990, &mut [0; 20])), (Err(Errno::EDQUOT), Ok(15_000), Ok(10)));
     assert_eq!((file.close(), get(&node)), (Err(Errno::EDQUOT), vec![1; 15_000]));

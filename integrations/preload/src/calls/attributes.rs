@@ -15,6 +15,9 @@ use crate::{
     signals::Quiet,
 };
 
+/// How often something is looked for again that was replaced before anything could be done with it.
+const REPLACED: usize = 100;
+
 /// What is done with something that was found, on behalf of somebody.
 type Work<'a> = dyn FnMut(Walker<'_>, &Arc<Node>) -> Way<isize> + 'a;
 
@@ -32,8 +35,15 @@ fn on(
         dirfd,
         path,
         &mut |_, here| {
-            let (node, _) = here.find(follow)?;
-            work(here.walker(), &node)
+            for _ in 0..REPLACED {
+                let (node, _) = here.find(follow)?;
+                match work(here.walker(), &node) {
+                    // It has gone since it was found: another one may have its name.
+                    Err(Stop::Failed(Errno::ENOENT | Errno::ESTALE)) => here.mounted.paths.refresh(),
+                    done => return done,
+                }
+            }
+            Err(Errno::ENOENT.into())
         },
         &mut |_, _| failed(Errno::EOPNOTSUPP),
         there,

@@ -45,7 +45,7 @@ pub(crate) fn built(store: &Store, body: &str) -> String {
     let mut source: String = "#define _GNU_SOURCE\n".to_owned();
     source.extend(headers.map(|header| format!("#include <{header}.h>\n")));
     source += "#define E(call) (errno = 0, (call) < 0 ? strerrorname_np(errno) : \"done\")\n";
-    source += &format!("{functions}\nint main(void) {{ {body} return 0; }}");
+    source += &format!("{functions}\nint main(int argc, char **argv) {{ {body} return 0; }}");
     let source = store.file("program.c", source.as_bytes());
     let program = store.path("program");
     let built = Command::new("cc").args(["-w", "-o", program.to_str().unwrap(), &source]).status().unwrap();

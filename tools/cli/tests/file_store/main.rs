@@ -22,6 +22,7 @@ mod passed_writes;
 mod passthrough;
 mod programs;
 mod questions;
+mod replaced;
 mod runs;
 mod seen;
 mod shared;
