@@ -365,13 +365,25 @@ fn run(fs: &Weak<Inner>) {
     loop {
         seam::sleep(SPAN.as_nanos() as u64);
         // Those that were there a span ago. What fails is kept for who closes the file. Who is being told something just now comes behind all others.
-        let all = std::mem::take(&mut before);
-        let (told, busy): (Vec<_>, Vec<_>) =
-            all.iter().filter_map(Weak::upgrade).partition(|handle| handle.settle_if_free());
-        busy.iter().for_each(|handle| handle.settle_for_others());
+        let (mut busy, mut stuck) = (Vec::new(), Vec::new());
+        // Each is kept no longer than it takes: who closes it meanwhile is not the last who has it.
+        for weak in before.drain(..) {
+            match weak.upgrade() {
+                Some(handle) if !handle.settle_if_free() => busy.push(weak),
+                Some(handle) if handle.is_stuck() => stuck.push(weak),
+                _ => {}
+            }
+        }
+        for weak in busy {
+            if let Some(handle) = weak.upgrade() {
+                handle.settle_for_others();
+                if handle.is_stuck() {
+                    stuck.push(weak);
+                }
+            }
+        }
         // For what had no room there may be some next time.
-        before.extend(told.iter().chain(&busy).filter(|handle| handle.is_stuck()).map(Arc::downgrade));
-        drop((told, busy));
+        before = stuck;
         let Some(inner) = fs.upgrade() else { return };
         let mut all = lock(&inner.tellers.all);
         before.append(&mut all);
