@@ -35,7 +35,8 @@ mod tests;
 
 /// "IOVCHNGE", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"IOVCHNGE");
-const VERSION: u64 = 1;
+/// A catalog that tells less has another version.
+const VERSION: u64 = 2;
 /// The header fills a memory page of its own.
 const HEADER_BYTES: usize = 4096;
 /// Facts that share a slot cost each other a question.
@@ -51,6 +52,9 @@ pub enum Fact {
     Names(Uuid),
     /// What a collection or group is: all that a stat tells of it.
     Itself(Uuid),
+    /// Which session has a collection open to write it. It is being changed as long as there are several: who is one of them, and finds that this holds since then, has
+    /// been the only one since then.
+    Writers(Uuid),
     /// Anything.
     All,
 }
@@ -115,6 +119,7 @@ impl Mapping {
             Fact::All => return &self.header().all,
             Fact::Names(uuid) => (uuid, 0),
             Fact::Itself(uuid) => (uuid, 1),
+            Fact::Writers(uuid) => (uuid, 2),
         };
         // Its last bytes are random (UUIDv7); Fibonacci hashing spreads those of one that somebody has made up.
         let tail = uuid.0.iter().rev().take(8).fold(salt, |n: u64, byte| n.rotate_left(8) ^ u64::from(*byte));

@@ -21,7 +21,6 @@ use crate::{
     opened::{Opened, Served},
     passing::{Passing, Way},
     retried::Retried,
-    shown::Dropped,
 };
 
 const O_ACCMODE: i32 = 0o3;
@@ -43,15 +42,6 @@ pub(crate) struct Known {
     /// Somebody looks at what others do, who can be woken.
     pub(crate) looks: AtomicBool,
     pub(crate) wake: Arc<Wake>,
-}
-
-impl Known {
-    /// A lock was given. Somebody else may have had it before: what the kernel has cached is not good any more.
-    pub(crate) fn locked(&self, req: &Request<'_>) {
-        let ino = req.node;
-        self.inodes.changed(ino);
-        self.drop_pages(Some(req), ino, Dropped::Locked);
-    }
 }
 
 /// A file system as the kernel sees it.
@@ -198,14 +188,5 @@ impl Door {
         }
         let keeps = self.known.inodes.keeps_pages(ino, Content::of(attributes));
         if keeps { open::KEEP_CACHE } else { 0 }
-    }
-
-    /// A process has closed a descriptor of a file: its locks on that end.
-    pub(crate) fn unlock_all(&self, ino: u64, file: &File, owner: u64) {
-        if let Some(taken) = self.known.owners.take(ino, owner)
-            && file.unlock_all(owner).is_err()
-        {
-            self.known.owners.add(ino, owner, taken);
-        }
     }
 }

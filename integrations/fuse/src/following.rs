@@ -6,6 +6,7 @@ use std::{
 };
 
 use iov_fuse_kernel::Request;
+use iov_posix::File;
 use ioverbs::seam;
 
 use crate::{
@@ -57,17 +58,49 @@ impl Known {
         }
     }
 
-    /// Its pages are not kept as it is opened.
-    pub(crate) fn opens_anew(&self, ino: u64) {
-        if self.inodes.was_dropped(ino, Dropped::Others, seam::monotonic_ns()) {
-            self.wake.now();
+    /// Somebody opens it, who may have pages of it himself (`shown`), and the kernel is to drop all that it has; but where it has none now that may be of before: then this
+    /// says so.
+    pub(crate) fn opens_anew(&self, req: &Request<'_>, file: &File, shown: bool) -> bool {
+        let ino = req.node;
+        // What is on its way to the store stays in them.
+        if self.inodes.is_alone(ino) {
+            return true;
         }
+        let tells = || shown && file.alone().is_some();
+        let anew = self.kernel.is_some() && (self.inodes.is_open(ino, shown) || tells());
+        if anew {
+            self.anew(req, file, Dropped::Others);
+        }
+        anew
+    }
+
+    /// A lock of this file was given. Somebody else may have had it before: what the kernel has cached is not good any more, where others may have changed that.
+    pub(crate) fn locked(&self, req: &Request<'_>, file: &File) {
+        if !self.inodes.is_alone(req.node) {
+            self.inodes.changed(req.node);
+            self.anew(req, file, Dropped::Locked);
+        }
+    }
+
+    /// Drops pages, so that it can be told from now on whether others have changed what comes in their place.
+    fn anew(&self, req: &Request<'_>, file: &File, why: Dropped) {
+        let alone = file.alone();
+        self.drop_pages(Some(req), req.node, why);
+        self.inodes.is_since(req.node, alone);
     }
 
     /// What was written past the kernel's pages is not in those that others have; so many bytes, 0: nobody knows which.
     pub(crate) fn was_written_past(&self, req: &Request<'_>, (offset, len): (u64, u64)) {
-        if let Some(kernel) = self.follows.as_ref().filter(|_| self.inodes.has_shown(req.node)) {
-            let _waiting = req.waits();
+        if self.follows.is_some() && self.inodes.has_shown(req.node) {
+            self.drop_bytes(req, (offset, len));
+        }
+    }
+
+    /// Has the kernel drop its pages of so many bytes at an offset, 0: of all behind it, and waits for those that are being read or written.
+    pub(crate) fn drop_bytes(&self, req: &Request<'_>, (offset, len): (u64, u64)) {
+        if let Some(kernel) = &self.kernel {
+            let (_dropping, _waiting) = (self.owners.dropping(req.node), req.waits());
+            // The kernel may have nothing of it.
             let _ = kernel.forget_bytes(req.node, offset, len);
         }
     }
@@ -77,6 +110,7 @@ impl Known {
         let Some(kernel) = &self.kernel else { return };
         let began_ns = seam::monotonic_ns();
         {
+            let _dropping = self.owners.dropping(ino);
             let _waiting = req.map(Request::waits);
             // The kernel may have nothing of it.
             let _ = kernel.forget_content(ino);

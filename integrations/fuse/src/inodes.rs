@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use iov_posix::{Attributes, Node, Tag};
+use iov_posix::{Alone, Attributes, Node, Tag};
 use ioverbs::seam;
 
 use crate::shown::{Dropped, Shown};
@@ -82,6 +82,16 @@ struct Table {
     shown: HashSet<u64>,
 }
 
+impl Inode {
+    /// Whether nobody but this mount can have changed what the kernel has of it.
+    fn is_alone(&self) -> bool {
+        match (&self.known, &self.shown) {
+            (Known::Node(node), Some(shown)) => shown.is_alone(|alone| node.is_alone(alone)),
+            _ => false,
+        }
+    }
+}
+
 impl Table {
     fn shown(&mut self, ino: u64) -> Option<&mut Shown> {
         self.all.get_mut(&ino)?.shown.as_mut()
@@ -140,13 +150,33 @@ impl Inodes {
     pub(crate) fn keeps_pages(&self, ino: u64, content: Content) -> bool {
         let mut inodes = lock(&self.0);
         let Some(inode) = inodes.all.get_mut(&ino) else { return false };
-        inode.cached.replace(content) == Some(content)
+        inode.cached.replace(content) == Some(content) || inode.is_alone()
+    }
+
+    /// Whether nobody but this mount can have changed the bytes that the kernel has of it.
+    pub(crate) fn is_alone(&self, ino: u64) -> bool {
+        lock(&self.0).all.get(&ino).is_some_and(Inode::is_alone)
+    }
+
+    /// All that the kernel has of it from now on is of then or later.
+    pub(crate) fn is_since(&self, ino: u64, alone: Option<Alone>) {
+        if let Some(shown) = lock(&self.0).shown(ino) {
+            shown.is_since(alone);
+        }
+    }
+
+    /// Whether somebody has it open who may have pages of it, beside who opens it now if that is one of those (`shown`).
+    pub(crate) fn is_open(&self, ino: u64, shown: bool) -> bool {
+        lock(&self.0).shown(ino).is_some_and(|known| known.readers > shown.into())
     }
 
     /// Its bytes were changed here: what is cached is as new as can be, but nobody knows what that is.
     pub(crate) fn changed(&self, ino: u64) {
         if let Some(inode) = lock(&self.0).all.get_mut(&ino) {
             inode.cached = None;
+            if let Some(shown) = &mut inode.shown {
+                shown.is_since(None);
+            }
         }
     }
 
@@ -240,7 +270,8 @@ impl Inodes {
         let mut inodes = lock(&self.0);
         let inode = inodes.all.get_mut(&ino)?;
         inode.size = Some(content.size);
-        inode.shown.as_ref().map(|shown| shown.is_others(content, asked_ns, seam::now_ns()))
+        let shown = inode.shown.as_ref()?;
+        Some(shown.is_others(content, asked_ns, seam::now_ns()) && !inode.is_alone())
     }
 
     /// Whether the kernel may take it to have another length.
@@ -286,9 +317,12 @@ impl Inodes {
         let now_ns = seam::monotonic_ns();
         let mut nodes = Vec::new();
         for (_, ino) in due {
-            let Some(Inode { known: Known::Node(node), shown: Some(shown), .. }) = all.get_mut(&ino) else { continue };
+            let Some(inode) = all.get_mut(&ino) else { continue };
+            let is_alone = inode.is_alone();
+            let Inode { known: Known::Node(node), shown: Some(shown), .. } = inode else { continue };
             shown.looked_ns = now_ns;
-            nodes.push((ino, node.clone(), shown.is_in_doubt(now_ns.saturating_sub(quiet.as_nanos() as i64))));
+            let is_in_doubt = shown.is_in_doubt(now_ns.saturating_sub(quiet.as_nanos() as i64));
+            nodes.push((ino, node.clone(), is_in_doubt && !is_alone));
         }
         nodes
     }

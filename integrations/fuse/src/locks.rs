@@ -6,7 +6,7 @@ use std::{
 };
 
 use iov_fuse_kernel::{Lock, LockAsked, Request, Waiting};
-use iov_posix::{Errno, InTheWay, LockKind, LockRange, Outcome, again_behind_close};
+use iov_posix::{Errno, File, InTheWay, LockKind, LockRange, Outcome, again_behind_close};
 use ioverbs::seam;
 
 use crate::{door::Door, inodes::lock, opened::Served};
@@ -46,6 +46,8 @@ pub(crate) fn number(kind: LockKind) -> i32 {
 #[derive(Default)]
 pub(crate) struct Owners {
     all: Mutex<HashMap<(u64, u64), Taken>>,
+    /// Files of which pages are being dropped, each as often as it is.
+    dropping: Mutex<Vec<u64>>,
     turns: [Mutex<()>; TURNS],
 }
 
@@ -56,11 +58,13 @@ pub(crate) struct Taken {
     process: u32,
     /// When a descriptor of that open file was closed last since (monotonic clock), which may have been its last one.
     closed_ns: i64,
+    /// Pages were dropped since: what this one was writing may have been read anew as it was before.
+    dropped: bool,
 }
 
 impl Taken {
     pub(crate) fn new(by: u64, process: u32) -> Taken {
-        Taken { by, process, closed_ns: i64::MIN }
+        Taken { by, process, closed_ns: i64::MIN, dropped: false }
     }
 }
 
@@ -71,12 +75,29 @@ impl Owners {
         lock(&self.turns[(ino % TURNS as u64) as usize])
     }
 
-    pub(crate) fn add(&self, ino: u64, owner: u64, taken: Taken) {
-        lock(&self.all).insert((ino, owner), taken);
+    pub(crate) fn add(&self, ino: u64, owner: u64, mut taken: Taken) {
+        let mut all = lock(&self.all);
+        taken.dropped |= all.get(&(ino, owner)).is_some_and(|before| before.dropped);
+        all.insert((ino, owner), taken);
     }
 
     pub(crate) fn take(&self, ino: u64, owner: u64) -> Option<Taken> {
         lock(&self.all).remove(&(ino, owner))
+    }
+
+    /// Pages of a file are being dropped until what is returned is. Who has a lock on it may be writing meanwhile.
+    pub(crate) fn dropping(&self, ino: u64) -> Dropping<'_> {
+        lock(&self.dropping).push(ino);
+        Dropping { owners: self, ino }
+    }
+
+    /// Whether they were since this owner got its first lock, or are now.
+    fn has_dropped(&self, ino: u64, owner: u64) -> bool {
+        self.is_dropping(ino) || lock(&self.all).get(&(ino, owner)).is_some_and(|taken| taken.dropped)
+    }
+
+    fn is_dropping(&self, ino: u64) -> bool {
+        lock(&self.dropping).contains(&ino)
     }
 
     /// The process that has a lock: of this mount, or one that says so itself; 0: nobody here knows.
@@ -87,20 +108,24 @@ impl Owners {
 
     /// The last descriptor of an open file is closed: `unlock` gives back the locks of an owner that has some by it. Processes have given theirs back when they closed
     /// it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
-    pub(crate) fn end_all(&self, ino: u64, by: u64, unlock: &dyn Fn(u64)) {
+    ///
+    /// Whether pages were dropped while one of those had its lock.
+    pub(crate) fn end_all(&self, ino: u64, by: u64, unlock: &dyn Fn(u64)) -> bool {
         let all = || {
             let all = lock(&self.all);
             let ended = all.iter().filter(|((of, _), taken)| *of == ino && taken.by == by);
             ended.map(|((_, owner), _)| *owner).collect::<Vec<_>>()
         };
         if all().is_empty() {
-            return;
+            return false;
         }
-        let _turn = self.turn(ino);
+        let (_turn, mut dropped) = (self.turn(ino), false);
         for owner in all() {
             unlock(owner);
+            dropped |= self.has_dropped(ino, owner);
             lock(&self.all).remove(&(ino, owner));
         }
+        dropped
     }
 
     /// A descriptor of an open file is closed.
@@ -124,6 +149,25 @@ impl Owners {
         lock(&self.all)
             .iter()
             .any(|((of, other), taken)| *of == ino && *other != owner && closed.contains(&taken.closed_ns))
+    }
+}
+
+/// Pages of a file are being dropped.
+pub(crate) struct Dropping<'a> {
+    owners: &'a Owners,
+    ino: u64,
+}
+
+impl Drop for Dropping<'_> {
+    fn drop(&mut self) {
+        for ((of, _), taken) in lock(&self.owners.all).iter_mut() {
+            taken.dropped |= *of == self.ino;
+        }
+        // Behind that, so that who gives a lock back finds one or the other.
+        let mut all = lock(&self.owners.dropping);
+        if let Some(at) = all.iter().position(|ino| *ino == self.ino) {
+            all.swap_remove(at);
+        }
     }
 }
 
@@ -151,10 +195,36 @@ impl Door {
             }
             outcome => outcome?,
         }
-        if kind != LockKind::None {
-            self.known.locked(req);
+        match range {
+            _ if kind != LockKind::None => self.known.locked(req, &file),
+            LockRange::Bytes(first, last) if self.known.owners.has_dropped(req.node, owner) => {
+                self.known.drop_bytes(req, (first, (last - first).saturating_add(1)));
+            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// A process has closed a descriptor of a file: its locks on that end.
+    pub(crate) fn unlock_all(&self, req: &Request<'_>, file: &File, owner: u64) {
+        let owners = &self.known.owners;
+        let Some(taken) = owners.take(req.node, owner) else { return };
+        if file.unlock_all(owner).is_err() {
+            owners.add(req.node, owner, taken);
+        } else if taken.dropped || owners.is_dropping(req.node) {
+            self.known.drop_bytes(req, (0, 0));
+        }
+    }
+
+    /// An open file is closed for good: what locks belong to it end.
+    pub(crate) fn end_locks(&self, req: &Request<'_>, handle: u64, file: &File) {
+        let unlock = |owner| {
+            // What cannot be told ends with the mount.
+            let _ = file.unlock_all(owner);
+        };
+        if self.known.owners.end_all(req.node, handle, &unlock) {
+            self.known.drop_bytes(req, (0, 0));
+        }
     }
 
     fn asked(&self, asked: &LockAsked) -> Outcome<(Arc<Served>, LockRange, LockKind)> {

@@ -193,9 +193,9 @@ impl Filesystem for Door {
         if shown {
             self.known.shows(req.node, Content::of(&attributes), self.ttl);
         }
-        let flags = self.caching(req.node, &attributes, &way, flags.append || (flags.blind && flags.truncate));
-        if shown && flags & open::KEEP_CACHE == 0 {
-            self.known.opens_anew(req.node);
+        let mut flags = self.caching(req.node, &attributes, &way, flags.append || (flags.blind && flags.truncate));
+        if matches!(way, Way::Cached) && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, shown) {
+            flags |= open::KEEP_CACHE;
         }
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
@@ -260,17 +260,14 @@ impl Filesystem for Door {
     fn flush(&self, req: &Request<'_>, handle: u64, owner: u64) -> Outcome<()> {
         let file = self.file(handle)?;
         let flushed = file.flush();
-        self.unlock_all(req.node, &file, owner);
+        self.unlock_all(req, &file, owner);
         self.known.owners.closes(req.node, handle);
         flushed
     }
 
     fn release(&self, req: &Request<'_>, handle: u64) -> Outcome<()> {
         let Some(file) = self.files.take(handle) else { return Ok(()) };
-        self.known.owners.end_all(req.node, handle, &|owner| {
-            // What cannot be told ends with the mount.
-            let _ = file.unlock_all(owner);
-        });
+        self.end_locks(req, handle, &file);
         self.passing.closed(req.node);
         if file.shown {
             self.known.inodes.is_hidden(req.node);
@@ -413,6 +410,8 @@ impl Door {
         let shown = !flags.blind && matches!(way, Way::Cached);
         if shown {
             self.known.shows(ino, Content::of(&attributes), self.ttl);
+            // The kernel has nothing of it.
+            self.known.inodes.is_since(ino, file.alone());
         }
         let flags = self.caching(ino, &attributes, &way, flags.append || flags.blind);
         let backing = match way {

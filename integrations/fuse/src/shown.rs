@@ -6,6 +6,8 @@
 //! loses it if the page is mapped and written. So the kernel drops pages by itself only where the length is another one than it knows, and
 //! for another time of change when it is told to: when others have changed the bytes.
 
+use iov_posix::Alone;
+
 use crate::inodes::Content;
 
 /// By how much times of one host's clocks differ: file systems stamp with the time of the last tick.
@@ -62,6 +64,8 @@ pub(crate) struct Shown {
     again_left: u8,
     /// Since when it is due.
     again_since_ns: Option<i64>,
+    /// Since when nobody else can have changed the bytes, if that still holds: all pages are of then, or of later, and of what was written here.
+    alone: Option<Alone>,
     /// How many have it open.
     pub(crate) readers: usize,
     /// When it was last looked at for what others have done.
@@ -84,6 +88,7 @@ impl Shown {
             dropped_ns: i64::MIN,
             again_left: 0,
             again_since_ns: None,
+            alone: None,
             readers: 0,
             looked_ns: now_ns,
         }
@@ -95,6 +100,16 @@ impl Shown {
         self.was_written(end, (wall_ns, now_ns));
         let near = now_ns.saturating_sub(self.dropped_ns) < ON_ITS_WAY_NS;
         near && self.drop_again(now_ns)
+    }
+
+    /// Nobody else can change the bytes, perhaps, since then; what the kernel has dropped since is all that is of before. `None`: nobody knows.
+    pub(crate) fn is_since(&mut self, alone: Option<Alone>) {
+        self.alone = alone;
+    }
+
+    /// Whether nobody else can have changed what the kernel has of it, by who knows whether that still holds.
+    pub(crate) fn is_alone(&self, holds: impl FnOnce(&Alone) -> bool) -> bool {
+        self.alone.as_ref().is_some_and(holds)
     }
 
     /// Pages come that were written by a mapping.

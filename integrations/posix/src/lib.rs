@@ -62,6 +62,7 @@ pub use locks::{InTheWay, LockKind, LockRange, again_behind_close, owner_of};
 pub use names::Rename;
 pub use node::Node;
 pub use paths::{Caller, How, Last, Opened, Paths, Reached, Stop, Walker, Way};
+pub use remembered::Alone;
 pub use removal::Gone;
 pub use rules::Rule;
 pub use staying::{Staying, stay};

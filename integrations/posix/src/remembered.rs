@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ioverbs::{ChangeView, Fact, Moment, Uuid};
 
-use crate::{FileSystem, Node};
+use crate::{File, FileSystem, Node};
 
 /// Before when something was asked for.
 #[derive(Clone, Debug)]
@@ -21,6 +21,10 @@ impl Since {
         Arc::ptr_eq(&self.view, &before.view) && before.moment <= self.moment
     }
 }
+
+/// Since when nobody but one file system may write a file.
+#[derive(Clone, Debug)]
+pub struct Alone(Since);
 
 impl FileSystem {
     /// To be taken before a question. `None`: nobody says when its answer does not hold any more.
@@ -48,8 +52,21 @@ impl Node {
         Fact::Itself(self.file_system().changing(self.uuid()))
     }
 
+    /// Whether nobody but this file system could write it since then, nor can now: what is known of its bytes since then, and of what was written here, is all.
+    pub fn is_alone(&self, since: &Alone) -> bool {
+        self.file_system().holds(&since.0, &[Fact::Writers(self.uuid())])
+    }
+
     /// Which names are in it.
     pub(crate) fn names_in_it(&self) -> Fact {
         Fact::Names(self.file_system().changing(self.uuid()))
+    }
+}
+
+impl File {
+    /// From now on, for as long as [`Node::is_alone`] says so. `None`: nobody can tell, or this file system may not write it itself.
+    pub fn alone(&self) -> Option<Alone> {
+        self.joined().filter(|handle| handle.c.is_writable())?;
+        self.node().file_system().since().map(Alone)
     }
 }

@@ -173,3 +173,47 @@ fn c1_nothing_is_relied_upon_while_those_may_come_back_who_have_something_open()
     mindful.look(&reader, Uuid::NIL, Some("a")).unwrap();
     assert!(mindful.holds(&reader, Uuid::NIL, "a"));
 }
+
+#[test]
+fn o10_who_alone_may_write_is_told_of_others_who_may() {
+    let rig = Rig::new();
+    let mindful = Mindful::of(&rig);
+    let one = rig.in_workspace();
+    let (other, third) = (one.other(), one.other());
+    let a = create(&one, Uuid::NIL, "a").unwrap();
+    let alone = |since: Moment| mindful.view.holds(since, &[Fact::Writers(a)]);
+    let now = || mindful.view.now();
+
+    let first = now();
+    assert!(alone(first));
+    one.open(a).unwrap();
+    one.close(a).unwrap();
+    one.ask(one.put_op(a, "t", iov_types::Value::I64(1))).unwrap();
+    create(&other, Uuid::NIL, "b").unwrap();
+    assert!(alone(first), "nobody else has it open");
+    other.open(a).unwrap();
+    assert!(!alone(first) && !alone(now()), "two may write");
+    third.open(a).unwrap();
+    other.close(a).unwrap();
+    assert!(!alone(now()), "still two");
+    rig.service.end_session(third.caller.session);
+    assert!(!alone(first) && alone(now()), "one again, behind what others may have written");
+
+    // Another one, alone.
+    let second = now();
+    one.close(a).unwrap();
+    other.open(a).unwrap();
+    assert!(!alone(second) && alone(now()));
+    other.close(a).unwrap();
+    let last = now();
+    one.open(a).unwrap();
+    assert!(!alone(last), "it was not open before");
+
+    // What the next catalog finds open.
+    other.open(a).unwrap();
+    let mut mindful = mindful;
+    mindful.goes_on(&rig);
+    assert!(!mindful.view.holds(mindful.view.now(), &[Fact::Writers(a)]));
+    other.close(a).unwrap();
+    assert!(mindful.view.holds(mindful.view.now(), &[Fact::Writers(a)]));
+}

@@ -209,7 +209,20 @@ impl Opens {
     pub(crate) fn tell_changes(&mut self, page: Arc<ChangePage>) {
         let ahead = self.entries.iter().filter(|(_, entry)| is_ahead(Some(entry)));
         ahead.for_each(|(uuid, _)| page.begin(Fact::Itself(*uuid)));
+        let shared = self.entries.iter().filter(|(_, entry)| Writers::of(Some(entry)) == Writers::Several);
+        shared.for_each(|(uuid, _)| page.begin(Fact::Writers(*uuid)));
         self.changes = Some(page);
+    }
+
+    /// Says in the page who may write, where that is not as before.
+    fn tell_writers(&self, uuid: Uuid, before: Writers, after: Writers) {
+        let Some(page) = self.changes.as_ref().filter(|_| before != after) else { return };
+        if before != Writers::Several {
+            page.begin(Fact::Writers(uuid));
+        }
+        if after != Writers::Several {
+            page.end(Fact::Writers(uuid));
+        }
     }
 
     /// Says in the page whether something may change without the catalog, where that is not as before.
@@ -230,7 +243,7 @@ impl Opens {
 
     /// Puts an entry in place of what was there, which it returns.
     pub(crate) fn set(&mut self, uuid: Uuid, entry: Option<Box<Entry>>) -> Option<Box<Entry>> {
-        let after = is_ahead(entry.as_deref());
+        let (after, writers) = (is_ahead(entry.as_deref()), Writers::of(entry.as_deref()));
         if let Some(entry) = &entry {
             self.covering += usize::from(covers(entry));
             for slot in entry.slots() {
@@ -253,7 +266,28 @@ impl Opens {
             }
         }
         self.tell(uuid, is_ahead(before.as_deref()), after);
+        self.tell_writers(uuid, Writers::of(before.as_deref()), writers);
         before
+    }
+}
+
+/// Which sessions may write a collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Writers {
+    None,
+    One(Uuid),
+    Several,
+}
+
+impl Writers {
+    fn of(entry: Option<&Entry>) -> Writers {
+        let Some(entry) = entry.filter(|entry| !entry.group) else { return Writers::None };
+        let mut writers = entry.slots().filter(|slot| slot.writers > 0);
+        match (writers.next(), writers.next()) {
+            (None, _) => Writers::None,
+            (Some(one), None) => Writers::One(one.session),
+            _ => Writers::Several,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The kernel's pages of files that programs have open in a mount: what is written there stays in them, and what others write is read.
 
 use crate::{
+    calls,
     mounts::{Mounted, has_fuse},
     questions::REQUESTS,
     store::Store,
@@ -195,4 +196,67 @@ fn what_is_written_past_the_pages_is_read_by_who_has_them() {
     for options in ["", "io_uring=off"] {
         Mounted::new(&store, "mnt", options).shell("python3 $AT/../past.py").ok();
     }
+}
+
+/// Four processes, each with a stretch of a file that begins and ends within a page: locks it, reads and changes it, and gives it back; behind that all read the next one's.
+/// So ROMIO writes what is strided. The arguments are for how many rounds, and the file by the name of each, as many as there are mounts; across mounts who reads locks, too.
+const STRETCHES: &str = r#"
+struct shared { pthread_barrier_t all; int bad; };
+static void locks(int f, short kind, off_t at, off_t len) {
+    struct flock lock = {kind, SEEK_SET, at, len, 0};
+    if (fcntl(f, F_SETLKW, &lock)) { perror("lock"); _exit(3); }
+}
+static long wrong(const char *bytes, long len, unsigned value) {
+    long n = 0;
+    for (long i = 0; i + 4 <= len; i += 4) n += memcmp(bytes + i, &value, 4) != 0;
+    return n;
+}
+MAIN
+    enum { PROCESSES = 4, STRETCH = 40000, FIRST = 64, PIECE = 7777 };
+    int rounds = atoi(argv[1]), mounts = argc - 2;
+    struct shared *s = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attr;
+    pthread_barrierattr_init(&attr);
+    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&s->all, &attr, PROCESSES);
+    int made = open(argv[2], O_CREAT | O_RDWR | O_TRUNC, 0600);
+    if (made < 0 || ftruncate(made, FIRST + PROCESSES * STRETCH) || close(made)) { perror("make"); return 1; }
+    for (int r = 0; r < PROCESSES; r++) if (!fork()) {
+        int f = open(argv[2 + r % mounts], O_RDWR), next = (r + 1) % PROCESSES;
+        char *own = malloc(STRETCH), *other = malloc(STRETCH);
+        off_t at = FIRST + (off_t)STRETCH * r, theirs = FIRST + (off_t)STRETCH * next;
+        for (unsigned round = 1; round <= (unsigned)rounds; round++) {
+            locks(f, F_WRLCK, at, STRETCH);
+            long before = pread(f, own, STRETCH, at) == STRETCH ? wrong(own, STRETCH, round == 1 ? 0 : (round - 1) * 16 + r) : -1;
+            for (long i = 0; i < STRETCH; i += 4) memcpy(own + i, &(unsigned){round * 16 + r}, 4);
+            for (long i = 0, n; i < STRETCH; i += n) {
+                n = STRETCH - i < PIECE ? STRETCH - i : PIECE;
+                if (pwrite(f, own + i, n, at + i) != n) { perror("write"); _exit(4); }
+            }
+            locks(f, F_UNLCK, at, STRETCH);
+            pthread_barrier_wait(&s->all);
+            if (mounts > 1) locks(f, F_RDLCK, theirs, STRETCH);
+            long behind = pread(f, other, STRETCH, theirs) == STRETCH ? wrong(other, STRETCH, round * 16 + next) : -1;
+            if (mounts > 1) locks(f, F_UNLCK, theirs, STRETCH);
+            if (before || behind) { __sync_fetch_and_add(&s->bad, 1); fprintf(stderr, "%d in round %u: own %ld, next %ld\n", r, round, before, behind); }
+            pthread_barrier_wait(&s->all);
+        }
+        _exit(0);
+    }
+    int status;
+    while (wait(&status) > 0) if (status) s->bad++;
+    return s->bad != 0;
+"#;
+
+#[test]
+fn who_locks_stretches_of_a_file_reads_what_was_written_in_them() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = calls::built(&store, STRETCHES);
+    let mount = Mounted::new(&store, "mnt", "");
+    mount.shell(&format!("{program} 2000 $AT/one")).ok();
+    let other = Mounted::new(&store, "other", "");
+    mount.shell(&format!("{program} 300 $AT/two {}/two", other.at.display())).ok();
 }
