@@ -93,16 +93,23 @@ fn transfer(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usi
 }
 
 /// Copies within the store, without the bytes coming here, where both are files of one workspace; none: it has to be done
-/// otherwise.
-fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+/// otherwise. `may_overlap`: also bytes of one file onto themselves.
+fn copy_within(
+    (from, from_at): (c_int, *mut i64),
+    (to, to_at): (c_int, *mut i64),
+    len: usize,
+    may_overlap: bool,
+) -> Option<isize> {
     let _quiet = Quiet::enter();
     let world = crate::world::world()?;
     let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
     if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {
         return None;
     }
-    let copy = || {
+    let mut is_one_file = false;
+    let mut copy = || {
         let (a, b) = (src.to_read(world)?, dst.to_write(world)?);
+        is_one_file = a.node().is(b.node());
         // SAFETY: they are null or the program's own for this call.
         let (a_at, b_at) = unsafe {
             let at = |fd, open: &Arc<Open>, at: *mut i64| match at.is_null() {
@@ -126,7 +133,9 @@ fn copy_within(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: 
         }
         Ok(n as isize)
     };
-    match copy() {
+    let done = copy();
+    match done {
+        Err(Errno::EINVAL) if is_one_file && !may_overlap => Some(outcome(done)),
         Err(Errno::EOPNOTSUPP | Errno::EINVAL) => None,
         done => Some(outcome(done)),
     }
@@ -143,7 +152,12 @@ pub(super) fn may_write(fd: c_int) -> Outcome<()> {
     }
 }
 
-fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) -> Option<isize> {
+fn copy(
+    (from, from_at): (c_int, *mut i64),
+    (to, to_at): (c_int, *mut i64),
+    len: usize,
+    may_overlap: bool,
+) -> Option<isize> {
     if !is_ours(from) && !is_ours(to) {
         return None;
     }
@@ -158,7 +172,8 @@ fn copy(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize) 
         return Some(failed(e));
     }
     let errno = crate::raw::errno();
-    let done = copy_within(from, from_at, to, to_at, len).unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
+    let within = copy_within((from, from_at), (to, to_at), len, may_overlap);
+    let done = within.unwrap_or_else(|| transfer(from, from_at, to, to_at, len));
     set_errno(errno);
     Some(done)
 }
@@ -169,13 +184,13 @@ export! {
         from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32
     ) -> isize = match (is_ours(from), is_ours(to)) {
         (true, _) | (_, true) if flags != 0 => failed(Errno::EINVAL),
-        (true, true) => copy(from, from_at, to, to_at, len).unwrap_or_else(|| failed(Errno::EBADF)),
+        (true, true) => copy((from, from_at), (to, to_at), len, false).unwrap_or_else(|| failed(Errno::EBADF)),
         (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
         // Between file systems the kernel refuses it as well, and programs know what to do.
         _ => failed(Errno(libc::EXDEV)),
     };
     /// `sendfile(2)`
     fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
-        copy(from, from_at, to, std::ptr::null_mut(), len)
+        copy((from, from_at), (to, std::ptr::null_mut()), len, true)
             .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
 }

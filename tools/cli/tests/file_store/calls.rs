@@ -100,11 +100,14 @@ fn what_cannot_be_done_has_the_error_that_the_system_gives() {
         printf("%s ", E(sync_file_range(f, 0, 0, 8)));
         printf("%s\n", strerrorname_np(posix_fadvise(f, 0, 0, 99)));
         printf("%s %s %s\n", E(rename("", "e")), E(link("", "e")), E(rename("/etc/hostname", "e")));
-        syscall(SYS_getcwd, b, 0); errno = EDOM; char c[99]; getcwd(c, 99); printf("%s\n", strerrorname_np(errno));"#;
+        syscall(SYS_getcwd, b, 0); errno = EDOM; char c[99]; getcwd(c, 99); printf("%s\n", strerrorname_np(errno));
+        off_t from = 0, to = 4; char all[20] = ""; pwrite(f, "0123456789", 10, 0);
+        printf("%s ", E(copy_file_range(f, &from, f, &to, 5, 0))); to = 5;
+        printf("%ld ", (long)copy_file_range(f, &from, f, &to, 5, 0)); pread(f, all, 19, 0); printf("%s\n", all);"#;
     let said = compiled(&store, body).ok().text();
     assert_eq!(
         said,
-        "EOPNOTSUPP EPERM ENODATA EINVAL EBADF EBADF EBADF\nEINVAL EINVAL EINVAL EINVAL EINVAL EINVAL\nENOENT ENOENT EXDEV\nEDOM\n"
+        "EOPNOTSUPP EPERM ENODATA EINVAL EBADF EBADF EBADF\nEINVAL EINVAL EINVAL EINVAL EINVAL EINVAL\nENOENT ENOENT EXDEV\nEDOM\nEINVAL 5 0123401234\n"
     );
 }
 
