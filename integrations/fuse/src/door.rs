@@ -17,8 +17,8 @@ use crate::{
     folders::Stream,
     following::Wake,
     inodes::{self, Content, Inodes},
-    locks::Owners,
-    opened::{Opened, Served},
+    opened::{Opened, Served, Since},
+    owners::Owners,
     passing::{Passing, Way},
     retried::Retried,
 };
@@ -154,7 +154,7 @@ impl Door {
             return Ok(file);
         }
         let (file, _) = File::open(&self.node(ino)?, Flags { write, ..Flags::default() })?;
-        Ok(Arc::new(Served { file, past_cache: false, shown: false }))
+        Ok(Arc::new(Served { file, past_cache: false, shown: false, since: Since::default() }))
     }
 
     /// Tells the kernel of what was found or made; it was asked for then (monotonic clock).

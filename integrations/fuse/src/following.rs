@@ -6,12 +6,13 @@ use std::{
 };
 
 use iov_fuse_kernel::Request;
-use iov_posix::File;
+use iov_posix::{Alone, File};
 use ioverbs::seam;
 
 use crate::{
     door::Known,
     inodes::{Content, lock},
+    opened::Served,
     shown::Dropped,
 };
 
@@ -20,6 +21,8 @@ const AT_ONCE: usize = 128;
 /// How often is looked whether some are due.
 const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// Whoever has just locked or opened a file has seen to that, and what is dropped while the kernel asks how long the file is has it throw that away.
+const JUST_NS: i64 = 20_000_000;
 /// Pages that are to be dropped again wait for what was on its way.
 const SOON: Duration = Duration::from_millis(5);
 
@@ -30,7 +33,7 @@ impl Known {
     /// Not for answers to a change of the file's length: it waits for pages to be written, and the kernel writes none meanwhile.
     pub(crate) fn tells(&self, req: Option<&Request<'_>>, ino: u64, (content, asked_ns): (Content, i64)) {
         let Some(others) = self.inodes.hears(ino, content, asked_ns) else { return };
-        if others {
+        if others && !self.inodes.is_alone(ino) {
             self.drop_pages(req, ino, Dropped::Others);
         }
         // Not before they are: who is told the same meanwhile drops them, too.
@@ -61,57 +64,84 @@ impl Known {
     /// Somebody opens it, who may have pages of it himself (`shown`), and the kernel is to drop all that it has; but where it has none now that may be of before: then this
     /// says so.
     pub(crate) fn opens_anew(&self, req: &Request<'_>, file: &File, shown: bool) -> bool {
-        let ino = req.node;
         // What is on its way to the store stays in them.
-        if self.inodes.is_alone(ino) {
+        if self.inodes.is_alone(req.node) {
             return true;
         }
-        let tells = || shown && file.alone().is_some();
-        let anew = self.kernel.is_some() && (self.inodes.is_open(ino, shown) || tells());
+        let anew = self.follows.is_some() && self.inodes.is_open(req.node, shown);
         if anew {
-            self.anew(req, file, Dropped::Others);
+            self.anew(req, file, (Dropped::Others, None));
         }
         anew
     }
 
     /// A lock of this file was given. Somebody else may have had it before: what the kernel has cached is not good any more, where others may have changed that.
-    pub(crate) fn locked(&self, req: &Request<'_>, file: &File) {
+    pub(crate) fn locked(&self, req: &Request<'_>, file: &File, owner: u64) {
         if !self.inodes.is_alone(req.node) {
             self.inodes.changed(req.node);
-            self.anew(req, file, Dropped::Locked);
+            self.anew(req, file, (Dropped::Locked, Some(owner)));
         }
     }
 
+    /// A file was made here, and the kernel has no pages of it.
+    pub(crate) fn is_new(&self, ino: u64, file: &File) {
+        if let Some(alone) = self.alone(file) {
+            self.inodes.is_new(ino, alone);
+        }
+    }
+
+    /// The kernel does something with a file: it has opened it, and kept or dropped what it had of it.
+    pub(crate) fn begins(&self, ino: u64, file: &Served) {
+        if let Some(alone) = file.since.take() {
+            self.inodes.is_since(ino, Some(alone));
+        }
+    }
+
+    /// From now on, where it can be told whether others change it.
+    fn alone(&self, file: &File) -> Option<Alone> {
+        self.follows.as_ref().filter(|_| file.may_be_alone())?;
+        file.node().file_system().alone()
+    }
+
     /// Drops pages, so that it can be told from now on whether others have changed what comes in their place.
-    fn anew(&self, req: &Request<'_>, file: &File, why: Dropped) {
-        let alone = file.alone();
-        self.drop_pages(Some(req), req.node, why);
+    fn anew(&self, req: &Request<'_>, file: &File, (why, by): (Dropped, Option<u64>)) {
+        let alone = self.alone(file);
+        // The last time that it is done, perhaps, and some may be writing who do not lock.
+        let is_last = alone.as_ref().is_some_and(|alone| file.node().is_alone(alone));
+        let why = if is_last { Dropped::Others } else { why };
+        self.drop_pages_for(Some(req), req.node, (why, by));
         self.inodes.is_since(req.node, alone);
     }
 
     /// What was written past the kernel's pages is not in those that others have; so many bytes, 0: nobody knows which.
-    pub(crate) fn was_written_past(&self, req: &Request<'_>, (offset, len): (u64, u64)) {
+    pub(crate) fn was_written_past(&self, req: &Request<'_>, bytes: (u64, u64)) {
         if self.follows.is_some() && self.inodes.has_shown(req.node) {
-            self.drop_bytes(req, (offset, len));
+            self.drop_bytes(req, bytes, None);
         }
     }
 
-    /// Has the kernel drop its pages of so many bytes at an offset, 0: of all behind it, and waits for those that are being read or written.
-    pub(crate) fn drop_bytes(&self, req: &Request<'_>, (offset, len): (u64, u64)) {
-        if let Some(kernel) = &self.kernel {
-            let (_dropping, _waiting) = (self.owners.dropping(req.node), req.waits());
+    /// Has the kernel drop its pages of so many bytes at an offset, 0: of all behind it, and waits for those that are being read or written. `by`: for this owner of
+    /// locks, who is writing nothing.
+    pub(crate) fn drop_bytes(&self, req: &Request<'_>, (offset, len): (u64, u64), by: Option<u64>) {
+        let Some(kernel) = &self.kernel else { return };
+        {
+            let (_dropping, _waiting) = (self.owners.dropping(req.node, by), req.waits());
             // The kernel may have nothing of it.
             let _ = kernel.forget_bytes(req.node, offset, len);
         }
+        self.inodes.were_dropped(req.node);
     }
 
     /// Has the kernel drop its pages of a file, and waits for those that are being read or written.
     pub(crate) fn drop_pages(&self, req: Option<&Request<'_>>, ino: u64, why: Dropped) {
+        self.drop_pages_for(req, ino, (why, None));
+    }
+
+    fn drop_pages_for(&self, req: Option<&Request<'_>>, ino: u64, (why, by): (Dropped, Option<u64>)) {
         let Some(kernel) = &self.kernel else { return };
         let began_ns = seam::monotonic_ns();
         {
-            let _dropping = self.owners.dropping(ino);
-            let _waiting = req.map(Request::waits);
+            let (_dropping, _waiting) = (self.owners.dropping(ino, by), req.map(Request::waits));
             // The kernel may have nothing of it.
             let _ = kernel.forget_content(ino);
         }
@@ -134,12 +164,13 @@ impl Known {
         // Those that will have been looked at longer ago than that by the next time.
         let age_ns = i64::try_from((ttl.max(pause) - pause).as_nanos()).unwrap_or(i64::MAX);
         let began_ns = seam::monotonic_ns();
-        let before_ns = began_ns.saturating_sub(age_ns);
+        let before_ns = began_ns.saturating_sub(age_ns).min(began_ns.saturating_sub(JUST_NS));
         loop {
-            let due = self.inodes.to_look_at(AT_ONCE, before_ns, pause);
+            let due = self.inodes.to_look_at(AT_ONCE, before_ns);
             let more = due.len() == AT_ONCE && seam::monotonic_ns() - began_ns < PAUSE.as_nanos() as i64;
-            for (ino, node, is_in_doubt) in due {
-                if is_in_doubt {
+            for (ino, node) in due {
+                let is_alone = self.inodes.is_alone(ino);
+                if self.inodes.is_in_doubt(ino, is_alone, pause) {
                     self.drop_pages(None, ino, Dropped::Others);
                 }
                 let asked_ns = seam::monotonic_ns();

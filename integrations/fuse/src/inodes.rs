@@ -82,16 +82,6 @@ struct Table {
     shown: HashSet<u64>,
 }
 
-impl Inode {
-    /// Whether nobody but this mount can have changed what the kernel has of it.
-    fn is_alone(&self) -> bool {
-        match (&self.known, &self.shown) {
-            (Known::Node(node), Some(shown)) => shown.is_alone(|alone| node.is_alone(alone)),
-            _ => false,
-        }
-    }
-}
-
 impl Table {
     fn shown(&mut self, ino: u64) -> Option<&mut Shown> {
         self.all.get_mut(&ino)?.shown.as_mut()
@@ -146,22 +136,40 @@ impl Inodes {
         drop(gone);
     }
 
-    /// Whether the pages that are cached of it are of this content; from now on they are.
+    /// Whether the pages that are cached of it are of this content; from now on they are. Those of which nobody else can have changed anything are kept as well, but may be of any.
     pub(crate) fn keeps_pages(&self, ino: u64, content: Content) -> bool {
+        if self.is_alone(ino) {
+            return true;
+        }
         let mut inodes = lock(&self.0);
         let Some(inode) = inodes.all.get_mut(&ino) else { return false };
-        inode.cached.replace(content) == Some(content) || inode.is_alone()
+        inode.cached.replace(content) == Some(content)
     }
 
     /// Whether nobody but this mount can have changed the bytes that the kernel has of it.
     pub(crate) fn is_alone(&self, ino: u64) -> bool {
-        lock(&self.0).all.get(&ino).is_some_and(Inode::is_alone)
+        let known = {
+            let inodes = lock(&self.0);
+            let Some(Inode { known: Known::Node(node), shown: Some(shown), .. }) = inodes.all.get(&ino) else {
+                return false;
+            };
+            shown.alone().map(|alone| (node.clone(), alone.clone()))
+        };
+        // Not under the lock: the session may have to look after its daemon.
+        known.is_some_and(|(node, alone)| node.is_alone(&alone))
     }
 
     /// All that the kernel has of it from now on is of then or later.
     pub(crate) fn is_since(&self, ino: u64, alone: Option<Alone>) {
         if let Some(shown) = lock(&self.0).shown(ino) {
             shown.is_since(alone);
+        }
+    }
+
+    /// The same of what was just made, unless somebody else has opened it since, and may have pages of before.
+    pub(crate) fn is_new(&self, ino: u64, alone: Alone) {
+        if let Some(shown) = lock(&self.0).shown(ino).filter(|shown| shown.readers == 1) {
+            shown.is_since(Some(alone));
         }
     }
 
@@ -227,7 +235,9 @@ impl Inodes {
             let Table { all, shown } = &mut *inodes;
             shown.remove(&ino);
             let Some(inode) = all.get_mut(&ino) else { return };
-            inode.shown = None;
+            if inode.shown.take().is_some_and(|shown| shown.is_unsure()) {
+                inode.cached = None;
+            }
             if inode.lookups == 0 { all.remove(&ino) } else { None }
         };
         drop(gone);
@@ -270,8 +280,7 @@ impl Inodes {
         let mut inodes = lock(&self.0);
         let inode = inodes.all.get_mut(&ino)?;
         inode.size = Some(content.size);
-        let shown = inode.shown.as_ref()?;
-        Some(shown.is_others(content, asked_ns, seam::now_ns()) && !inode.is_alone())
+        inode.shown.as_ref().map(|shown| shown.is_others(content, asked_ns, seam::now_ns()))
     }
 
     /// Whether the kernel may take it to have another length.
@@ -305,9 +314,23 @@ impl Inodes {
         (now, waits)
     }
 
+    /// Some of its pages were dropped just now.
+    pub(crate) fn were_dropped(&self, ino: u64) {
+        if let Some(shown) = lock(&self.0).shown(ino) {
+            shown.were_dropped(seam::monotonic_ns());
+        }
+    }
+
+    /// Whether pages of it are to be dropped for what others may have done unseen, unless nobody else can have, or for what was dropped while it was written here, if nothing
+    /// was written here for so long.
+    pub(crate) fn is_in_doubt(&self, ino: u64, is_alone: bool, quiet: Duration) -> bool {
+        let since_ns = seam::monotonic_ns().saturating_sub(quiet.as_nanos() as i64);
+        lock(&self.0).shown(ino).is_some_and(|shown| shown.is_in_doubt(since_ns, is_alone))
+    }
+
     /// Some of those that are open, at most so many, which were looked at last before this time (monotonic clock), the longest ago first; they count as looked at
-    /// now. With each whether pages are to be dropped for what others may have done unseen, if nothing was written here for so long.
-    pub(crate) fn to_look_at(&self, most: usize, before_ns: i64, quiet: Duration) -> Vec<(u64, Arc<Node>, bool)> {
+    /// now.
+    pub(crate) fn to_look_at(&self, most: usize, before_ns: i64) -> Vec<(u64, Arc<Node>)> {
         let mut inodes = lock(&self.0);
         let Table { all, shown } = &mut *inodes;
         let looked = |ino: &u64| all.get(ino)?.shown.as_ref().map(|shown| (shown.looked_ns, *ino));
@@ -317,12 +340,9 @@ impl Inodes {
         let now_ns = seam::monotonic_ns();
         let mut nodes = Vec::new();
         for (_, ino) in due {
-            let Some(inode) = all.get_mut(&ino) else { continue };
-            let is_alone = inode.is_alone();
-            let Inode { known: Known::Node(node), shown: Some(shown), .. } = inode else { continue };
+            let Some(Inode { known: Known::Node(node), shown: Some(shown), .. }) = all.get_mut(&ino) else { continue };
             shown.looked_ns = now_ns;
-            let is_in_doubt = shown.is_in_doubt(now_ns.saturating_sub(quiet.as_nanos() as i64));
-            nodes.push((ino, node.clone(), is_in_doubt && !is_alone));
+            nodes.push((ino, node.clone()));
         }
         nodes
     }

@@ -14,6 +14,7 @@ mod inodes;
 mod locks;
 mod mount;
 mod opened;
+mod owners;
 mod passing;
 mod requests;
 mod retried;

@@ -5,11 +5,11 @@ use std::{
     ops::Deref,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use iov_posix::File;
+use iov_posix::{Alone, File};
 
 use crate::inodes::lock;
 
@@ -20,6 +20,30 @@ pub(crate) struct Served {
     pub(crate) past_cache: bool,
     /// They may have pages of it.
     pub(crate) shown: bool,
+    /// All pages that the kernel has are of then, or of later, once it is open there.
+    pub(crate) since: Since,
+}
+
+/// That, until it is.
+#[derive(Default)]
+pub(crate) struct Since {
+    since: Mutex<Option<Alone>>,
+    is_due: AtomicBool,
+}
+
+impl Since {
+    pub(crate) fn new(since: Option<Alone>) -> Since {
+        Since { is_due: AtomicBool::new(since.is_some()), since: Mutex::new(since) }
+    }
+
+    /// The kernel does something with the file, so that it is open there: tells that once.
+    pub(crate) fn take(&self) -> Option<Alone> {
+        if self.is_due.load(Ordering::Relaxed) && self.is_due.swap(false, Ordering::Relaxed) {
+            lock(&self.since).take()
+        } else {
+            None
+        }
+    }
 }
 
 impl Deref for Served {

@@ -17,7 +17,7 @@ use crate::{
     door::{Door, Known, O_APPEND, O_DIRECT, O_DSYNC, born, by_identity, flags},
     folders::{self, Stream},
     inodes::Content,
-    opened::Served,
+    opened::{Served, Since},
     passing::{Passing, Way},
 };
 
@@ -168,6 +168,7 @@ impl Filesystem for Door {
 
     fn open(&self, req: &Request<'_>, raw: i32, lowers_rights: bool) -> Outcome<Opened> {
         let flags = flags(raw);
+        let alone = self.known.follows.as_ref().and_then(|_| self.fs.alone());
         let opened = self.node(req.node).and_then(|node| File::open(&node, Flags { truncate: false, ..flags }));
         let (file, mut attributes) = self.retried.asked(req.pid, by_identity(opened))?;
         if self.passing.is_lost(req.node, &file) {
@@ -197,6 +198,8 @@ impl Filesystem for Door {
         if matches!(way, Way::Cached) && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, shown) {
             flags |= open::KEEP_CACHE;
         }
+        // Those that are kept otherwise are what was told of the file, which was asked for behind that moment, and others the kernel drops as it opens it.
+        let since = Since::new(alone.filter(|_| matches!(way, Way::Cached) && file.may_be_alone()));
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             Way::Cached => None,
@@ -205,7 +208,7 @@ impl Filesystem for Door {
                 return Err(Errno::EBUSY);
             }
         };
-        Ok(Opened { handle: self.serve(file, flags, shown), flags, backing })
+        Ok(Opened { handle: self.serve(file, flags, (shown, since)), flags, backing })
     }
 
     fn create(&self, req: &Request<'_>, name: &[u8], mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -229,11 +232,14 @@ impl Filesystem for Door {
     }
 
     fn read(&self, req: &Request<'_>, handle: u64, offset: u64, room: &mut [u8]) -> Outcome<usize> {
-        self.file_or_open(req.node, handle, false)?.read(offset, room)
+        let file = self.file_or_open(req.node, handle, false)?;
+        self.known.begins(req.node, &file);
+        file.read(offset, room)
     }
 
     fn write(&self, req: &Request<'_>, what: &Written<'_>) -> Outcome<usize> {
         let file = self.file_or_open(req.node, what.handle, true)?;
+        self.known.begins(req.node, &file);
         let _changes = self.known.changes(req.node, what.offset.saturating_add(what.data.len() as u64));
         if what.from_cache {
             self.known.inodes.is_mapped(req.node);
@@ -410,8 +416,7 @@ impl Door {
         let shown = !flags.blind && matches!(way, Way::Cached);
         if shown {
             self.known.shows(ino, Content::of(&attributes), self.ttl);
-            // The kernel has nothing of it.
-            self.known.inodes.is_since(ino, file.alone());
+            self.known.is_new(ino, &file);
         }
         let flags = self.caching(ino, &attributes, &way, flags.append || flags.blind);
         let backing = match way {
@@ -420,11 +425,11 @@ impl Door {
             Way::Cached | Way::Lost => None,
         };
         let entry = Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) };
-        (entry, Opened { handle: self.serve(file, flags, shown), flags, backing })
+        (entry, Opened { handle: self.serve(file, flags, (shown, Since::default())), flags, backing })
     }
 
     /// A number for a file that was opened, which the kernel is to treat so; `shown`: programs may have pages of it.
-    fn serve(&self, file: File, flags: u32, shown: bool) -> u64 {
-        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0, shown })
+    fn serve(&self, file: File, flags: u32, (shown, since): (bool, Since)) -> u64 {
+        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0, shown, since })
     }
 }

@@ -14,6 +14,8 @@ use crate::inodes::Content;
 const SLACK_NS: i64 = 20_000_000;
 /// For how long what was copied into a page is on its way here, at most, but for programs that stand still.
 const ON_ITS_WAY_NS: i64 = 100_000_000;
+/// How long it takes the kernel to hear an answer, nearly always.
+const ANSWERED_NS: i64 = 1_000_000;
 /// Who has written within this time may be writing.
 const LATELY_NS: i64 = 1_000_000_000;
 /// How often pages are dropped again for one time that they were.
@@ -58,6 +60,10 @@ pub(crate) struct Shown {
     is_mapped: bool,
     /// It was told of another length, at which the kernel drops its pages if it heard of it.
     is_resized: bool,
+    /// Pages were dropped while some of ours may have been on its way, and may be as they were before that until all are dropped while none is.
+    is_unsure: bool,
+    /// When any were dropped last.
+    last_dropped_ns: i64,
     /// When pages were dropped last of which some of ours may have been on its way.
     dropped_ns: i64,
     /// How often that is to be done again, at most.
@@ -85,6 +91,8 @@ impl Shown {
             is_mixed: false,
             is_mapped: false,
             is_resized: false,
+            is_unsure: false,
+            last_dropped_ns: i64::MIN,
             dropped_ns: i64::MIN,
             again_left: 0,
             again_since_ns: None,
@@ -98,18 +106,20 @@ impl Shown {
     pub(crate) fn begins(&mut self, end: u64, (wall_ns, now_ns): (i64, i64)) -> bool {
         self.writing += 1;
         self.was_written(end, (wall_ns, now_ns));
+        self.is_unsure |= now_ns.saturating_sub(self.last_dropped_ns) < ON_ITS_WAY_NS;
         let near = now_ns.saturating_sub(self.dropped_ns) < ON_ITS_WAY_NS;
         near && self.drop_again(now_ns)
     }
 
-    /// Nobody else can change the bytes, perhaps, since then; what the kernel has dropped since is all that is of before. `None`: nobody knows.
+    /// Nobody else can change the bytes, perhaps, since then: what the kernel has is of then, or of later. `None`: nobody knows. Pages that are written by a mapping may
+    /// have stayed where all were to be dropped.
     pub(crate) fn is_since(&mut self, alone: Option<Alone>) {
-        self.alone = alone;
+        self.alone = alone.filter(|_| !self.is_mapped);
     }
 
-    /// Whether nobody else can have changed what the kernel has of it, by who knows whether that still holds.
-    pub(crate) fn is_alone(&self, holds: impl FnOnce(&Alone) -> bool) -> bool {
-        self.alone.as_ref().is_some_and(holds)
+    /// Since when nobody else can have changed what the kernel has of it, if that still holds.
+    pub(crate) fn alone(&self) -> Option<&Alone> {
+        self.alone.as_ref()
     }
 
     /// Pages come that were written by a mapping.
@@ -151,9 +161,10 @@ impl Shown {
         self.is_known(size) && !self.own.as_ref().is_some_and(is_own)
     }
 
-    /// Whether the kernel has heard of this length, or has made it itself.
+    /// Whether the kernel has heard of this length, or has made it itself: by what is under way it may.
     fn is_known(&self, size: u64) -> bool {
-        (self.size..=self.own.map_or(self.size, |own| own.end.max(self.size))).contains(&size)
+        let most = self.own.map_or(self.size, |own| own.end.max(self.size));
+        if self.writing > 0 { (self.size..=most).contains(&size) } else { size == most }
     }
 
     /// The kernel is told of this, or it is known here alone.
@@ -166,6 +177,10 @@ impl Shown {
         if let Some(own) = &mut self.own {
             // What is told later is not of before.
             own.first_ns = own.first_ns.max(content.mtime_ns.min(own.last_ns));
+            if self.writing == 0 && self.written_ns < asked_ns {
+                // Others may have cut what was written here.
+                own.end = own.end.min(content.size);
+            }
         }
     }
 
@@ -175,14 +190,32 @@ impl Shown {
         let meanwhile = self.writing > 0 || self.written_ns >= began_ns;
         // What others write just now has no other time than what was written here.
         self.is_mixed &= meanwhile || now_ns.saturating_sub(self.written_ns) <= 2 * SLACK_NS;
+        self.is_unsure = false;
+        self.were_dropped(now_ns);
         if why != Dropped::Again {
-            self.again_left = AGAIN;
+            // What others have done before is seen by that.
+            (self.again_left, self.looked_ns) = (AGAIN, now_ns);
         }
         // Who has not written lately is not about to have.
         if why != Dropped::Locked && now_ns.saturating_sub(self.written_ns) < LATELY_NS {
             self.dropped_ns = now_ns;
         }
+        if !meanwhile {
+            // All that had been written by then is read from now on.
+            self.again_since_ns = None;
+        }
         meanwhile && self.drop_again(now_ns)
+    }
+
+    /// The same of some of them.
+    pub(crate) fn were_dropped(&mut self, now_ns: i64) {
+        self.is_unsure |= self.writing > 0 || now_ns.saturating_sub(self.written_ns) < ON_ITS_WAY_NS;
+        self.last_dropped_ns = now_ns;
+    }
+
+    /// Whether some may be as they were before they were written here.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.is_unsure
     }
 
     fn drop_again(&mut self, now_ns: i64) -> bool {
@@ -194,7 +227,9 @@ impl Shown {
 
     /// Whether pages are to be dropped once more, now: nothing is on its way, or something always is.
     pub(crate) fn drops_again(&mut self, now_ns: i64) -> bool {
-        let waited = |since_ns: i64| self.writing == 0 || now_ns - since_ns >= ON_ITS_WAY_NS;
+        // Nor while the kernel may be hearing how long the file is, which it would throw away.
+        let at_rest = self.writing == 0 && now_ns.saturating_sub(self.asked_ns) >= ANSWERED_NS;
+        let waited = |since_ns: i64| at_rest || now_ns - since_ns >= ON_ITS_WAY_NS;
         let now = self.again_since_ns.is_some_and(waited);
         if now {
             self.again_since_ns = None;
@@ -208,10 +243,12 @@ impl Shown {
         self.again_since_ns.is_some()
     }
 
-    /// Whether pages are to be dropped for what others may have done unseen: it had another length, or nothing was written here since that time, but before.
-    pub(crate) fn is_in_doubt(&mut self, since_ns: i64) -> bool {
-        let over = self.is_mixed && self.writing == 0 && self.written_ns <= since_ns;
-        self.is_mixed &= !over;
-        std::mem::take(&mut self.is_resized) || over
+    /// Whether pages are to be dropped for what others may have done unseen, unless nobody else can have (`is_alone`): it had another length, or nothing was written here since that time, but
+    /// before. And for what was dropped while it was written, once nothing was since that time.
+    pub(crate) fn is_in_doubt(&mut self, since_ns: i64, is_alone: bool) -> bool {
+        let is_quiet = self.writing == 0 && self.written_ns <= since_ns;
+        let over = is_quiet && (self.is_unsure || (self.is_mixed && !is_alone));
+        self.is_mixed &= !is_quiet;
+        (std::mem::take(&mut self.is_resized) && !is_alone) || over
     }
 }

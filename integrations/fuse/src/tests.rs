@@ -9,6 +9,7 @@ use crate::{
     convert::kind,
     inodes::{Content, Inodes, Known},
     mount::unescaped,
+    owners::{Owners, Taken},
     parse_options,
     shown::{Dropped, Shown},
     unmount,
@@ -202,25 +203,77 @@ fn pages_are_dropped_again_where_something_was_on_its_way() {
 #[test]
 fn what_others_may_have_done_unseen_is_read_in_the_end() {
     let mut open = Open::new();
-    assert!(!open.0.is_in_doubt(i64::MAX), "nobody has written");
+    assert!(!open.0.is_in_doubt(i64::MAX, false), "nobody has written");
     open.begins(50, 100);
-    assert!(!open.0.is_in_doubt(i64::MAX), "under way");
+    assert!(!open.0.is_in_doubt(i64::MAX, false), "under way");
     open.ends(200);
-    assert!(!open.0.is_in_doubt(Open::at(199)) && open.0.is_in_doubt(Open::at(200)));
-    assert!(!open.0.is_in_doubt(i64::MAX), "once");
+    assert!(!open.0.is_in_doubt(Open::at(199), false) && open.0.is_in_doubt(Open::at(200), false));
+    assert!(!open.0.is_in_doubt(i64::MAX, false), "once");
     // What is dropped anyhow is not dropped for that, where others would have another time than ours.
     open.begins(50, 300);
     open.ends(301);
     open.dropped(Dropped::Others, 302);
-    assert!(open.0.is_in_doubt(Open::at(302)));
+    assert!(open.0.is_in_doubt(Open::at(302), false));
     open.begins(50, 400);
     open.ends(401);
-    open.dropped(Dropped::Others, 500);
-    assert!(!open.0.is_in_doubt(i64::MAX));
+    open.dropped(Dropped::Others, 550);
+    assert!(!open.0.is_in_doubt(i64::MAX, false));
     // Another length, of which the kernel may not have heard, and a time that a program has set over that of others.
-    assert!(!open.told((70, 600), 601) && open.0.is_in_doubt(i64::MIN) && !open.0.is_in_doubt(i64::MIN));
+    assert!(!open.told((70, 600), 601) && open.0.is_in_doubt(i64::MIN, false) && !open.0.is_in_doubt(i64::MIN, false));
     open.0.was_set(Open::content(70, 3), Open::at(700));
-    assert!(open.0.is_in_doubt(Open::at(700)));
+    assert!(open.0.is_in_doubt(Open::at(700), false));
+}
+
+#[test]
+fn what_was_dropped_while_it_was_written_is_dropped_again_when_nothing_is() {
+    let mut open = Open::new();
+    let doubt = |open: &mut Open, quiet: i64| open.0.is_in_doubt(Open::at(quiet), true);
+    open.begins(50, 100);
+    open.ends(101);
+    assert!(!open.0.is_unsure() && !doubt(&mut open, 101), "nobody else can have changed it");
+    open.begins(50, 200);
+    open.dropped(Dropped::Locked, 201);
+    open.ends(202);
+    assert!(open.0.is_unsure() && !doubt(&mut open, 201) && doubt(&mut open, 202));
+    open.dropped(Dropped::Others, 1_300);
+    assert!(!open.0.is_unsure() && !doubt(&mut open, 1_300), "nothing was on its way then");
+    // One that was on its way, and comes behind it.
+    open.begins(50, 1_350);
+    open.ends(1_351);
+    assert!(open.0.is_unsure());
+    open.dropped(Dropped::Others, 3_000);
+    open.begins(50, 3_200);
+    assert!(!open.0.is_unsure());
+    // Some of its pages.
+    open.0.were_dropped(Open::at(3_201));
+    open.ends(3_202);
+    assert!(open.0.is_unsure() && doubt(&mut open, 3_202));
+}
+
+#[test]
+fn who_has_a_lock_is_told_that_pages_were_dropped() {
+    let owners = Owners::default();
+    let (a, b, some, more) = (7, 8, (0, 9), (20, 29));
+    let gets = |owner, bytes| owners.add(1, owner, Taken::new(owner, 1, bytes));
+    gets(a, some);
+    gets(b, more);
+    drop(owners.dropping(2, None));
+    assert!(!owners.gives_back(1, a, (5, 6)), "those of another file");
+    drop(owners.dropping(1, Some(a)));
+    assert!(!owners.gives_back(1, a, some), "it was done for this one");
+    assert!(owners.gives_back(1, b, (20, 28)) && owners.gives_back(1, b, more), "it has some left at first");
+    gets(b, more);
+    assert!(!owners.gives_back(1, b, (0, 99)), "not since then");
+    assert!(!owners.gives_back(1, 9, some), "it never had any");
+    // Just now.
+    gets(a, some);
+    let dropping = owners.dropping(1, None);
+    assert!(owners.gives_back(1, a, some));
+    gets(a, some);
+    drop(dropping);
+    gets(a, more);
+    assert!(owners.take(1, a).unwrap().is_dropped() && !owners.take(1, b).unwrap().is_dropped());
+    assert!(owners.take(1, a).is_none() && !owners.has_other(1, 9));
 }
 
 #[test]
@@ -229,7 +282,7 @@ fn what_is_open_is_known_until_it_is_closed() {
     let (inodes, root) = (Inodes::default(), fs.root());
     let content = Content::of(&root_attributes(&fs));
     let ino = inodes.tell(&root);
-    let due = |most, before_ns| inodes.to_look_at(most, before_ns, Duration::ZERO).len();
+    let due = |most, before_ns| inodes.to_look_at(most, before_ns).len();
     assert!(!inodes.any_shown() && due(9, i64::MAX) == 0);
     inodes.is_shown(ino, content);
     inodes.is_shown(ino, content);

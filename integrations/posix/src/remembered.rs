@@ -33,6 +33,11 @@ impl FileSystem {
         Some(Since { moment: view.now(), view })
     }
 
+    /// From now on, as [`Node::is_alone`] says of a file by then: to be taken before it is opened. `None`: nobody can tell.
+    pub fn alone(&self) -> Option<Alone> {
+        self.since().map(Alone)
+    }
+
     /// Whether nothing of this has changed since.
     pub(crate) fn holds(&self, since: &Since, facts: &[Fact]) -> bool {
         // One that was taken by way of an earlier connection may be of another page.
@@ -52,7 +57,8 @@ impl Node {
         Fact::Itself(self.file_system().changing(self.uuid()))
     }
 
-    /// Whether nobody but this file system could write it since then, nor can now: what is known of its bytes since then, and of what was written here, is all.
+    /// Whether nobody but this file system could write it since then, nor can now, where this one may since then or since later and it has not been closed: what is known of its
+    /// bytes since then, and of what was written here, is all.
     pub fn is_alone(&self, since: &Alone) -> bool {
         self.file_system().holds(&since.0, &[Fact::Writers(self.uuid())])
     }
@@ -64,9 +70,8 @@ impl Node {
 }
 
 impl File {
-    /// From now on, for as long as [`Node::is_alone`] says so. `None`: nobody can tell, or this file system may not write it itself.
-    pub fn alone(&self) -> Option<Alone> {
-        self.joined().filter(|handle| handle.c.is_writable())?;
-        self.node().file_system().since().map(Alone)
+    /// Whether others who may write it are told from this file system, which may as well.
+    pub fn may_be_alone(&self) -> bool {
+        self.joined().is_some_and(|handle| handle.c.is_writable())
     }
 }

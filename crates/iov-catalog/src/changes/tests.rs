@@ -1,6 +1,11 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
-use iov_store::{ChangePage, ChangeView, Fact, Moment};
+use iov_store::{
+    ChangePage, ChangeView, Commit, Fact, KeyRange, MemoryStore, MetadataStore, Moment, Record, Snapshot, Txn,
+};
 use iov_types::{
     Kind, Result, Stat, Uuid, Which,
     catalog::{CatalogOp, CatalogReply},
@@ -205,9 +210,7 @@ fn o10_who_alone_may_write_is_told_of_others_who_may() {
     other.open(a).unwrap();
     assert!(!alone(second) && alone(now()));
     other.close(a).unwrap();
-    let last = now();
     one.open(a).unwrap();
-    assert!(!alone(last), "it was not open before");
 
     // What the next catalog finds open.
     other.open(a).unwrap();
@@ -216,4 +219,57 @@ fn o10_who_alone_may_write_is_told_of_others_who_may() {
     assert!(!mindful.view.holds(mindful.view.now(), &[Fact::Writers(a)]));
     other.close(a).unwrap();
     assert!(mindful.view.holds(mindful.view.now(), &[Fact::Writers(a)]));
+}
+
+/// A store that notes the moment of each commit, before it.
+struct Noted {
+    inner: MemoryStore,
+    view: Mutex<Option<Arc<ChangeView>>>,
+    moments: Mutex<Vec<Moment>>,
+}
+
+impl MetadataStore for Noted {
+    fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
+        self.inner.get(keys)
+    }
+
+    fn scan(&self, range: &KeyRange, after: Option<&[u8]>, limit: usize) -> Result<Vec<(bytes::Bytes, Record)>> {
+        self.inner.scan(range, after, limit)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
+        let view = self.view.lock().unwrap().clone();
+        self.moments.lock().unwrap().extend(view.map(|view| view.now()));
+        self.inner.commit(txns)
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.inner.persist()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+}
+
+#[test]
+fn c3_who_reads_before_the_commit_of_another_ones_close_is_not_alone_since_then() {
+    let inline = crate::Options { inline_bytes: 8192, ..crate::tests::rig::options() };
+    let store = Arc::new(Noted { inner: MemoryStore::new(), view: Mutex::default(), moments: Mutex::default() });
+    let rig = Rig::over(store.clone(), Arc::new(crate::tests::rig::durable_heap()), inline).unwrap();
+    let mindful = Mindful::of(&rig);
+    let one = rig.in_workspace();
+    let other = one.other();
+    let a = create(&one, Uuid::NIL, "a").unwrap();
+    other.open(a).unwrap();
+    *store.view.lock().unwrap() = Some(mindful.view.clone());
+    other.close_written(a).unwrap();
+    let moments = std::mem::take(&mut *store.moments.lock().unwrap());
+    let alone = |since: Moment| mindful.view.holds(since, &[Fact::Writers(a)]);
+    assert!(!moments.is_empty() && alone(mindful.view.now()));
+    assert!(moments.into_iter().all(|since| !alone(since)));
 }

@@ -4,13 +4,22 @@ use iov_store::Fact;
 use iov_types::Uuid;
 
 use super::{Exec, Undo};
-use crate::{changes::Changing, record::Record, state::Entry};
+use crate::{
+    changes::Changing,
+    record::Record,
+    state::{Entry, Writers},
+};
 
 impl Exec<'_> {
     /// Puts an entry in place of what was there.
     pub(crate) fn set_entry(&mut self, uuid: Uuid, entry: Entry) {
+        let writers = Writers::of(Some(&entry));
         let loose = entry.is_unused() || (entry.written && !entry.has_writers());
         let before = self.shared_mut().opens.set(uuid, Some(Box::new(entry)));
+        if writers.share_with(Writers::of(before.as_deref())) {
+            // What was written by who closes it is seen with the commit, behind which another one is alone.
+            self.mark(Fact::Writers(uuid));
+        }
         self.undo.push(Undo::Entry(uuid, before));
         if loose {
             self.loose.push(uuid);

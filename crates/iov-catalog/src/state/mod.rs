@@ -6,7 +6,7 @@ mod sessions;
 mod touched;
 
 pub(crate) use hot::{Hot, HotFacts};
-pub(crate) use opens::{Entry, Hold, Opens, Slot};
+pub(crate) use opens::{Entry, Hold, Opens, Slot, Writers};
 pub(crate) use sessions::Sessions;
 pub(crate) use touched::{Touch, Touched};
 

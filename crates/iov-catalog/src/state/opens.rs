@@ -214,9 +214,10 @@ impl Opens {
         self.changes = Some(page);
     }
 
-    /// Says in the page who may write, where that is not as before.
+    /// Says in the page who may write, where that is not as before. Of the first nobody knows anything that could be over.
     fn tell_writers(&self, uuid: Uuid, before: Writers, after: Writers) {
-        let Some(page) = self.changes.as_ref().filter(|_| before != after) else { return };
+        let is_first = before == Writers::None && after != Writers::Several;
+        let Some(page) = self.changes.as_ref().filter(|_| before != after && !is_first) else { return };
         if before != Writers::Several {
             page.begin(Fact::Writers(uuid));
         }
@@ -273,14 +274,14 @@ impl Opens {
 
 /// Which sessions may write a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Writers {
+pub(crate) enum Writers {
     None,
     One(Uuid),
     Several,
 }
 
 impl Writers {
-    fn of(entry: Option<&Entry>) -> Writers {
+    pub(crate) fn of(entry: Option<&Entry>) -> Writers {
         let Some(entry) = entry.filter(|entry| !entry.group) else { return Writers::None };
         let mut writers = entry.slots().filter(|slot| slot.writers > 0);
         match (writers.next(), writers.next()) {
@@ -288,6 +289,11 @@ impl Writers {
             (Some(one), None) => Writers::One(one.session),
             _ => Writers::Several,
         }
+    }
+
+    /// Whether what comes behind this, or was before, is that several may write where this is not so.
+    pub(crate) fn share_with(self, other: Writers) -> bool {
+        self != other && (self == Writers::Several || other == Writers::Several)
     }
 }
 

@@ -260,3 +260,116 @@ fn who_locks_stretches_of_a_file_reads_what_was_written_in_them() {
     let other = Mounted::new(&store, "other", "");
     mount.shell(&format!("{program} 300 $AT/two {}/two", other.at.display())).ok();
 }
+
+/// What the kernel has of a file stays through locks and opens, until another mount has had it open; the arguments are its names in both.
+const KEPT: &str = r#"
+enum { LEN = 1 << 17 };
+static char all[LEN];
+static int failed(const char *what) { fprintf(stderr, "%s\n", what); return 1; }
+static void locks(int f) {
+    for (short kind = F_RDLCK; ; kind = kind == F_RDLCK ? F_WRLCK : F_UNLCK) {
+        struct flock lock = {kind, SEEK_SET, 7, 100, 0};
+        if (fcntl(f, F_SETLKW, &lock)) { perror("lock"); _exit(3); }
+        if (kind == F_UNLCK) break;
+    }
+    if (flock(f, LOCK_EX) || flock(f, LOCK_UN)) { perror("flock"); _exit(4); }
+}
+/// How many pages stay of those that were read.
+static int stay(int f, void *mapped, const char *name) {
+    unsigned char there[LEN / 4096];
+    int n = 0;
+    if (pread(f, all, LEN, 0) != LEN) return -1;
+    locks(f);
+    int other = open(name, O_RDWR);
+    pwrite(other, "x", 1, 5);
+    close(other);
+    if (mincore(mapped, LEN, there)) return -2;
+    for (unsigned i = 0; i < sizeof there; i++) n += there[i] & 1;
+    return n;
+}
+MAIN
+    enum { PAGES = LEN / 4096 };
+    int f = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (f < 0 || write(f, all, LEN) != LEN || fsync(f)) return failed("make");
+    void *mapped = mmap(0, LEN, PROT_READ, MAP_SHARED, f, 0);
+    if (stay(f, mapped, argv[1]) != PAGES) return failed("pages of a new file go with a lock");
+    for (int i = 0; i < 20; i++) {
+        char theirs[7];
+        snprintf(theirs, sizeof theirs, "%06d", i);
+        int other = open(argv[2], O_RDWR);
+        if (i % 2 && stay(f, mapped, argv[1]) == PAGES) return failed("pages stay though others may write");
+        if (pwrite(other, theirs, 6, 70000) != 6 || close(other)) return failed("write there");
+        if (i % 4 < 2) locks(f);
+        int anew = open(argv[1], O_RDONLY);
+        char read[7] = "";
+        pread(i % 4 < 2 ? f : anew, read, 6, 70000);
+        close(anew);
+        if (strcmp(read, theirs)) { fprintf(stderr, "%d: read %s, not %s\n", i, read, theirs); return 1; }
+    }
+    // The other mount tells of its close behind that.
+    for (int i = 0; stay(f, mapped, argv[1]) != PAGES; i++) {
+        if (i == 2000) return failed("pages do not stay though nobody else has it open");
+        usleep(10000);
+    }
+    return 0;
+"#;
+
+#[test]
+fn pages_stay_through_locks_until_others_may_have_written() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = calls::built(&store, KEPT);
+    let mount = Mounted::new(&store, "mnt", "");
+    let other = Mounted::new(&store, "other", "");
+    mount.shell(&format!("{program} $AT/kept {}/kept", other.at.display())).ok();
+}
+
+/// Two mounts cut and lengthen one file in turn, each under a lock, or between an open and a close: the other one reads all of it then, and no more. The arguments are its names.
+const LENGTHS: &str = r#"
+enum { MOST = 70000 };
+static char all[MOST + 100];
+static const char **names;
+static int locked, kept[2];
+static int begin(int mount) {
+    struct flock lock = {F_WRLCK, SEEK_SET, 0, 0, 0};
+    int f = locked ? kept[mount] : open(names[mount], O_RDWR);
+    if (f < 0 || (locked && fcntl(f, F_SETLKW, &lock))) { perror("begin"); _exit(3); }
+    return f;
+}
+static void end(int f) {
+    struct flock lock = {F_UNLCK, SEEK_SET, 0, 0, 0};
+    if (locked ? fcntl(f, F_SETLK, &lock) : close(f)) { perror("end"); _exit(4); }
+}
+MAIN
+    names = (const char **)argv + 1;
+    int wrong = 0, len = MOST;
+    for (int i = 0; i < 2; i++)
+        if ((kept[i] = open(names[i], O_RDWR | O_CREAT, 0600)) < 0) { perror("make"); return 1; }
+    pwrite(kept[0], all, MOST, 0); fsync(kept[0]);
+    for (int round = 0; round < 400; round++) {
+        locked = round / 100 % 2;
+        for (int mount = 1; mount >= 0; mount--) {
+            int f = begin(mount), n = pread(f, all, sizeof all, 0);
+            if (n != len) { fprintf(stderr, "round %d, mount %d, locked %d: %d bytes, not %d\n", round, mount, locked, n, len); wrong++; }
+            // Shorter, and longer, by turns.
+            if (round % 3 == mount) { len = 1000 + (round * 7919) % 60000 % len; if (ftruncate(f, len)) perror("cut"); }
+            else { int more = 1 + (round * 31) % 5000; if (len + more > MOST) more = MOST - len; if (pwrite(f, all, more, len) != more) perror("write"); len += more; }
+            end(f);
+        }
+    }
+    return wrong != 0;
+"#;
+
+#[test]
+fn c3_who_opens_or_locks_what_another_mount_has_cut_reads_to_its_end() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = calls::built(&store, LENGTHS);
+    let mount = Mounted::new(&store, "mnt", "");
+    let other = Mounted::new(&store, "other", "");
+    mount.shell(&format!("{program} $AT/lengths {}/lengths", other.at.display())).ok();
+}
