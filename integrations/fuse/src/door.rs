@@ -17,7 +17,7 @@ use crate::{
     folders::Stream,
     following::Wake,
     inodes::{self, Content, Inodes},
-    opened::{Opened, Served, Since},
+    opened::{Opened, Opening, Served},
     owners::Owners,
     passing::{Passing, Way},
     retried::Retried,
@@ -154,7 +154,7 @@ impl Door {
             return Ok(file);
         }
         let (file, _) = File::open(&self.node(ino)?, Flags { write, ..Flags::default() })?;
-        Ok(Arc::new(Served { file, past_cache: false, shown: false, since: Since::default() }))
+        Ok(Arc::new(Served { file, past_cache: false, shown: false, opening: Opening::default() }))
     }
 
     /// Tells the kernel of what was found or made; it was asked for then (monotonic clock).
@@ -169,6 +169,11 @@ impl Door {
         Ok(Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) })
     }
 
+    /// Whether what programs read and write goes through the kernel's pages, but for who is to go past them where that can be.
+    pub(crate) fn goes_through_pages(&self, past: bool) -> bool {
+        self.fs.level() == Level::Session && !(past && self.coherent)
+    }
+
     /// How the kernel is to cache what goes through a file that was opened, of which these are the attributes; `past`: nothing, where that can be, as it is empty
     /// and was opened only to be written, or as each write goes to the end: through its pages the kernel would make several writes of one, each of which gets a
     /// place by itself.
@@ -181,7 +186,7 @@ impl Door {
             }
             // Nobody has pages of it, and who opens it next does not take those for true that were written (`Inodes::changed`). The kernel
             // would ask for an attribute first, and end each write that begins within a page with that page.
-            Way::Cached if self.fs.level() == Level::Session && !(past && self.coherent) => {}
+            Way::Cached if self.goes_through_pages(past) => {}
             Way::Cached => {
                 return open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
             }

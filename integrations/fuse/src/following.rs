@@ -61,9 +61,9 @@ impl Known {
         }
     }
 
-    /// Somebody opens it, who may have pages of it himself (`shown`), and the kernel is to drop all that it has; but where it has none now that may be of before: then this
+    /// Somebody opens it with this content, who may have pages of it himself (`shown`), and the kernel is to drop all that it has; but where it has none now that may be of before: then this
     /// says so.
-    pub(crate) fn opens_anew(&self, req: &Request<'_>, file: &File, shown: bool) -> bool {
+    pub(crate) fn opens_anew(&self, req: &Request<'_>, file: &File, (content, shown): (Content, bool)) -> bool {
         // What is on its way to the store stays in them.
         if self.inodes.is_alone(req.node) {
             return true;
@@ -71,15 +71,17 @@ impl Known {
         let anew = self.follows.is_some() && self.inodes.is_open(req.node, shown);
         if anew {
             self.anew(req, file, (Dropped::Others, None));
+            self.inodes.are_of(req.node, content);
         }
         anew
     }
 
     /// A lock of this file was given. Somebody else may have had it before: what the kernel has cached is not good any more, where others may have changed that.
-    pub(crate) fn locked(&self, req: &Request<'_>, file: &File, owner: u64) {
+    /// `by`: by this owner, who had none before.
+    pub(crate) fn locked(&self, req: &Request<'_>, file: &File, by: Option<u64>) {
         if !self.inodes.is_alone(req.node) {
             self.inodes.changed(req.node);
-            self.anew(req, file, (Dropped::Locked, Some(owner)));
+            self.anew(req, file, (Dropped::Locked, by));
         }
     }
 
@@ -92,8 +94,15 @@ impl Known {
 
     /// The kernel does something with a file: it has opened it, and kept or dropped what it had of it.
     pub(crate) fn begins(&self, ino: u64, file: &Served) {
-        if let Some(alone) = file.since.take() {
-            self.inodes.is_since(ino, Some(alone));
+        let Some(opening) = file.opening.take() else { return };
+        if let Some(content) = opening.dropped {
+            // Somebody may have been writing.
+            drop(self.owners.dropping(ino, None));
+            self.inodes.were_dropped(ino);
+            self.inodes.are_of(ino, content);
+        }
+        if opening.alone.is_some() {
+            self.inodes.is_since(ino, opening.alone);
         }
     }
 

@@ -136,14 +136,16 @@ impl Inodes {
         drop(gone);
     }
 
-    /// Whether the pages that are cached of it are of this content; from now on they are. Those of which nobody else can have changed anything are kept as well, but may be of any.
+    /// Whether the pages that are cached of it are of this content, or of any where nobody else can have changed anything of it.
     pub(crate) fn keeps_pages(&self, ino: u64, content: Content) -> bool {
-        if self.is_alone(ino) {
-            return true;
+        lock(&self.0).all.get(&ino).is_some_and(|inode| inode.cached == Some(content)) || self.is_alone(ino)
+    }
+
+    /// All others have been dropped: now they are.
+    pub(crate) fn are_of(&self, ino: u64, content: Content) {
+        if let Some(inode) = lock(&self.0).all.get_mut(&ino) {
+            inode.cached = Some(content);
         }
-        let mut inodes = lock(&self.0);
-        let Some(inode) = inodes.all.get_mut(&ino) else { return false };
-        inode.cached.replace(content) == Some(content)
     }
 
     /// Whether nobody but this mount can have changed the bytes that the kernel has of it.

@@ -1,6 +1,6 @@
 //! Locks, and waiting for them.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use iov_fuse_kernel::{Lock, LockAsked, Request, Waiting};
 use iov_posix::{Errno, File, LockKind, LockRange, Outcome, again_behind_close};
@@ -39,15 +39,23 @@ impl Door {
     /// Gets a lock, changes it, or gives it back; waits for it if that is wanted.
     pub(crate) fn lock(&self, req: &Request<'_>, asked: &LockAsked, sleep: bool) -> Outcome<()> {
         let ((file, range, kind), owner, now_ns) = (self.asked(asked)?, owner_of(asked), seam::monotonic_ns());
-        let owners = &self.known.owners;
+        let (owners, taken) = (&self.known.owners, || Taken::new(asked.handle, asked.lock.process, bytes_of(asked)));
         if kind == LockKind::None {
             self.ends_writing(req, owner, owners.gives_back(req.node, owner, bytes_of(asked)));
-            return file.lock(owner, range, kind);
+            return file.lock(owner, range, kind).inspect_err(|_| {
+                // It has it still.
+                owners.add(req.node, owner, taken());
+            });
         }
+        if kind == LockKind::Read {
+            // It may have it alone, and shares it then.
+            self.ends_writing(req, owner, owners.has_dropped(req.node, owner));
+        }
+        let had_none = Cell::new(false);
         let attempt = || {
             let _turn = owners.turn(req.node);
             file.lock(owner, range, kind)?;
-            owners.add(req.node, owner, Taken::new(asked.handle, asked.lock.process, bytes_of(asked)));
+            had_none.set(owners.add(req.node, owner, taken()));
             Ok(())
         };
         let is_closing = || owners.is_closing(req.node, owner, now_ns);
@@ -63,7 +71,7 @@ impl Door {
             outcome => outcome?,
         }
         self.known.begins(req.node, &file);
-        self.known.locked(req, &file, owner);
+        self.known.locked(req, &file, had_none.get().then_some(owner));
         Ok(())
     }
 
@@ -86,8 +94,11 @@ impl Door {
 
     /// An open file is closed for good: what locks belong to it end.
     pub(crate) fn end_locks(&self, req: &Request<'_>, handle: u64, file: &File) {
-        self.known.owners.end_all(req.node, handle, &|owner, dropped| {
-            self.ends_writing(req, owner, dropped);
+        // Not while others wait for their turn: pages may have to be read or written for that, by whoever serves those.
+        if let Some(owner) = self.known.owners.dropped_by(req.node, handle) {
+            self.ends_writing(req, owner, true);
+        }
+        self.known.owners.end_all(req.node, handle, &|owner| {
             // What cannot be told ends with the mount.
             let _ = file.unlock_all(owner);
         });

@@ -11,7 +11,7 @@ use std::{
 
 use iov_posix::{Alone, File};
 
-use crate::inodes::lock;
+use crate::inodes::{Content, lock};
 
 /// A file that programs have open.
 pub(crate) struct Served {
@@ -20,26 +20,35 @@ pub(crate) struct Served {
     pub(crate) past_cache: bool,
     /// They may have pages of it.
     pub(crate) shown: bool,
-    /// All pages that the kernel has are of then, or of later, once it is open there.
-    pub(crate) since: Since,
+    /// What is so once the kernel has opened it.
+    pub(crate) opening: Opening,
 }
 
-/// That, until it is.
+/// What is so once the kernel has opened a file.
 #[derive(Default)]
-pub(crate) struct Since {
-    since: Mutex<Option<Alone>>,
+pub(crate) struct Begun {
+    /// All pages that it has are of then, or of later, as far as that can be told.
+    pub(crate) alone: Option<Alone>,
+    /// It has dropped all that it had before, and what it has is of this content.
+    pub(crate) dropped: Option<Content>,
+}
+
+/// That, until it has.
+#[derive(Default)]
+pub(crate) struct Opening {
+    begun: Mutex<Option<Begun>>,
     is_due: AtomicBool,
 }
 
-impl Since {
-    pub(crate) fn new(since: Option<Alone>) -> Since {
-        Since { is_due: AtomicBool::new(since.is_some()), since: Mutex::new(since) }
+impl Opening {
+    pub(crate) fn new(begun: Begun) -> Opening {
+        Opening { begun: Mutex::new(Some(begun)), is_due: AtomicBool::new(true) }
     }
 
     /// The kernel does something with the file, so that it is open there: tells that once.
-    pub(crate) fn take(&self) -> Option<Alone> {
+    pub(crate) fn take(&self) -> Option<Begun> {
         if self.is_due.load(Ordering::Relaxed) && self.is_due.swap(false, Ordering::Relaxed) {
-            lock(&self.since).take()
+            lock(&self.begun).take()
         } else {
             None
         }

@@ -32,21 +32,21 @@ struct Of {
 }
 
 /// How a lock was taken.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Taken {
     by: u64,
     process: u32,
     /// When a descriptor of that open file was closed last since (monotonic clock), which may have been its last one.
     closed_ns: i64,
-    /// From the first to the last byte that may be locked, if any is.
-    bytes: Option<(u64, u64)>,
+    /// What may be locked, each from the first to the last byte.
+    bytes: Vec<(u64, u64)>,
     /// Pages were dropped since the first of those was: what its owner was writing then may have been read anew as it was before.
     dropped: bool,
 }
 
 impl Taken {
     pub(crate) fn new(by: u64, process: u32, bytes: (u64, u64)) -> Taken {
-        Taken { by, process, closed_ns: i64::MIN, bytes: Some(bytes), dropped: false }
+        Taken { by, process, closed_ns: i64::MIN, bytes: vec![bytes], dropped: false }
     }
 
     /// Whether what was written under it may have been read before it had come to the store.
@@ -55,13 +55,20 @@ impl Taken {
     }
 
     /// This one, with what its owner has had before.
-    fn beside(self, before: &Taken) -> Taken {
-        let both = |a: (u64, u64), b: (u64, u64)| (a.0.min(b.0), a.1.max(b.1));
-        let bytes = match (self.bytes, before.bytes) {
-            (Some(bytes), Some(before)) => Some(both(bytes, before)),
-            (bytes, before) => bytes.or(before),
+    fn beside(mut self, mut before: Taken) -> Taken {
+        self.bytes.iter().for_each(|bytes| before.without(*bytes));
+        self.bytes.append(&mut before.bytes);
+        Taken { dropped: self.dropped || before.dropped, ..self }
+    }
+
+    /// Its owner has these bytes no more.
+    fn without(&mut self, (first, last): (u64, u64)) {
+        let left = |(from, to): (u64, u64)| {
+            let before = (from < first).then(|| (from, to.min(first.saturating_sub(1))));
+            let behind = (to > last).then(|| (from.max(last.saturating_add(1)), to));
+            before.into_iter().chain(behind)
         };
-        Taken { bytes, dropped: self.dropped || before.dropped, ..self }
+        self.bytes = self.bytes.drain(..).flat_map(left).collect();
     }
 }
 
@@ -83,13 +90,18 @@ impl Owners {
         Some(done)
     }
 
-    pub(crate) fn add(&self, ino: u64, owner: u64, taken: Taken) {
+    /// An owner has got a lock. Whether it had none before.
+    pub(crate) fn add(&self, ino: u64, owner: u64, taken: Taken) -> bool {
         let mut all = lock(&self.all);
         let owners = &mut all.entry(ino).or_default().owners;
-        match owners.iter_mut().find(|(other, _)| *other == owner) {
-            Some((_, before)) => *before = taken.beside(before),
-            None => owners.push((owner, taken)),
-        }
+        let Some(at) = owners.iter().position(|(other, _)| *other == owner) else {
+            owners.push((owner, taken));
+            return true;
+        };
+        let (_, before) = owners.swap_remove(at);
+        let had_none = before.bytes.is_empty();
+        owners.push((owner, taken.beside(before)));
+        had_none
     }
 
     /// An owner is about to give back all that it has.
@@ -97,22 +109,33 @@ impl Owners {
         self.of(ino, |of| {
             let at = of.owners.iter().position(|(other, _)| *other == owner)?;
             let (_, taken) = of.owners.swap_remove(at);
-            Some(Taken { dropped: taken.dropped || (of.dropping > 0 && taken.bytes.is_some()), ..taken })
+            Some(Taken { dropped: taken.dropped || (of.dropping > 0 && !taken.bytes.is_empty()), ..taken })
         })?
     }
 
     /// The same of bytes from the first to the last. Whether pages were dropped since it locked some, or are now.
-    pub(crate) fn gives_back(&self, ino: u64, owner: u64, (first, last): (u64, u64)) -> bool {
+    pub(crate) fn gives_back(&self, ino: u64, owner: u64, bytes: (u64, u64)) -> bool {
         let gives = self.of(ino, |of| {
-            let (_, taken) = of.owners.iter_mut().find(|(other, _)| *other == owner)?;
-            let (from, to) = taken.bytes?;
+            let (_, taken) = of.owners.iter_mut().find(|(other, taken)| *other == owner && !taken.bytes.is_empty())?;
             let dropped = taken.dropped || of.dropping > 0;
-            if first <= from && to <= last {
-                (taken.bytes, taken.dropped) = (None, false);
-            }
+            taken.without(bytes);
+            taken.dropped &= !taken.bytes.is_empty();
             Some(dropped)
         });
         gives.flatten().unwrap_or(false)
+    }
+
+    /// Whether pages were dropped since an owner locked some bytes.
+    pub(crate) fn has_dropped(&self, ino: u64, owner: u64) -> bool {
+        let dropped = |of: &mut Of| of.owners.iter().any(|(other, taken)| *other == owner && taken.dropped);
+        self.of(ino, dropped).unwrap_or(false)
+    }
+
+    /// An owner of locks that an open file has, which are to end with it, of which that is so.
+    pub(crate) fn dropped_by(&self, ino: u64, by: u64) -> Option<u64> {
+        let dropped =
+            |of: &mut Of| of.owners.iter().find(|(_, taken)| taken.by == by && taken.dropped).map(|one| one.0);
+        self.of(ino, dropped).flatten()
     }
 
     /// Pages of a file are being dropped until what is returned is. Who has a lock on it may be writing meanwhile, but for the one (`by`) for which that is done.
@@ -128,9 +151,9 @@ impl Owners {
         self.of(ino, mine).flatten().or_else(|| found.process()).unwrap_or(0)
     }
 
-    /// The last descriptor of an open file is closed: `unlock` gives back the locks of an owner that has some by it; it hears whether pages were dropped meanwhile. Processes have given
+    /// The last descriptor of an open file is closed: `unlock` gives back the locks of an owner that has some by it. Processes have given
     /// theirs back when they closed it: what is left belongs to the open file itself (`flock`, `F_OFD_SETLK`), and the kernel does not say so of the latter.
-    pub(crate) fn end_all(&self, ino: u64, by: u64, unlock: &dyn Fn(u64, bool)) {
+    pub(crate) fn end_all(&self, ino: u64, by: u64, unlock: &dyn Fn(u64)) {
         let next =
             || self.of(ino, |of| of.owners.iter().find(|(_, taken)| taken.by == by).map(|(owner, _)| *owner)).flatten();
         if next().is_none() {
@@ -138,8 +161,7 @@ impl Owners {
         }
         let _turn = self.turn(ino);
         while let Some(owner) = next() {
-            let dropped = self.gives_back(ino, owner, (0, u64::MAX));
-            unlock(owner, dropped);
+            unlock(owner);
             self.take(ino, owner);
         }
     }
@@ -180,7 +202,7 @@ impl Drop for Dropping<'_> {
         self.owners.of(self.ino, |of| {
             of.dropping -= 1;
             for (_, taken) in of.owners.iter_mut().filter(|(owner, _)| Some(*owner) != self.by) {
-                taken.dropped |= taken.bytes.is_some();
+                taken.dropped |= !taken.bytes.is_empty();
             }
         });
     }

@@ -17,7 +17,7 @@ use crate::{
     door::{Door, Known, O_APPEND, O_DIRECT, O_DSYNC, born, by_identity, flags},
     folders::{self, Stream},
     inodes::Content,
-    opened::{Served, Since},
+    opened::{Begun, Opening, Served},
     passing::{Passing, Way},
 };
 
@@ -190,16 +190,21 @@ impl Filesystem for Door {
         }
         let way = self.passing.opened(req.node, &file, &attributes, flags.truncate);
         // Before it is said whether pages of it are kept: what others do from here on is seen.
-        let shown = !flags.blind && matches!(way, Way::Cached);
+        let (cached, content) = (matches!(way, Way::Cached), Content::of(&attributes));
+        let past = flags.append || (flags.blind && flags.truncate);
+        let shown = cached && (!flags.blind || self.goes_through_pages(past));
         if shown {
-            self.known.shows(req.node, Content::of(&attributes), self.ttl);
+            self.known.shows(req.node, content, self.ttl);
         }
-        let mut flags = self.caching(req.node, &attributes, &way, flags.append || (flags.blind && flags.truncate));
-        if matches!(way, Way::Cached) && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, shown) {
+        let mut flags = self.caching(req.node, &attributes, &way, past);
+        if cached && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, (content, shown)) {
             flags |= open::KEEP_CACHE;
         }
-        // Those that are kept otherwise are what was told of the file, which was asked for behind that moment, and others the kernel drops as it opens it.
-        let since = Since::new(alone.filter(|_| matches!(way, Way::Cached) && file.may_be_alone()));
+        // What is kept otherwise is what was told of the file, which was asked for behind that moment, and else the kernel drops all as it opens it.
+        let opening = Opening::new(Begun {
+            alone: alone.filter(|_| cached && file.may_be_alone()),
+            dropped: (cached && flags & open::KEEP_CACHE == 0).then_some(content),
+        });
         let backing = match way {
             Way::Passed(backing) => Some(backing.id.id()),
             Way::Cached => None,
@@ -208,7 +213,7 @@ impl Filesystem for Door {
                 return Err(Errno::EBUSY);
             }
         };
-        Ok(Opened { handle: self.serve(file, flags, (shown, since)), flags, backing })
+        Ok(Opened { handle: self.serve(file, flags, (shown, opening)), flags, backing })
     }
 
     fn create(&self, req: &Request<'_>, name: &[u8], mode: u32, raw: i32) -> Outcome<(Entry, Opened)> {
@@ -425,11 +430,11 @@ impl Door {
             Way::Cached | Way::Lost => None,
         };
         let entry = Entry { ttl: self.ttl, attr: convert::attr(ino, &attributes) };
-        (entry, Opened { handle: self.serve(file, flags, (shown, Since::default())), flags, backing })
+        (entry, Opened { handle: self.serve(file, flags, (shown, Opening::default())), flags, backing })
     }
 
     /// A number for a file that was opened, which the kernel is to treat so; `shown`: programs may have pages of it.
-    fn serve(&self, file: File, flags: u32, (shown, since): (bool, Since)) -> u64 {
-        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0, shown, since })
+    fn serve(&self, file: File, flags: u32, (shown, opening): (bool, Opening)) -> u64 {
+        self.files.put(Served { file, past_cache: flags & open::DIRECT_IO != 0, shown, opening })
     }
 }

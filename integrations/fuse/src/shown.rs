@@ -172,7 +172,11 @@ impl Shown {
         if asked_ns < self.asked_ns {
             return;
         }
-        self.is_resized |= !self.is_known(content.size);
+        if !self.is_known(content.size) {
+            self.is_resized = true;
+            // By the kernel itself.
+            self.were_dropped(asked_ns);
+        }
         (self.size, self.mtime_ns, self.asked_ns) = (content.size, content.mtime_ns, asked_ns);
         if let Some(own) = &mut self.own {
             // What is told later is not of before.

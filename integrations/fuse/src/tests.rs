@@ -82,7 +82,11 @@ fn pages_are_kept_while_nothing_has_changed() {
     let fs = file_system();
     let (inodes, root) = (Inodes::default(), fs.root());
     let (ino, a) = (inodes.tell(&root), root_attributes(&fs));
-    let keeps = |a: &Attributes| inodes.keeps_pages(ino, Content::of(a));
+    let keeps = |a: &Attributes| {
+        let keeps = inodes.keeps_pages(ino, Content::of(a));
+        inodes.are_of(ino, Content::of(a));
+        keeps
+    };
     assert!(!keeps(&a) && keeps(&a));
     assert!(!keeps(&Attributes { mtime_ns: a.mtime_ns + 1, ..a }), "another time");
     assert!(!keeps(&Attributes { size: 1, ..a }) && !keeps(&Attributes { version: a.version + 1, ..a }));
@@ -264,6 +268,13 @@ fn who_has_a_lock_is_told_that_pages_were_dropped() {
     assert!(owners.gives_back(1, b, (20, 28)) && owners.gives_back(1, b, more), "it has some left at first");
     gets(b, more);
     assert!(!owners.gives_back(1, b, (0, 99)), "not since then");
+    // Two stretches, of which the second goes first.
+    gets(b, some);
+    gets(b, more);
+    drop(owners.dropping(1, None));
+    assert!(owners.gives_back(1, b, more) && owners.gives_back(1, b, some) && !owners.gives_back(1, b, (0, 99)));
+    gets(b, more);
+    assert!(!owners.gives_back(1, b, more), "nothing is left of that");
     assert!(!owners.gives_back(1, 9, some), "it never had any");
     // Just now.
     gets(a, some);
