@@ -7,7 +7,7 @@ use iov_store::{
     ChangePage, ChangeView, Commit, Fact, KeyRange, MemoryStore, MetadataStore, Moment, Record, Snapshot, Txn,
 };
 use iov_types::{
-    Kind, Result, Stat, Uuid, Which,
+    EntryKind, Kind, Result, Stat, Uuid, Which,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -177,6 +177,30 @@ fn c1_nothing_is_relied_upon_while_those_may_come_back_who_have_something_open()
     rig.service.end_grace().unwrap();
     mindful.look(&reader, Uuid::NIL, Some("a")).unwrap();
     assert!(mindful.holds(&reader, Uuid::NIL, "a"));
+}
+
+#[test]
+fn o10_what_has_no_name_is_not_remembered_by_who_closes_it() {
+    let rig = Rig::new();
+    let mut mindful = Mindful::of(&rig);
+    let one = rig.in_workspace();
+    let other = one.other();
+    // A group: of a collection that is open for writing nothing is remembered.
+    for closes in [Client::close, |one: &Client, _: Uuid| one.ask(CatalogOp::Goodbye)] {
+        let group = one.group(Uuid::NIL, "d");
+        for client in [&one, &other] {
+            client.open_with(Which::Uuid(group), EntryKind::Group, Default::default()).unwrap();
+        }
+        one.delete(Uuid::NIL, "d").unwrap();
+        mindful.look(&one, group, None).unwrap();
+        let before = mindful.compared;
+        mindful.look(&one, group, None).unwrap();
+        assert!(mindful.compared > before, "as long as it is open");
+        closes(&one, group).unwrap();
+        assert_eq!(mindful.look(&one, group, None), Err(Kind::NotFound));
+        assert!(other.stat(group).is_ok());
+        other.close(group).unwrap();
+    }
 }
 
 #[test]

@@ -14,11 +14,16 @@ impl Exec<'_> {
     /// Puts an entry in place of what was there.
     pub(crate) fn set_entry(&mut self, uuid: Uuid, entry: Entry) {
         let writers = Writers::of(Some(&entry));
+        let had_by = entry.deleted.then(|| entry.slots().count());
         let loose = entry.is_unused() || (entry.written && !entry.has_writers());
         let before = self.shared_mut().opens.set(uuid, Some(Box::new(entry)));
         if writers.share_with(Writers::of(before.as_deref())) {
             // What was written by who closes it is seen with the commit, behind which another one is alone.
             self.mark(Fact::Writers(uuid));
+        }
+        if had_by.is_some_and(|n| before.as_deref().is_none_or(|before| before.slots().count() != n)) {
+            // What has no name is there for those who have it open (O10), and for nobody else; its record stays as it is.
+            self.mark(Fact::Itself(uuid));
         }
         self.undo.push(Undo::Entry(uuid, before));
         if loose {
