@@ -55,10 +55,14 @@ pub struct Frames {
     /// A frame whose payload is still coming.
     begun: Option<(Header, Vec<u8>)>,
     payload: Payload,
+    /// Memory of a body that has been dealt with.
+    spare: Vec<u8>,
 }
 
 /// Most bytes a buffer grows at a time: what a peer announces takes memory only as it arrives.
 const GROWTH: usize = 1 << 20;
+/// Most memory of a body that is kept for the next one: as much as the bytes of a small file that come in a request take.
+const SPARE: usize = 128 << 10;
 /// Most descriptors that wait for their frame.
 const WAITING_FDS: usize = 1024;
 
@@ -111,10 +115,15 @@ impl Frames {
         self.begun.is_none() && self.have() == 0
     }
 
-    /// A frame has been dealt with: its payload's memory is used again.
-    pub fn give_back(&mut self, payload: Payload) {
+    /// A frame has been dealt with: its memory is used again. What is freed and asked for anew each time, the allocator gives back to the
+    /// system now and then, which clears it again.
+    pub fn give_back(&mut self, frame: Frame) {
+        let Frame { body, payload, .. } = frame;
         if self.begun.is_none() && payload.buf.len() > self.payload.buf.len() {
             self.payload = payload;
+        }
+        if (self.spare.capacity() + 1..=SPARE).contains(&body.capacity()) {
+            self.spare = body;
         }
     }
 
@@ -178,7 +187,8 @@ impl Frames {
     }
 
     fn take(&mut self, n: usize) -> Result<Vec<u8>> {
-        let mut part = Vec::new();
+        let mut part = std::mem::take(&mut self.spare);
+        part.clear();
         part.try_reserve_exact(n)
             .map_err(|_| Error::exhausted("no memory is left to receive what the store's daemon sends"))?;
         part.extend_from_slice(&self.buf[self.at..self.at + n]);

@@ -423,7 +423,7 @@ impl Connection {
                 Err(_) if request == 0 => {}
                 Err(e) => self.fault(client.version, request, e),
             }
-            incoming.frames.give_back(frame.payload);
+            incoming.frames.give_back(frame);
         }
     }
 

@@ -185,6 +185,12 @@ impl Exec<'_> {
         Ok(members)
     }
 
+    /// A group is new: its members need not be counted.
+    pub(crate) fn is_without_members(&mut self, group: Uuid) {
+        self.shared_mut().members.set(group, Some(0));
+        self.undo.push(Undo::Members(group, None));
+    }
+
     /// Whether a group has no members.
     pub(crate) fn is_empty_group(&mut self, ws: Uuid, group: Uuid) -> Result<bool> {
         if let Some(members) = self.shared().members.get(group_key(ws, group)) {

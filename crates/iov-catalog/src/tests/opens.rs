@@ -180,6 +180,10 @@ fn c1_a_create_tells_what_looks_behind_it_would() {
             let told = opened.told.unwrap();
             assert_eq!((told.stat, told.bytes), (stat(uuid), None), "{kind:?} in {parent}");
             assert_eq!(told.group, Some(stat(parent)));
+            if kind == EntryKind::Group {
+                client.create_in(uuid, "member");
+                assert_eq!(stat(uuid).entries, 1);
+            }
         }
     }
     // What has no name is in no group yet.

@@ -92,7 +92,10 @@ impl World {
                     _ => Default::default(),
                 };
                 let text = if *name == 4 { String::new() } else { text(*name) };
-                let (uuid, op) = client.create_with(kind, self.parent(*parent), &text, controls);
+                let (uuid, mut op) = client.create_with(kind, self.parent(*parent), &text, controls);
+                if let CatalogOp::Create { tell, .. } = &mut op {
+                    *tell = *how == 3;
+                }
                 self.made.push((uuid, kind));
                 if *group {
                     self.groups.push(uuid);
@@ -162,9 +165,11 @@ fn check(rig: &Rig, ws: Uuid) {
         records.insert(uuid, Record::parse(&value(&key).unwrap()).unwrap());
     }
     let (mut names, mut entries, mut usage) = (BTreeMap::new(), BTreeSet::new(), Usage::default());
+    let mut members = BTreeMap::<Uuid, u64>::new();
     for (uuid, record) in &records {
         for n in &record.names {
             names.insert(keys::name(ws, n.parent, &n.name), (*uuid, record.kind));
+            *members.entry(if n.parent.is_nil() { ws } else { n.parent }).or_default() += 1;
             let parent = records.get(&n.parent);
             assert!(n.parent.is_nil() || parent.is_some_and(|p| p.kind == EntryKind::Group && !p.deleted));
         }
@@ -192,6 +197,10 @@ fn check(rig: &Rig, ws: Uuid) {
     assert_eq!(Usage::decode(&value(&keys::usage(ws)).unwrap_or_default()).unwrap(), usage, "usage and records");
     let shared = rig.service.core.shared();
     assert_eq!(shared.workspaces.get(ws).unwrap().usage, usage, "memory and store");
+    for group in records.keys().chain([&ws]) {
+        let counted = members.get(group).copied().unwrap_or(0);
+        assert!(shared.members.get(*group).is_none_or(|n| n == counted), "members of {group} that are remembered");
+    }
     for (uuid, entry) in shared.opens.iter() {
         assert!(!entry.is_unused() && (uuid == ws || records.contains_key(&uuid)), "what is open exists");
         assert!(entry.hold.is_none_or(|h| entry.slots().any(|s| s.holder == h.holder && !s.fenced)));

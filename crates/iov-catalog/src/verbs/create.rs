@@ -177,7 +177,10 @@ fn standing(x: &mut Exec<'_>, new: &New) -> Option<Standing> {
 /// The facts of what was just made, and of the group in which it has a name.
 fn told(x: &mut Exec<'_>, at: usize, (uuid, kind): (Uuid, EntryKind), parent: Uuid) -> Result<Option<Box<Told>>> {
     let stat = match kind {
-        EntryKind::Group => stat::of_group(x, at, uuid)?,
+        EntryKind::Group => {
+            x.is_without_members(uuid);
+            stat::of_group(x, at, uuid)?
+        }
         _ => stat::at_hand(x, at, uuid)?.map(|(_, stat)| stat),
     };
     let Some(stat) = stat else { return Ok(None) };

@@ -244,12 +244,12 @@ impl Appender {
 
     /// Writes a frame, which is then part of the log; or nothing of it remains.
     pub(crate) fn append(&mut self, home: &Home, frame: &[u8], tail: Tail) -> std::result::Result<(), Failure> {
-        let name = name(self.segment.generation);
         let Err(e) = self.segment.write(frame, self.tail.offset) else {
             self.tail = Tail { offset: self.tail.offset + frame.len() as u64, ..tail };
             self.segment.ends(self.tail);
             return Ok(());
         };
+        let name = name(self.segment.generation);
         let broken = |e: io::Error, what: &str| {
             let error = home.failed(&name, e).context(what).with_outcome(Outcome::Unknown);
             Failure::Broken(error)

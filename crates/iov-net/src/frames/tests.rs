@@ -49,7 +49,7 @@ proptest! {
                 if !in_place {
                     let Some(frame) = frames.next(&theirs, false).unwrap() else { break };
                     got.push((frame.header.request, frame.payload.to_vec()));
-                    frames.give_back(frame.payload);
+                    frames.give_back(frame);
                     continue;
                 }
                 let (header, mut at) = match landing.take() {
@@ -118,8 +118,28 @@ fn the_memory_of_payloads_is_used_again() {
         ours.write_all(&frame(i, 4000)).unwrap();
         let got = frames.next(&theirs, false).unwrap().unwrap();
         assert!(std::ptr::eq(got.payload.as_ptr(), at) && is_payload(&got.payload, i));
-        frames.give_back(got.payload);
+        frames.give_back(got);
         frames.exchange(&mut buffer);
     }
     assert!(std::ptr::eq(buffer.as_ptr(), at));
+}
+
+#[test]
+fn the_memory_of_bodies_is_used_again_unless_it_is_large() {
+    let (mut ours, theirs) = pair();
+    let mut frames = Frames::default();
+    let body = Vec::with_capacity(SPARE);
+    let at = body.as_ptr();
+    let small = Header::new(Verb::Goodbye, 0);
+    frames.give_back(Frame { header: small, body, payload: Payload::default() });
+    for i in 0..3 {
+        ours.write_all(&frame(i, 100)).unwrap();
+        let got = frames.next(&theirs, false).unwrap().unwrap();
+        assert!(std::ptr::eq(got.body.as_ptr(), at) && got.header.check_body(&got.body).is_ok());
+        assert_eq!(got.body.len(), got.header.body_len as usize);
+        frames.give_back(got);
+        // One that is larger than what is kept, and one that is smaller than what is there.
+        frames.give_back(Frame { header: small, body: Vec::with_capacity(SPARE + 1), payload: Payload::default() });
+        frames.give_back(Frame { header: small, body: vec![1; 10], payload: Payload::default() });
+    }
 }
