@@ -36,7 +36,7 @@ mod tests;
 /// "IOVCHNGE", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"IOVCHNGE");
 /// A catalog that tells less has another version.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// The header fills a memory page of its own.
 const HEADER_BYTES: usize = 4096;
 /// Facts that share a slot cost each other a question.
@@ -59,6 +59,9 @@ pub enum Fact {
     All,
 }
 
+/// In the word of a slot: one more that has begun, above those that are under way.
+const BEGUN: u64 = 1 << 32;
+
 /// How many changes there had been.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Moment(u64);
@@ -66,7 +69,7 @@ pub struct Moment(u64);
 /// All fields are atomic: the other process may look at them at any time.
 #[repr(C)]
 struct Slot {
-    /// How many changes are under way.
+    /// How many changes are under way, in its lower half; in its upper half how many have begun, modulo 2³².
     busy: AtomicU64,
     /// The number of the last one.
     stamp: AtomicU64,
@@ -189,7 +192,7 @@ impl ChangePage {
     /// A fact begins to change. Nobody may see that before.
     pub fn begin(&self, fact: Fact) {
         let slot = self.0.slot(fact);
-        slot.busy.fetch_add(1, SeqCst);
+        slot.busy.fetch_add(BEGUN + 1, SeqCst);
         self.count(slot);
     }
 
@@ -232,11 +235,17 @@ impl ChangeView {
         Moment(self.0.header().count.load(SeqCst))
     }
 
+    /// How many changes of this fact, or of one that shares its slot, have begun, modulo 2³². Who has changed it once, and finds one more, has been the
+    /// only one.
+    pub fn begun(&self, fact: Fact) -> u32 {
+        (self.0.slot(fact).busy.load(SeqCst) / BEGUN) as u32
+    }
+
     /// Whether what the catalog said, asked after this moment, still holds.
     pub fn holds(&self, since: Moment, facts: &[Fact]) -> bool {
         let holds = |fact: Fact| {
             let slot = self.0.slot(fact);
-            slot.busy.load(SeqCst) == 0 && slot.stamp.load(SeqCst) <= since.0
+            slot.busy.load(SeqCst) % BEGUN == 0 && slot.stamp.load(SeqCst) <= since.0
         };
         self.0.header().incarnation.load(SeqCst) == self.1 && holds(Fact::All) && facts.iter().all(|fact| holds(*fact))
     }

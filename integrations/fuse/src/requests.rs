@@ -153,9 +153,8 @@ impl Filesystem for Door {
             return Err(Errno::EROFS);
         }
         self.fs.rename((&*self.node(req.node)?, name), (&*self.node(to)?, new), rename)?;
-        if rename == Rename::Replace {
-            self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
-        }
+        // What was moved has another ctime as well.
+        self.gone_ns.store(seam::monotonic_ns(), Ordering::Relaxed);
         Ok(())
     }
 

@@ -27,8 +27,9 @@ struct Names {
     all: HashSet<Box<[u8]>>,
     /// Since when none else is known (monotonic clock).
     at_ns: i64,
-    /// How things were behind the last name that was made or taken away here, if it is known until when that holds.
-    since: Option<Since>,
+    /// How things were behind the last name that was made or taken away here, if it is known until when that holds, and how often names in it had begun to
+    /// change by then.
+    since: Option<(Since, u32)>,
 }
 
 /// What was told of something.
@@ -305,10 +306,8 @@ impl Node {
 
     /// Notes what a look at it came to, behind a change of the names in it.
     pub(crate) fn tell_of(&self, looked: Option<&Stat>) {
-        if looked.is_some()
-            && let Some(names) = &mut *lock(&self.names)
-        {
-            names.since = self.fs.since();
+        if looked.is_some() {
+            self.name_changed();
         }
         match looked.map(|stat| self.fs.attributes(stat)) {
             Some(Ok(attributes)) => self.tell(&attributes),
@@ -406,7 +405,11 @@ impl Node {
         let nobody_else = self.fs.0.unknown_names.load(Ordering::Acquire) == unknown_names;
         if nobody_else && !self.fs.0.options.unseen.is_zero() {
             let at_ns = seam::monotonic_ns();
-            *names = Some(Names { all: HashSet::new(), at_ns, since });
+            let with_begun = |since| self.fs.begun(&since, self.names_in_it()).map(|begun| (since, begun));
+            let since = since.map(with_begun);
+            // The catalog that was to say so is there no more: nothing is known.
+            *names =
+                (!matches!(since, Some(None))).then(|| Names { all: HashSet::new(), at_ns, since: since.flatten() });
         }
     }
 
@@ -419,8 +422,21 @@ impl Node {
     pub(crate) fn names_change(&self) {
         let mut names = lock(&self.names);
         let since = names.as_ref().and_then(|names| names.since.as_ref());
-        if since.is_some_and(|since| !self.fs.holds(since, &[self.names_in_it()])) {
+        if since.is_some_and(|(since, _)| !self.fs.holds(since, &[self.names_in_it()])) {
             *names = None;
+        }
+    }
+
+    /// One was made or taken away here. Where another one was as well, meanwhile, it may be any.
+    fn name_changed(&self) {
+        let mut names = lock(&self.names);
+        let Some((since, begun)) = names.as_mut().and_then(|names| names.since.as_mut()) else { return };
+        // In this order: who begins between the two is found now, and who does so later by then.
+        let now = self.fs.since();
+        match (now, self.fs.begun(since, self.names_in_it())) {
+            (_, Some(same)) if same == *begun => {}
+            (Some(now), Some(one_more)) if one_more == begun.wrapping_add(1) => (*since, *begun) = (now, one_more),
+            _ => *names = None,
         }
     }
 
@@ -440,7 +456,7 @@ impl Node {
         let mut names = lock(&self.names);
         let Some(Names { all, at_ns, since }) = &*names else { return false };
         if u128::try_from(seam::monotonic_ns() - at_ns).is_ok_and(|age| age < self.fs.0.options.unseen.as_nanos()) {
-            let holds = since.as_ref().is_none_or(|since| self.fs.holds(since, &[self.names_in_it()]));
+            let holds = since.as_ref().is_none_or(|(since, _)| self.fs.holds(since, &[self.names_in_it()]));
             return holds && !all.contains(name);
         }
         *names = None;

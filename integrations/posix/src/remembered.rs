@@ -45,6 +45,12 @@ impl FileSystem {
         now.is_some_and(|now| Arc::ptr_eq(&now, &since.view) && now.holds(since.moment, facts))
     }
 
+    /// How often somebody has begun to change this, as far as it is known by way of the same page; else none.
+    pub(crate) fn begun(&self, since: &Since, fact: Fact) -> Option<u32> {
+        let now = self.session().changes().filter(|now| Arc::ptr_eq(now, &since.view))?;
+        Some(now.begun(fact))
+    }
+
     /// By which the catalog says that something changes: the root is its workspace.
     fn changing(&self, uuid: Uuid) -> Uuid {
         if uuid.is_nil() { self.workspace().uuid() } else { uuid }

@@ -16,7 +16,7 @@ use ioverbs::Uuid;
 use crate::{
     raw::{kernel, outcome},
     record::{Record, descriptors},
-    standing::{Lender, Standing},
+    standing::{Lender, Ready, Standing},
     world::{Inside, Mounted, World, lock},
 };
 
@@ -409,10 +409,10 @@ impl Files {
         *lock(&self.token) = token;
     }
 
-    /// Gives something that was opened a descriptor.
-    pub(crate) fn add(&self, opened: Adding<'_>) -> Outcome<c_int> {
+    /// Gives something that was opened a descriptor, the one that was made ready for it.
+    pub(crate) fn add(&self, opened: Adding<'_>, ready: Option<Ready>) -> Outcome<c_int> {
         let Adding { record, what, how, flags } = opened;
-        let (fd, of) = self.lender.lend(flags & libc::O_CLOEXEC != 0)?;
+        let (fd, of) = self.lender.lend_ready(ready, flags & libc::O_CLOEXEC != 0)?;
         let open = self.opened(record, Some(what), Standing::lent(of, flags), how.append);
         // A new file is not told of until somebody has to know.
         open.dirty

@@ -128,7 +128,46 @@ pub(crate) fn which(fd: c_int) -> Option<Which> {
 #[derive(Debug, Default)]
 pub(crate) struct Lender(Mutex<Option<(c_int, Which)>>);
 
+/// A descriptor for what is about to be opened: an `open` that empties or makes a file does so only where it can be given one. Closed again where nothing comes of it.
+#[derive(Debug)]
+pub(crate) struct Ready(Option<(c_int, Which)>);
+
+impl Ready {
+    /// Which it is, and of what, for what was opened.
+    fn take(mut self, cloexec: bool) -> Option<(c_int, Which)> {
+        let lent = self.0.take()?;
+        if !cloexec {
+            kernel!(libc::SYS_fcntl, lent.0, libc::F_SETFD, 0);
+        }
+        Some(lent)
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if let Some((fd, _)) = self.0 {
+            kernel!(libc::SYS_close, fd);
+        }
+    }
+}
+
 impl Lender {
+    /// One for what is about to be opened. Another program does not get it: who starts one meanwhile, in another thread, knows nothing of it.
+    pub(crate) fn ready(&self) -> Outcome<Ready> {
+        Ok(Ready(Some(self.lend(true)?)))
+    }
+
+    /// The same for a child that shares the memory of its parent, where what stands for the file says which it is: whether there is room.
+    pub(crate) fn has_room() -> Outcome<Ready> {
+        kernel!(libc::SYS_close, empty(true)?);
+        Ok(Ready(None))
+    }
+
+    /// What was made ready, or else as [`Lender::lend`].
+    pub(crate) fn lend_ready(&self, ready: Option<Ready>, cloexec: bool) -> Outcome<(c_int, Which)> {
+        ready.and_then(|ready| ready.take(cloexec)).map_or_else(|| self.lend(cloexec), Ok)
+    }
+
     /// A descriptor of it, and which file that is. Where there is none left, the library closes what it can do without.
     pub(crate) fn lend(&self, cloexec: bool) -> Outcome<(c_int, Which)> {
         match self.lend_one(cloexec) {

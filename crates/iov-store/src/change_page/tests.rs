@@ -52,6 +52,28 @@ fn c1_what_changes_holds_no_more_and_all_else_does() {
 }
 
 #[test]
+fn who_changes_a_fact_knows_whether_others_have_too() {
+    let file = file();
+    let (page, view) = (open(&file), ChangeView::map(&file, 1).unwrap());
+    let fact = Fact::Names(id(1));
+    let before = view.begun(fact);
+    page.begin(fact);
+    assert_eq!(view.begun(fact), before + 1, "as soon as it begins");
+    page.begin(fact);
+    page.end(fact);
+    page.end(fact);
+    assert_eq!(view.begun(fact), before + 2);
+    assert!(view.holds(view.now(), &[fact]), "how often says nothing of what is under way");
+    page.begin(Fact::Names(id(2)));
+    assert_eq!(view.begun(fact), before + 2);
+    // The next catalog has nothing under way.
+    let next = ChangePage::open(&file, 2).unwrap();
+    next.ready();
+    let view = ChangeView::map(&file, 2).unwrap();
+    assert!(view.holds(view.now(), &[Fact::Names(id(2))]));
+}
+
+#[test]
 fn c1_what_is_changed_twice_at_a_time_has_changed_when_both_have() {
     let file = file();
     let (page, view) = (open(&file), ChangeView::map(&file, 1).unwrap());

@@ -9,6 +9,7 @@ use crate::{
     files::{Adding, Files, Open},
     raw::{failed, kernel, outcome},
     signals::Quiet,
+    standing::{Lender, Ready},
     world::{Inside, World},
 };
 
@@ -48,6 +49,7 @@ fn open_here(
     if flags & libc::O_ACCMODE == libc::O_ACCMODE || flags & both == both {
         return Err(Errno::EINVAL.into());
     }
+    let ready = ready(world, &how)?;
     let opened = match here.walker().open(&here.from, &here.path, &how) {
         Err(Stop::Failed(Errno::ENXIO)) => {
             *pipe = Some(fifos::find(here, flags)?);
@@ -66,12 +68,21 @@ fn open_here(
         _ => here.absolute(),
     };
     let adding = Adding::new(&here.mounted, path, opened, &how, flags);
-    Ok(add(world, adding)?)
+    Ok(add(world, adding, ready)?)
 }
 
-fn add(world: &World, adding: Adding<'_>) -> Result<isize, Errno> {
+/// A descriptor for what is about to be opened, where that empties a file or makes one: what fails has done nothing.
+fn ready(world: &World, how: &How) -> Result<Option<Ready>, Errno> {
+    match how.truncate || how.create.is_some() || how.unnamed.is_some() {
+        false => Ok(None),
+        true if crate::raw::pid() == world.pid => world.files.lender.ready().map(Some),
+        true => Lender::has_room().map(Some),
+    }
+}
+
+fn add(world: &World, adding: Adding<'_>, ready: Option<Ready>) -> Result<isize, Errno> {
     let fd = match crate::raw::pid() == world.pid {
-        true => world.files.add(adding)?,
+        true => world.files.add(adding, ready)?,
         false => Files::add_for_next(adding)?,
     };
     Ok(fd as isize)
@@ -81,15 +92,16 @@ fn add(world: &World, adding: Adding<'_>) -> Result<isize, Errno> {
 fn open_again(world: &World, open: &Open, flags: c_int) -> Result<isize, Errno> {
     let how = How { create: None, exclusive: false, ..how(flags, 0) };
     let (Some(mounted), Some(node)) = (open.mounted(world)?, open.node(world)?) else {
-        return add(world, Adding::top(&open.record.at, &how, flags));
+        return add(world, Adding::top(&open.record.at, &how, flags), None);
     };
+    let ready = ready(world, &how)?;
     let caller = crate::world::caller();
     let opened = match mounted.paths.walker(&caller).reopen(&node, &how) {
         Ok(opened) => opened,
         Err(Stop::Failed(e)) => return Err(e),
         Err(Stop::Leaves(_)) => return Err(Errno::EIO),
     };
-    add(world, Adding::new(&mounted, open.record.path.clone(), opened, &how, flags))
+    add(world, Adding::new(&mounted, open.record.path.clone(), opened, &how, flags), ready)
 }
 
 /// `openat`, as the kernel answers it.
@@ -111,7 +123,7 @@ pub(super) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: u32
                 let how = how(flags, mode);
                 match how.write || how.create.is_some() || how.unnamed.is_some() {
                     true => failed(Errno::EISDIR),
-                    false => outcome(add(world, Adding::top(top, &how, flags))),
+                    false => outcome(add(world, Adding::top(top, &how, flags), None)),
                 }
             },
             &mut |dirfd, path| numbered(|| kernel!(libc::SYS_openat, dirfd, path, flags, mode)),

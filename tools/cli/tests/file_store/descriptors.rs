@@ -102,3 +102,25 @@ fn a_program_that_cannot_be_started_is_told_whatever_its_child_closes() {
                 spawned(closes, 0, "/bin/true"), spawned(closes, 1, "true"));"#;
     assert_eq!(compiled(&store, body).ok().text(), "ENOENT ENOENT ENOEXEC ENOEXEC EACCES ran ran\n".repeat(4));
 }
+
+#[test]
+fn an_open_that_gets_no_descriptor_has_done_nothing() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"static char b[5000], p[64]; static const char *said(int f) { return f < 0 ? strerrorname_np(errno) : "opened"; }
+        static void look(const char *what, int f) { struct stat s; const char *e = said(f); printf("%s %s %ld %s\n", what, e, stat("a", &s) ? -1L : (long)s.st_size, access("new", F_OK) ? "none" : "made"); }
+        MAIN int k = open("a", O_RDWR | O_CREAT, 0644); if (write(k, b, sizeof b) != sizeof b) return 1;
+        struct rlimit r = {64, 64}; setrlimit(RLIMIT_NOFILE, &r);
+        look("room", open("a", O_WRONLY));
+        while (dup(1) >= 0);
+        look("truncate", open("a", O_WRONLY | O_TRUNC));
+        look("create", open("new", O_WRONLY | O_CREAT | O_EXCL, 0644));
+        look("unnamed", open(".", O_WRONLY | O_TMPFILE, 0644));
+        sprintf(p, "/proc/self/fd/%d", k); look("again", open(p, O_WRONLY | O_TRUNC));
+        close(k); look("room", open("new", O_WRONLY | O_CREAT | O_TRUNC, 0644));"#;
+    let all = "truncate EMFILE 5000 none\ncreate EMFILE 5000 none\nunnamed EMFILE 5000 none\nagain EMFILE 5000 none\n";
+    let told = compiled(&store, body).ok().text();
+    assert_eq!(told, format!("room opened 5000 none\n{all}room opened 5000 made\n"));
+}

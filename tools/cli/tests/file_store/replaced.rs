@@ -108,3 +108,50 @@ fn what_several_mounts_append_stays_in_one_piece() {
         (0..300).map(|n| if n % 10 != 0 { 200 + n * 7 } else { 20_000 } * if n % 3 == 0 { 2 } else { 1 }).sum();
     assert_eq!((torn, log.len()), (0, 3 * lens));
 }
+
+#[test]
+fn what_is_found_in_a_new_directory_can_be_removed_though_another_mount_has_made_it_meanwhile() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (one, other) = (Mounted::new(&store, "one", ""), Mounted::new(&store, "other", ""));
+    for round in 0..150 {
+        let dir = format!("d{round}");
+        std::fs::create_dir(one.path(&dir)).unwrap();
+        assert!(other.path(&dir).is_dir());
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (mounted, name) in [(&one, "ours"), (&other, "theirs")] {
+                let (at, both) = (mounted.path(&dir).join(name), &both);
+                scope.spawn(move || {
+                    both.wait();
+                    std::fs::write(at, name).unwrap();
+                });
+            }
+        });
+        let theirs = one.path(&dir).join("theirs");
+        assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs", "round {round}");
+        std::fs::remove_file(&theirs).unwrap_or_else(|e| panic!("{e}, in round {round}"));
+    }
+}
+
+#[test]
+fn a_directory_that_was_moved_says_so_at_once_however_it_was_moved() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"const unsigned how[] = {0, RENAME_NOREPLACE, RENAME_EXCHANGE};
+        for (int i = 0; i < 3; i++) {
+            struct stat before, behind; mkdir("a", 0755); if (how[i] == RENAME_EXCHANGE) mkdir("b", 0755);
+            usleep(20000); stat("a", &before); int f = open("a", O_RDONLY | O_DIRECTORY);
+            if (renameat2(AT_FDCWD, "a", AT_FDCWD, "b", how[i])) printf("%m ");
+            fstat(f, &behind); close(f);
+            printf("%d ", before.st_ino == behind.st_ino && (before.st_ctim.tv_sec != behind.st_ctim.tv_sec || before.st_ctim.tv_nsec != behind.st_ctim.tv_nsec));
+            rmdir("a"); rmdir("b");
+        }"#;
+    let program = built(&store, body);
+    let mounted = Mounted::new(&store, "m", "");
+    assert_eq!(mounted.shell(&program).ok().text(), "1 1 1 ");
+}
