@@ -66,6 +66,11 @@ const BEGUN: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Moment(u64);
 
+/// How many changes are under way, by the word of a slot.
+const fn under_way(word: u64) -> u64 {
+    word & (BEGUN - 1)
+}
+
 /// All fields are atomic: the other process may look at them at any time.
 #[repr(C)]
 struct Slot {
@@ -245,7 +250,7 @@ impl ChangeView {
     pub fn holds(&self, since: Moment, facts: &[Fact]) -> bool {
         let holds = |fact: Fact| {
             let slot = self.0.slot(fact);
-            slot.busy.load(SeqCst) % BEGUN == 0 && slot.stamp.load(SeqCst) <= since.0
+            under_way(slot.busy.load(SeqCst)) == 0 && slot.stamp.load(SeqCst) <= since.0
         };
         self.0.header().incarnation.load(SeqCst) == self.1 && holds(Fact::All) && facts.iter().all(|fact| holds(*fact))
     }
