@@ -83,6 +83,11 @@ pub(crate) fn world() -> Option<&'static World> {
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }
 }
 
+/// This process has no world until it gets one of its own: what it calls meanwhile is the kernel's to do.
+pub(crate) fn leave_world() {
+    WORLD.store(std::ptr::null_mut(), Ordering::Release);
+}
+
 /// From now on this process has this world.
 pub(crate) fn set_world(world: World) {
     WORLD.store(Box::into_raw(Box::new(world)), Ordering::Release);

@@ -15,7 +15,7 @@ use crate::{
     raw::{failed, kernel},
     record::Record,
     signals::{Quiet, let_run},
-    world::{Inside, World, lock, report, set_world, world},
+    world::{Inside, World, leave_world, lock, report, set_world, world},
 };
 
 /// The variable with the directory of a process, where that is one of a workspace.
@@ -453,6 +453,8 @@ extern "C" fn in_child() {
 
 fn become_child() {
     let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
+    // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
+    leave_world();
     let Forking { held, mut contexts, token, directory } = forking;
     // They are the parent's alone.
     *contexts = None;

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 
 use crate::{
     mounts::kill,
-    runs::has_library,
+    runs::{has_library, shell},
     store::{Ran, Store, finished, pattern, signal, signals, until},
 };
 
@@ -168,4 +168,16 @@ fn p2_a_program_brings_back_a_daemon_that_was_killed_and_tells_it_what_was_writt
         finished(child, 30).ok();
         assert_eq!(&store.cat("w/f")[..10], b"yyyyyyyyyy", "{behind}");
     }
+}
+
+#[test]
+fn a_child_without_memory_ends() {
+    if !has_library() {
+        return;
+    }
+    // The limits begin where nothing can be had, and end where the program runs; it says by calls of its own what it could not get.
+    let script = "echo . > f; export RUST_BACKTRACE=1; for v in 3000 5000 8000 20000 400000; do \
+        ( ulimit -v $v; exec 2>/dev/null; timeout -s KILL 20 dd if=f of=f2 status=none ) && echo done || { test $? != 137 || echo hung; }; done 2>/dev/null";
+    let told = shell(&Store::with_workspace(), script).ok().text();
+    assert!(told.ends_with("done\n") && !told.contains("hung"), "{told}");
 }
