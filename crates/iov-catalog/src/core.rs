@@ -230,6 +230,11 @@ impl Core {
         self.options.uid
     }
 
+    /// Whether little of the medium of the records is free.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.store.is_scarce()
+    }
+
     /// The turn as writer.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         for _ in 0..LOOKS {

@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 
 /// Room that is left on the medium besides what the tables will take.
-const SPARE: u64 = 256 << 10;
+pub(crate) const SPARE: u64 = 256 << 10;
 
 /// Why a buffer was not moved.
 enum Halt {

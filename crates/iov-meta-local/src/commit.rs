@@ -55,6 +55,8 @@ impl Engine {
         let (commits, frame) = judge(&self.view(), txns, first)?;
         if frame.txns() > 0 {
             self.write(&mut log, frame, first, room)?;
+            let deletes = txns.iter().flat_map(|txn| &txn.writes).filter(|(_, value)| value.is_none()).count();
+            self.deleted.fetch_add(deletes as u64, Ordering::Relaxed);
         }
         Ok(commits)
     }
@@ -62,7 +64,14 @@ impl Engine {
     /// Writes a frame to the log and makes it visible.
     fn write(&self, log: &mut MutexGuard<'_, Appender>, frame: Frame, first: u64, room: Room) -> Result<()> {
         let mark = if log.marked { 0 } else { MARK };
-        self.judge_write(|| log.make_room(self.home(), (frame.len() + mark) as u64, room))?;
+        let len = (frame.len() + mark) as u64;
+        if log.is_short_of(len) {
+            self.look_at_space();
+            if room == Room::Free {
+                log.leave(self.home(), len, self.needed_for_tables())?;
+            }
+        }
+        self.judge_write(|| log.make_room(self.home(), len, room))?;
         if !log.marked {
             let synced = self.synced.load(Ordering::Acquire);
             self.judge_write(|| log.mark(self.home(), synced, &self.hooks))?;
@@ -117,7 +126,7 @@ impl Engine {
     }
 
     /// Begins a new segment and buffer; the old ones go to the background.
-    fn seal(&self, log: &mut MutexGuard<'_, Appender>) -> Result<()> {
+    pub(crate) fn seal(&self, log: &mut MutexGuard<'_, Appender>) -> Result<()> {
         let (generation, synced) = (log.segment.generation + 1, self.synced.load(Ordering::Acquire));
         let new = Appender::create(self.home(), generation, log.tail, synced, &self.hooks)?;
         let old = std::mem::replace(&mut **log, new);

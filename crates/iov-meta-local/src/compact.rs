@@ -11,6 +11,7 @@ use crate::{
     apply::pause,
     engine::{Engine, lock},
     hooks::Point,
+    space::{merged, reclaim_all},
 };
 
 /// How long to wait before something that failed is tried again.
@@ -18,8 +19,13 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Runs until the store is closed.
 pub(crate) fn run(engine: &Arc<Engine>) {
-    while work(engine) {
-        match merge_all(engine) {
+    while let Some(reclaim) = work(engine) {
+        // What must be done for reads first: else commits would wait for more runs than there may be.
+        let done = merge_all(engine).and_then(|()| reclaim_all(engine, reclaim));
+        if reclaim {
+            lock(&engine.progress).reclaim = false;
+        }
+        match done {
             Ok(()) => {
                 lock(&engine.progress).merge = None;
                 engine.changed.notify_all();
@@ -38,15 +44,15 @@ pub(crate) fn run(engine: &Arc<Engine>) {
     }
 }
 
-/// Waits for new tables; `false` when the store is closed.
-fn work(engine: &Engine) -> bool {
+/// Waits for new tables, and says whether there is no room; `None` when the store is closed.
+fn work(engine: &Engine) -> Option<bool> {
     let mut progress = lock(&engine.progress);
     loop {
         if progress.stop {
-            return false;
+            return None;
         }
-        if std::mem::take(&mut progress.unmerged) {
-            return true;
+        if std::mem::take(&mut progress.unmerged) || progress.reclaim {
+            return Some(progress.reclaim);
         }
         progress = engine.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
     }
@@ -61,10 +67,10 @@ fn merge_all(engine: &Arc<Engine>) -> Result<()> {
                 return Ok(());
             }
             engine.hooks.check(Point::Compact).map_err(|e| engine.home().failed("tables", e))?;
-            if tree.merge()? {
+            if tree.merge(engine.table_bytes())? {
                 again = true;
                 // The old tables can go, and whoever waits for fewer of them hears of it.
-                engine.renew_pin();
+                merged(engine, tree)?;
                 drop(lock(&engine.progress));
                 engine.changed.notify_all();
             }

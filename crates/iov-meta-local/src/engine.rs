@@ -39,6 +39,8 @@ pub(crate) struct Progress {
     pub(crate) merge: Option<Error>,
     /// Buffers have been moved into tables since the last merge.
     pub(crate) unmerged: bool,
+    /// All tables are to be merged without what was deleted: there is no room.
+    pub(crate) reclaim: bool,
     pub(crate) stop: bool,
 }
 
@@ -72,6 +74,10 @@ pub(crate) struct Engine {
     pub(crate) released: Mutex<Vec<Weak<Buffer>>>,
     /// Room is kept for when the medium is full.
     pub(crate) reserved: AtomicBool,
+    /// Little of the medium is free.
+    pub(crate) scarce: AtomicBool,
+    /// Records deleted since a commit last had all tables merged for want of room.
+    pub(crate) deleted: AtomicU64,
     failed: OnceLock<Error>,
 }
 
@@ -104,6 +110,9 @@ impl Engine {
             synced: AtomicU64::new(synced),
             released: Mutex::default(),
             reserved: AtomicBool::new(false),
+            scarce: AtomicBool::new(false),
+            // Nobody knows how many were before.
+            deleted: AtomicU64::new(u64::from(u32::MAX)),
             failed: OnceLock::new(),
         }
     }

@@ -20,6 +20,7 @@ mod options;
 mod persist;
 mod reserve;
 mod scan;
+mod space;
 mod store;
 mod tables;
 mod view;

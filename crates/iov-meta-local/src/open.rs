@@ -126,6 +126,7 @@ fn load(
     recovered: Recovered,
 ) -> Result<Engine> {
     let home = &tables.home;
+    let options = options.on(home.total_bytes());
     recovered.stale.iter().try_for_each(|generation| home.remove(log::name(*generation)))?;
     let pin = Arc::new(Pin::new(&tables, applied.generation));
     let cache = Cache::new(options.record_cache, pin.epoch);
@@ -165,5 +166,7 @@ fn load(
         Err(Failure::Broken(e)) => return Err(e),
     }
     let parts = Parts { shared, active, sealed: buffers, pin };
-    Ok(Engine::new((options, hooks), tables, parts, log, segments, [committed, synced]))
+    let engine = Engine::new((options, hooks), tables.clone(), parts, log, segments, [committed, synced]);
+    engine.look_at_space();
+    Ok(engine)
 }

@@ -18,6 +18,18 @@ impl Default for Options {
     }
 }
 
+/// The share of a file system that one buffer takes at most, as each takes its space twice while it is moved into tables, and what one has on the smallest.
+const SHARE: u64 = 64;
+const LEAST: u64 = 512 << 10;
+
+impl Options {
+    /// The same on a file system of that size.
+    pub(crate) fn on(self, total: Option<u64>) -> Options {
+        let most = total.map_or(usize::MAX, |total| usize::try_from((total / SHARE).max(LEAST)).unwrap_or(usize::MAX));
+        Options { write_buffer: self.write_buffer.min(most), ..self }
+    }
+}
+
 /// What the engine has done since it was opened, and what it holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {

@@ -62,10 +62,11 @@ impl Engine {
         }
     }
 
-    /// Commits what must go on. What makes room gets the file's as well, if there is no other.
+    /// Commits. What can wait does so for a moment, where deletes may give room; what makes room gets the file's as well, if there is no other.
     pub(crate) fn commit_with(&self, txns: &[Txn], room: Room) -> Result<Vec<Commit>> {
         let full = |e: &Error| e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied;
         match self.commit(txns, room) {
+            Err(e) if room == Room::Free && full(&e) && self.reclaim() => self.commit(txns, room),
             Err(e) if room >= Room::Freeing && full(&e) && self.take_file() => self.commit(txns, room),
             done => done,
         }

@@ -82,7 +82,7 @@ impl MetadataStore for LocalStore {
     }
 
     fn commit(&self, txns: Vec<Txn>) -> Result<Vec<Commit>> {
-        self.engine.commit(&txns, Room::Free)
+        self.engine.commit_with(&txns, Room::Free)
     }
 
     fn commit_with(&self, txns: Vec<Txn>, room: Room) -> Result<Vec<Commit>> {
@@ -91,6 +91,10 @@ impl MetadataStore for LocalStore {
 
     fn keep_room(&self) {
         self.engine.keep_room();
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.engine.is_scarce()
     }
 
     fn persist(&self) -> Result<()> {

@@ -109,6 +109,12 @@ pub trait MetadataStore: Send + Sync {
     /// Keeps that room again, if it was taken and there is enough by now.
     fn keep_room(&self) {}
 
+    /// Whether little of the medium is free, about: values that could as well be kept elsewhere should be then, where deleting them gives back their
+    /// space at once.
+    fn is_scarce(&self) -> bool {
+        false
+    }
+
     /// Makes every commit so far survive power loss; a store in memory has nothing to do.
     fn persist(&self) -> Result<()>;
 

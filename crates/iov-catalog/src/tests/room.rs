@@ -1,12 +1,18 @@
 //! A medium that is full: which commits may take the room that is kept, and that a store is opened with the last of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use iov_store::{Commit, KeyRange, MemoryStore, MetadataStore, Record, Room, Snapshot, Txn};
-use iov_types::{EntryKind, Error, Kind, Outcome, Result, Uuid};
+use iov_types::{Controls, EntryKind, Error, Kind, Limits, Outcome, Result, Uuid, catalog::CatalogReply};
 
-use super::rig::{Client, Rig, durable_heap, kind, options};
+use super::{
+    inline::{created, inline_options, read, write},
+    rig::{Client, Rig, durable_heap, kind, options},
+};
 
 const ROOT: Uuid = Uuid::NIL;
 
@@ -14,9 +20,14 @@ const ROOT: Uuid = Uuid::NIL;
 struct Full {
     inner: MemoryStore,
     least: Mutex<Room>,
+    scarce: AtomicBool,
 }
 
 impl Full {
+    fn new() -> Full {
+        Full { inner: MemoryStore::new(), least: Mutex::new(Room::Free), scarce: AtomicBool::new(false) }
+    }
+
     fn leaves(&self, least: Room) {
         *self.least.lock().unwrap() = least;
     }
@@ -46,6 +57,10 @@ impl MetadataStore for Full {
         self.inner.commit(txns)
     }
 
+    fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
+    }
+
     fn persist(&self) -> Result<()> {
         self.inner.persist()
     }
@@ -57,7 +72,7 @@ impl MetadataStore for Full {
 
 #[test]
 fn p7_a_full_store_takes_what_makes_room_longest() {
-    let store = Arc::new(Full { inner: MemoryStore::new(), least: Mutex::new(Room::Free) });
+    let store = Arc::new(Full::new());
     let heap = Arc::new(durable_heap());
     let open = || Rig::over(store.clone(), heap.clone(), options()).unwrap();
     let rig = open();
@@ -95,4 +110,36 @@ fn p7_a_full_store_takes_what_makes_room_longest() {
     client.open_with(iov_types::Which::Uuid(a), EntryKind::Collection, Default::default()).unwrap();
     assert_eq!(client.stat(a).unwrap().bytes, 10);
     client.create("d");
+}
+
+#[test]
+fn where_records_have_little_room_small_bytes_go_to_their_target() {
+    let store = Arc::new(Full::new());
+    let heap = Arc::new(durable_heap());
+    let rig = Rig::over(store.clone(), heap, inline_options()).unwrap();
+    let client = rig.in_workspace();
+    let small = Controls { collection_size: Limits { min: 0, max: 8 }, ..Controls::default() };
+    let (before, _) = created(&client, "before", Controls::default());
+    let (grows, _) = created(&client, "grows", Controls::default());
+    for uuid in [before, grows] {
+        write(&client, uuid, 0, b"1234").unwrap();
+    }
+    store.scarce.store(true, Ordering::Relaxed);
+    let (new, _) = created(&client, "new", Controls::default());
+    let (promised, _) = created(&client, "promised", small);
+    for uuid in [new, promised] {
+        assert_eq!(write(&client, uuid, 0, b"1234").unwrap(), CatalogReply::Done);
+    }
+    assert_eq!(write(&client, grows, 4, b"5").unwrap(), CatalogReply::Moved);
+    assert_eq!(client.bytes(new).read().unwrap(), b"1234");
+    assert_eq!(client.bytes(grows).read().unwrap(), b"1234");
+    assert!(read(&client, new).is_none() && read(&client, grows).is_none());
+    for uuid in [before, promised] {
+        assert_eq!(read(&client, uuid).unwrap(), b"1234");
+        assert!(!client.bytes(uuid).exists());
+    }
+    store.scarce.store(false, Ordering::Relaxed);
+    let (again, _) = created(&client, "again", Controls::default());
+    write(&client, again, 0, b"1234").unwrap();
+    assert_eq!(read(&client, again).unwrap(), b"1234");
 }

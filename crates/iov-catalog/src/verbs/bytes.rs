@@ -80,10 +80,18 @@ fn changing(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Result<(usize, Record)> {
     Ok((at, record))
 }
 
+/// Bytes that may lie beside a record. None where the medium of the records has little room: deleting them would give back no space until tables are
+/// merged, and at a target it does at once. But who promised that a collection stays small has no target asked (H2).
+fn limit(x: &Exec<'_>, record: &Record) -> u64 {
+    let limit = x.core.capability().inline_bytes;
+    let max = record.effective.collection_size.max;
+    if (max == 0 || max > limit) && x.core.is_scarce() { 0 } else { limit }
+}
+
 /// Makes room for bytes up to `end`; `false`: they are at a target now.
 fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64) -> Result<bool> {
     check_max(record, end)?;
-    if end > x.core.capability().inline_bytes {
+    if end > limit(x, record) {
         // Whoever has it moved changes it next, perhaps within the same tick of the target's clock, which would tell that of nobody then.
         (record.mtime_ns, record.changed_ns) = (x.now_ns, x.now_ns);
         move_record_out(x, at, uuid, record)?;
@@ -141,7 +149,7 @@ pub(crate) fn write(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, offset: u64, data: &
         return Ok(CatalogReply::Done);
     }
     let end = offset.saturating_add(data.len() as u64);
-    let first = offset == 0 && record.size == 0 && end > x.core.capability().inline_bytes;
+    let first = offset == 0 && record.size == 0 && end > limit(x, &record);
     // Not under a fence, for the sake of which the object would have to stay if this fails; and nobody else is waited for here.
     let here = record.epoch <= FIRST_EPOCH && !x.core.map().is_elsewhere(record.layout.place);
     if first && here && end <= limits::WRITE_THROUGH {

@@ -3,6 +3,7 @@
 //! it alone. It is part of the file from the moment it is taken, so a kill leaves it where it is.
 
 use iov_store::Room;
+use iov_types::Error;
 
 use super::{
     full, is_full,
@@ -80,6 +81,29 @@ impl Appender {
             more /= 2;
         }
         self.take(home, len + least).map_err(|_| Failure::Full(short))
+    }
+
+    /// Whether more of the medium has to be taken before so many bytes can be written and what is kept is left.
+    pub(crate) fn is_short_of(&self, len: u64) -> bool {
+        self.more(len) > 0
+    }
+
+    fn more(&self, len: u64) -> u64 {
+        self.tail.offset.saturating_add(len + self.behind.kept).saturating_sub(self.behind.until)
+    }
+
+    /// Fails where writing so many bytes would leave less free than so many for tables: without them the log would never give back its space,
+    /// whatever is deleted.
+    pub(crate) fn leave(&self, home: &Home, len: u64, tables: u64) -> Result<(), Error> {
+        // A buffer can be moved only once the log goes on in another segment, which keeps as much.
+        let needed = (self.more(len) + self.behind.kept + 2 * AHEAD).saturating_add(tables);
+        match home.free_bytes() {
+            Some(free) if free < needed => {
+                let what = format_args!("{free} bytes are free, {needed} are needed to go on once some are deleted");
+                Err(full(&home.shown(name(self.segment.generation)), what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Keeps as much room as there is, up to what should be kept; how much that is.

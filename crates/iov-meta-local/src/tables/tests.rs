@@ -66,7 +66,7 @@ fn tables_hold_what_was_put_in_through_merges_and_restarts() {
                         None => drop(models[family as usize].remove(&key)),
                     }
                 }
-                while next(2) == 0 && tables.tree(family).merge().expect("a merge") {
+                while next(2) == 0 && tables.tree(family).merge(64 << 20).expect("a merge") {
                     merges += 1;
                 }
             }
@@ -75,7 +75,7 @@ fn tables_hold_what_was_put_in_through_merges_and_restarts() {
             }
         }
         for family in FAMILIES {
-            while tables.tree(family).merge().expect("a merge") {
+            while tables.tree(family).merge(64 << 20).expect("a merge") {
                 merges += 1;
             }
             let pin = Pin::new(&tables, 0);
@@ -104,7 +104,7 @@ fn a_state_is_merged_away_only_when_nobody_holds_it() {
     drop(second);
     for round in 1..12 {
         put(round);
-        while tree.merge().expect("a merge") {}
+        while tree.merge(64 << 20).expect("a merge") {}
         let old = tree.get(&key(Family::Records, 7), first.at(Family::Records)).expect("a get").expect("a value");
         assert_eq!(old.value(), [0; 100]);
     }
@@ -112,7 +112,7 @@ fn a_state_is_merged_away_only_when_nobody_holds_it() {
     drop(first);
     for round in 12..24 {
         put(round);
-        while tree.merge().expect("a merge") {}
+        while tree.merge(64 << 20).expect("a merge") {}
     }
     assert!(tree.bytes() <= held, "{} bytes, {held} while it was held: overwritten values go", tree.bytes());
 }
@@ -130,7 +130,7 @@ fn merged_tables_go_while_the_directory_is_still_held() {
         let keys: Vec<_> = (0..100).map(|n| key(Family::Records, n)).collect();
         let value = [round];
         tree.ingest(keys.iter().map(|k| (&k[..], Some(&value[..]), 1))).expect("a run");
-        while tree.merge().expect("a merge") {}
+        while tree.merge(64 << 20).expect("a merge") {}
     }
     let (live, there) = (tree.tables(), files());
     assert!(there > live, "{there} files: merged tables stay while a state is held");

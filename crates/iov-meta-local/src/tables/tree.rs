@@ -12,7 +12,7 @@ use std::{
 use iov_types::{Error, Result};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, SequenceNumberCounter, Slice,
-    compaction::Leveled,
+    compaction::{Leveled, MoveDown},
     config::{
         BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
         PinningPolicy, RestartIntervalPolicy,
@@ -224,15 +224,34 @@ impl Tree {
         done.inspect_err(|_| self.sweep(first))
     }
 
-    /// Merges some runs, if there are enough; whether it did.
-    pub(crate) fn merge(&self) -> Result<bool> {
-        let (first, before) = (self.tree.get_next_table_id(), self.shape());
+    /// Merges some runs into tables of about so many bytes, if there are enough; whether it did.
+    pub(crate) fn merge(&self, size: u64) -> Result<bool> {
+        let before = self.shape();
+        let leveled = Leveled::default().with_table_target_size(size);
+        self.rewrite(|| self.tree.compact(Arc::new(leveled), self.oldest_held()))?;
+        Ok(self.shape() != before)
+    }
+
+    /// Merges all into tables of about so many bytes, without what was deleted.
+    pub(crate) fn merge_all(&self, size: u64) -> Result<()> {
+        self.rewrite(|| self.tree.major_compact(size, self.oldest_held()))
+    }
+
+    /// The library removes the tables of a state that nobody holds any more with some later change. This is one that changes nothing: it moves all tables of a
+    /// level that has none. Only by whoever merges: nobody else puts tables anywhere but in front.
+    pub(crate) fn pass(&self) -> Result<()> {
+        let is_empty = |level: &usize| self.tree.level_table_count(*level).is_none_or(|tables| tables == 0);
+        let Some(level) = (1..LEVELS as u8 - 1).find(|level| is_empty(&usize::from(*level))) else { return Ok(()) };
+        self.rewrite(|| self.tree.compact(Arc::new(MoveDown(level, level + 1)), self.oldest_held()))
+    }
+
+    fn rewrite(&self, merge: impl FnOnce() -> lsm_tree::Result<()>) -> Result<()> {
+        let first = self.tree.get_next_table_id();
         let done = {
             let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
-            guarded(&self.shown, || self.tree.compact(Arc::new(Leveled::default()), self.oldest_held()))
+            guarded(&self.shown, merge)
         };
-        done.inspect_err(|_| self.sweep(first))?;
-        Ok(self.shape() != before)
+        done.inspect_err(|_| self.sweep(first))
     }
 
     fn shape(&self) -> [Option<usize>; LEVELS] {
@@ -265,6 +284,16 @@ impl Tree {
     #[cfg(test)]
     pub(super) fn tables(&self) -> usize {
         self.tree.table_count()
+    }
+
+    /// Entries of all tables, what says that a key was deleted among them.
+    pub(crate) fn items(&self) -> u64 {
+        self.tree.approximate_len() as u64
+    }
+
+    /// Entries that say that a key was deleted.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.tree.tombstone_count()
     }
 
     /// Bytes on the medium.

@@ -12,6 +12,7 @@ mod model;
 mod odd_keys;
 mod power;
 mod readers;
+mod reclaim;
 mod room;
 mod sync;
 mod tables_damage;

@@ -121,6 +121,10 @@ impl MetadataStore for FaultyStore {
         }
     }
 
+    fn is_scarce(&self) -> bool {
+        self.inner.is_scarce()
+    }
+
     fn persist(&self) -> Result<()> {
         self.alive()?;
         self.inner.persist()
