@@ -161,7 +161,9 @@ impl Filesystem for Door {
     fn link(&self, req: &Request<'_>, of: u64, name: &[u8]) -> Outcome<Entry> {
         let (node, parent) = (self.node(of)?, self.node(req.node)?);
         let asked_ns = seam::monotonic_ns();
-        let linked = self.retried.asked(req.pid, by_identity(self.fs.link(&node, &parent, name)));
+        // What has lost its last name gets no other, which kernels call by that error.
+        let linked = by_identity(self.fs.link(&node, &parent, name));
+        let linked = self.retried.asked_or(req.pid, Errno::ENOENT, linked);
         self.entry((req, asked_ns), linked.map(|attributes| (node, attributes)))
     }
 

@@ -28,7 +28,7 @@ enum Where {
     /// It was told to.
     Told,
     /// It has looked the name up, and this was there.
-    Looked(#[expect(dead_code, reason = "that it is open is what it is for")] File),
+    Looked(File),
 }
 
 /// Threads that try again, by number, and since when.
@@ -48,6 +48,11 @@ pub(crate) struct Retried(Arc<Threads>);
 impl Retried {
     /// What comes of asking for what a thread (0: one that is not seen here) has looked up before.
     pub(crate) fn asked<T>(&self, thread: u32, outcome: Outcome<T>) -> Outcome<T> {
+        self.asked_or(thread, Errno::ESTALE, outcome)
+    }
+
+    /// The same, for what programs are told in another way if it was tried again and has gone again.
+    pub(crate) fn asked_or<T>(&self, thread: u32, gone: Errno, outcome: Outcome<T>) -> Outcome<T> {
         let stale = matches!(outcome, Err(Errno::ESTALE)) && thread != 0;
         if !stale && self.0.many.load(Ordering::Relaxed) == 0 {
             return outcome;
@@ -60,7 +65,9 @@ impl Retried {
             }
             before
         });
-        drop(before);
+        if stale && matches!(before, Some((_, Where::Looked(_)))) {
+            return Err(gone);
+        }
         if stale {
             self.look_after();
         }
@@ -72,7 +79,12 @@ impl Retried {
         if self.0.many.load(Ordering::Relaxed) == 0 || found.kind() != Kind::File {
             return true;
         }
-        let tries = |at: &(i64, Where)| matches!(at.1, Where::Told) && seam::monotonic_ns() - at.0 <= SOON_NS;
+        // The kernel may look twice: whether the name still stands for what it knows, and, as it does not, for what it does.
+        let other = |of: &Where| match of {
+            Where::Told => true,
+            Where::Looked(file) => file.node().uuid() != found.uuid(),
+        };
+        let tries = |at: &(i64, Where)| other(&at.1) && seam::monotonic_ns() - at.0 <= SOON_NS;
         if !lock(&self.0.all).get(&thread).is_some_and(tries) {
             return true;
         }

@@ -82,6 +82,30 @@ fn listings_in_a_mount_have_a_name_that_another_one_replaces() {
 }
 
 #[test]
+fn nobody_is_told_in_a_mount_that_what_another_one_replaces_is_stale() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        MAIN
+        if (argc > 1) { prepare(); puts(replaced(5) > 2 ? "replaced" : "few"); return 0; }
+        while (access("link", F_OK) || access("name", F_OK)) usleep(1000);
+        int misses = 0, links = 0, others = 0, done = 0; time_t end = time(0) + 4;
+        while (time(0) < end) {
+            int f = open("name", O_RDONLY); misses += f < 0; close(f); misses += chmod("name", 0644) != 0;
+            // What has no name any more gets none, as with other file systems.
+            if (link("name", "linked")) { links++; others += errno != ENOENT; } else { done++; unlink("linked"); }
+        }
+        printf("%d missed, %s, %d others\n", misses, links && done ? "both" : "none", others);"#;
+    let program = built(&store, &format!("{REPLACE} {body}"));
+    let (a, b) = (Mounted::new(&store, "a", ""), Mounted::new(&store, "b", ""));
+    let mut replacing = Command::new(&program).arg("replace").current_dir(b.path("")).spawn().unwrap();
+    assert_eq!(a.shell(&program).ok().text(), "0 missed, both, 0 others\n");
+    assert!(replacing.wait().unwrap().success());
+}
+
+#[test]
 fn what_several_mounts_append_stays_in_one_piece() {
     if !has_fuse() {
         return;
