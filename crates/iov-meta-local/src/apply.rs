@@ -13,7 +13,7 @@ use iov_types::Result;
 
 use crate::{
     buffer::Buffer,
-    engine::{Engine, lock},
+    engine::{Engine, Progress, lock},
     files::Applied,
     hooks::Point,
     log::{full, name},
@@ -60,9 +60,10 @@ pub(crate) fn run(engine: &Arc<Engine>) {
             Err(Halt::Failed(e)) => {
                 lock(&engine.progress).apply = Some(e);
                 engine.changed.notify_all();
-                if pause(engine, wait) {
+                if pause(engine, wait, |progress| progress.hurry) {
                     return;
                 }
+                lock(&engine.progress).hurry = false;
                 wait = (wait * 2).min(RETRY_MOST);
             }
         }
@@ -83,10 +84,10 @@ fn oldest(engine: &Engine) -> Option<Arc<Buffer>> {
     }
 }
 
-/// Waits a while; whether the store is being closed.
-pub(crate) fn pause(engine: &Engine, time: Duration) -> bool {
+/// Waits a while, unless woken; whether the store is being closed.
+pub(crate) fn pause(engine: &Engine, time: Duration, woken: impl Fn(&Progress) -> bool) -> bool {
     let progress = lock(&engine.progress);
-    let waited = engine.changed.wait_timeout_while(progress, time, |progress| !progress.stop);
+    let waited = engine.changed.wait_timeout_while(progress, time, |progress| !progress.stop && !woken(progress));
     waited.unwrap_or_else(PoisonError::into_inner).0.stop
 }
 

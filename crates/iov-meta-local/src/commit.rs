@@ -65,7 +65,7 @@ impl Engine {
     fn write(&self, log: &mut MutexGuard<'_, Appender>, frame: Frame, first: u64, room: Room) -> Result<()> {
         let mark = if log.marked { 0 } else { MARK };
         let len = (frame.len() + mark) as u64;
-        if log.is_short_of(len) {
+        if log.must_look(len) {
             self.look_at_space();
             if room == Room::Free {
                 log.leave(self.home(), len, self.needed_for_tables())?;
@@ -103,8 +103,7 @@ impl Engine {
 
     /// Sees to it that the active buffer can take a commit.
     fn make_room(&self, log: &mut MutexGuard<'_, Appender>, room: Room) -> Result<()> {
-        let over = self.parts().active.bytes().checked_sub(self.options.write_buffer);
-        let Some(over) = over else { return Ok(()) };
+        let Some(over) = self.over() else { return Ok(()) };
         match self.next_buffer(log) {
             // No more than the log has room for when the medium is full.
             Err(e) if room != Room::Free && e.kind() == Kind::Exhausted && over < OVER => Ok(()),

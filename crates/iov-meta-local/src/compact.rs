@@ -11,22 +11,26 @@ use crate::{
     apply::pause,
     engine::{Engine, lock},
     hooks::Point,
-    space::{merged, reclaim_all},
+    space::{merged, reclaim},
 };
 
 /// How long to wait before something that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long until it is looked again whether readers hold tables that could go.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs until the store is closed.
 pub(crate) fn run(engine: &Arc<Engine>) {
-    while let Some(reclaim) = work(engine) {
-        // What must be done for reads first: else commits would wait for more runs than there may be.
-        let done = merge_all(engine).and_then(|()| reclaim_all(engine, reclaim));
-        if reclaim {
-            lock(&engine.progress).reclaim = false;
-        }
-        match done {
-            Ok(()) => {
+    let mut waits = false;
+    while let Some(asked) = work(engine, waits) {
+        // What must be done for reads first: else commits would wait for more runs than there may be. But where that fails, space may be what it needs.
+        let merged = merge_all(engine);
+        let before = lock(&engine.progress).reclaimed;
+        let reclaimed = reclaim(engine, asked > before);
+        lock(&engine.progress).reclaimed = asked;
+        waits = matches!(reclaimed, Ok(true));
+        match merged.and(reclaimed) {
+            Ok(_) => {
                 lock(&engine.progress).merge = None;
                 engine.changed.notify_all();
             }
@@ -36,7 +40,7 @@ pub(crate) fn run(engine: &Arc<Engine>) {
                 progress.unmerged = true;
                 drop(progress);
                 engine.changed.notify_all();
-                if pause(engine, RETRY) {
+                if pause(engine, RETRY, |progress| progress.reclaims > progress.reclaimed) {
                     return;
                 }
             }
@@ -44,17 +48,23 @@ pub(crate) fn run(engine: &Arc<Engine>) {
     }
 }
 
-/// Waits for new tables, and says whether there is no room; `None` when the store is closed.
-fn work(engine: &Engine) -> Option<bool> {
+/// Waits for new tables, or for somebody who has no room, if something `waits` not for long; the number of who was last without. `None` when the store is closed.
+fn work(engine: &Engine, waits: bool) -> Option<u64> {
     let mut progress = lock(&engine.progress);
     loop {
         if progress.stop {
             return None;
         }
-        if std::mem::take(&mut progress.unmerged) || progress.reclaim {
-            return Some(progress.reclaim);
+        if std::mem::take(&mut progress.unmerged) || progress.reclaims > progress.reclaimed {
+            return Some(progress.reclaims);
         }
-        progress = engine.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        if !waits {
+            progress = engine.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        let waited = engine.changed.wait_timeout(progress, AGAIN).unwrap_or_else(PoisonError::into_inner);
+        progress = waited.0;
+        progress.unmerged |= waited.1.timed_out();
     }
 }
 

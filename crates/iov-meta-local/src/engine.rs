@@ -39,8 +39,11 @@ pub(crate) struct Progress {
     pub(crate) merge: Option<Error>,
     /// Buffers have been moved into tables since the last merge.
     pub(crate) unmerged: bool,
-    /// All tables are to be merged without what was deleted: there is no room.
-    pub(crate) reclaim: bool,
+    /// How often somebody without room has asked for all tables to be merged without what was deleted, and which of these requests was answered last.
+    pub(crate) reclaims: u64,
+    pub(crate) reclaimed: u64,
+    /// Buffers are to be moved now, though that has just failed.
+    pub(crate) hurry: bool,
     pub(crate) stop: bool,
 }
 
@@ -76,7 +79,9 @@ pub(crate) struct Engine {
     pub(crate) reserved: AtomicBool,
     /// Little of the medium is free.
     pub(crate) scarce: AtomicBool,
-    /// Records deleted since a commit last had all tables merged for want of room.
+    /// The buffer that was the active one when the store was opened, and its bytes: as large as the log then was.
+    opened: (u64, usize),
+    /// Deletes since a commit last had tables merged for want of room.
     pub(crate) deleted: AtomicU64,
     failed: OnceLock<Error>,
 }
@@ -95,6 +100,7 @@ impl Engine {
         segments: Vec<Arc<Segment>>,
         [committed, synced]: [u64; 2],
     ) -> Engine {
+        let opened = (parts.active.generation, parts.active.bytes());
         Engine {
             options,
             hooks,
@@ -111,10 +117,18 @@ impl Engine {
             released: Mutex::default(),
             reserved: AtomicBool::new(false),
             scarce: AtomicBool::new(false),
+            opened,
             // Nobody knows how many were before.
             deleted: AtomicU64::new(u64::from(u32::MAX)),
             failed: OnceLock::new(),
         }
+    }
+
+    /// Bytes by which the active buffer exceeds what it should take; those that it had when the store was opened do not count twice.
+    pub(crate) fn over(&self) -> Option<usize> {
+        let active = self.parts().active.clone();
+        let opened = if active.generation == self.opened.0 { self.opened.1 } else { 0 };
+        active.bytes().checked_sub(self.options.write_buffer).map(|over| over.saturating_sub(opened))
     }
 
     pub(crate) fn home(&self) -> &Home {

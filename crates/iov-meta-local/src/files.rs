@@ -230,8 +230,13 @@ impl Home {
 
     /// Bytes that can still be written here; `None` if the file system does not say.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        let stat = rustix::fs::fstatvfs(&self.dir).ok()?;
+        let stat = rustix::fs::fstatvfs(&self.dir).ok().filter(|stat| stat.f_blocks > 0)?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Bytes that can still be written here, and of the whole file system; `None` if it does not say.
+    pub(crate) fn space(&self) -> Option<(u64, u64)> {
+        self.free_bytes().zip(self.total_bytes())
     }
 
     /// Bytes of the whole file system; `None` if it does not say.

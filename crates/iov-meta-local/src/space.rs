@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use iov_store::seam;
 use iov_types::Result;
 
 use crate::{
@@ -18,23 +19,29 @@ use crate::{
 /// Bytes of a table at most, and at least.
 const TABLE_BYTES: u64 = 64 << 20;
 const TABLE_LEAST: u64 = 1 << 20;
-/// Bytes that stay free for merging at most: what merges with tables of the largest size work with.
+/// Bytes that stay free for merging at most, which is what merges with tables of the largest size work with; no larger tree is merged as a whole.
 const MERGE_MOST: u64 = 256 << 20;
-/// Space is scarce once less than so many times what the tables take is free, or less than the least, unless there is very much.
+/// Space is scarce once less than so many times what the tables take is free, or less than the least (of a small file system a share), unless there is very much.
 const PLENTY: u64 = 4;
 const PLENTY_LEAST: u64 = 64 << 20;
+const PLENTY_SHARE: u64 = 4;
 const PLENTY_MOST: u64 = 4 << 30;
-/// Deleted records for whose sake all tables are merged: at least so many, and this share of all.
+/// Deleted records for whose sake all tables are merged: at least so many, and this share of all, where a commit waits for it and else.
 const DELETED: u64 = 500;
 const DELETED_SHARE: u64 = 8;
-/// Most bytes of a tree that are merged at once, and how long a commit waits for that.
-const RECLAIM_MOST: u64 = 1 << 30;
-const RECLAIM_WAIT: Duration = Duration::from_secs(3);
+const DELETED_SHARE_LEAST: u64 = 64;
+/// Bytes of a buffer that is worth to be moved into tables for the sake of what moving it needs no more.
+const BUFFER_LEAST: usize = 1 << 20;
+/// How long a commit waits for buffers to be moved, and then for tables to be merged.
+const RECLAIM_WAIT: Duration = Duration::from_secs(2);
+/// How often, and how long at a time, it is looked whether readers have gone on.
+const LOOKS: u32 = 10;
+const LOOK_NS: u64 = 5_000_000;
 
 impl Engine {
     /// Bytes that tables take.
     fn in_tables(&self) -> u64 {
-        self.tables.trees().iter().map(Tree::bytes).sum()
+        self.tables.trees().iter().map(Tree::size).sum()
     }
 
     /// Bytes that have to stay free, so that what only the log has can be moved into tables, and these can be merged.
@@ -48,9 +55,10 @@ impl Engine {
 
     /// Looks whether space is scarce.
     pub(crate) fn look_at_space(&self) {
-        let plenty = (PLENTY * self.in_tables()).clamp(PLENTY_LEAST, PLENTY_MOST);
-        let scarce = self.home().free_bytes().is_some_and(|free| free < plenty);
-        self.scarce.store(scarce, Ordering::Relaxed);
+        let Some((free, total)) = self.home().space() else { return };
+        let least = PLENTY_LEAST.min(total / PLENTY_SHARE);
+        let plenty = (PLENTY * self.in_tables()).clamp(least, PLENTY_MOST).max(2 * self.needed_for_tables());
+        self.scarce.store(free < plenty, Ordering::Relaxed);
     }
 
     /// Whether space was scarce when it was last looked at: when the store was opened, for every few hundred KiB of log, and behind merges.
@@ -63,10 +71,15 @@ impl Engine {
         (self.options.write_buffer as u64 * 2).clamp(TABLE_LEAST, TABLE_BYTES)
     }
 
-    /// There is no room. Gets some from what was deleted and lies in tables still; whether another attempt is worth while.
+    /// There is no room. Gets some: from buffers that wait to be moved, and from what was deleted and lies in tables still. Whether another attempt is worth while.
     pub(crate) fn reclaim(&self) -> bool {
-        if self.deleted.swap(0, Ordering::Relaxed) < DELETED {
+        let deleted = self.deleted.load(Ordering::Relaxed) >= DELETED;
+        let least = BUFFER_LEAST.min(self.options.write_buffer / 2);
+        if self.check().is_err() || !deleted && self.parts().active.bytes() < least {
             return false;
+        }
+        if deleted {
+            self.deleted.store(0, Ordering::Relaxed);
         }
         // What says that they are deleted has to be in tables, too. Where that fails, what is there already is merged.
         if let Ok(mut log) = self.log.lock()
@@ -74,35 +87,86 @@ impl Engine {
         {
             let _ = self.seal(&mut log);
         }
-        self.wait(|progress| self.parts().sealed.is_empty() || progress.apply.is_some());
-        lock(&self.progress).reclaim = true;
+        let mut progress = lock(&self.progress);
+        (progress.apply, progress.hurry) = (None, true);
+        drop(progress);
         self.changed.notify_all();
-        self.wait(|progress| !progress.reclaim)
+        self.wait(|progress| self.parts().sealed.is_empty() || progress.apply.is_some());
+        if self.tables.trees().iter().any(|tree| has_deleted(tree, DELETED_SHARE_LEAST)) {
+            let mut progress = lock(&self.progress);
+            progress.reclaims += 1;
+            let asked = progress.reclaims;
+            drop(progress);
+            self.changed.notify_all();
+            self.wait(|progress| progress.reclaimed >= asked);
+        }
+        true
     }
 
-    /// Waits for the background, not for long; whether it is so.
-    fn wait(&self, ready: impl Fn(&Progress) -> bool) -> bool {
+    /// Waits for the background, not for long.
+    fn wait(&self, ready: impl Fn(&Progress) -> bool) {
         let progress = lock(&self.progress);
         let waits = |progress: &mut Progress| !ready(progress) && !progress.stop;
-        let waited = self.changed.wait_timeout_while(progress, RECLAIM_WAIT, waits);
-        ready(&waited.unwrap_or_else(PoisonError::into_inner).0)
+        drop(self.changed.wait_timeout_while(progress, RECLAIM_WAIT, waits).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Merges all tables of trees of which much was deleted, if there is a need for space; with `always`, of all trees.
-pub(crate) fn reclaim_all(engine: &Arc<Engine>, always: bool) -> Result<()> {
+/// Whether enough of a tree was deleted.
+fn has_deleted(tree: &Tree, share: u64) -> bool {
+    let deleted = tree.deletions();
+    deleted >= DELETED && deleted >= tree.items() / share
+}
+
+/// Merges trees as a whole of which much was deleted, where space is scarce; with `asked`, also those of which less was. Whether some of it has to wait, as somebody
+/// reads what was there before.
+pub(crate) fn reclaim(engine: &Arc<Engine>, asked: bool) -> Result<bool> {
     engine.look_at_space();
+    let (mut waits, mut done) = (false, Ok(()));
+    if !engine.is_scarce() {
+        return Ok(false);
+    }
+    let share = if asked { DELETED_SHARE_LEAST } else { DELETED_SHARE };
     for tree in engine.tables.trees() {
-        let deleted = tree.deletions();
-        let worth = always || engine.is_scarce() && deleted >= DELETED && deleted >= tree.items() / DELETED_SHARE;
-        if worth && (1..=RECLAIM_MOST).contains(&tree.bytes()) && !engine.stopping() {
-            engine.renew_pin();
-            tree.merge_all(engine.table_bytes())?;
-            pass(engine, tree)?;
+        let left = tree.has_left();
+        let merges = has_deleted(tree, share) && tree.size() <= MERGE_MOST;
+        if engine.stopping() || !(left || merges) {
+            continue;
         }
+        // As long as a state before is read, its tables stay, and those of all states since: more would be taken, and nothing given back.
+        if !is_alone(engine, tree) {
+            waits = true;
+            continue;
+        }
+        let one = (|| {
+            if merges && has_room(engine, tree) {
+                tree.merge_all(engine.table_bytes())?;
+            }
+            pass(engine, tree)
+        })();
+        // Others may have room all the same.
+        done = done.and(one);
     }
     engine.look_at_space();
-    Ok(())
+    done.map(|()| waits)
+}
+
+/// Whether nobody reads a state of a tree before the present one, or does so no more in a moment.
+fn is_alone(engine: &Engine, tree: &Tree) -> bool {
+    engine.renew_pin();
+    for _ in 0..LOOKS {
+        if tree.states() <= 1 {
+            return true;
+        }
+        seam::sleep(LOOK_NS);
+    }
+    tree.states() <= 1
+}
+
+/// Whether what stays of a tree has room beside it: a merge that runs out of room has taken all there is in vain, for a moment also from others.
+fn has_room(engine: &Engine, tree: &Tree) -> bool {
+    let (size, items) = (tree.size(), tree.items().max(1));
+    let gone = (u128::from(size) * u128::from(tree.deletions().min(items)) / u128::from(items)) as u64;
+    engine.home().free_bytes().is_none_or(|free| free >= size - gone + SPARE)
 }
 
 /// Readers go on to the present state, then to the one behind it; the tables of what there was before go, as soon as nobody holds them.
@@ -112,6 +176,7 @@ fn pass(engine: &Engine, tree: &Tree) -> Result<()> {
         tree.pass()?;
     }
     engine.renew_pin();
+    tree.leave(tree.states() > 1);
     Ok(())
 }
 

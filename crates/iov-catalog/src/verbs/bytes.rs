@@ -91,7 +91,9 @@ fn limit(x: &Exec<'_>, record: &Record) -> u64 {
 /// Makes room for bytes up to `end`; `false`: they are at a target now.
 fn reach(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, end: u64) -> Result<bool> {
     check_max(record, end)?;
-    if end > limit(x, record) {
+    // What lies in the record already takes no more room there.
+    let limit = if end <= record.size { x.core.capability().inline_bytes } else { limit(x, record) };
+    if end > limit {
         // Whoever has it moved changes it next, perhaps within the same tick of the target's clock, which would tell that of nobody then.
         (record.mtime_ns, record.changed_ns) = (x.now_ns, x.now_ns);
         move_record_out(x, at, uuid, record)?;

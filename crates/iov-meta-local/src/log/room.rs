@@ -34,11 +34,13 @@ pub(super) struct Behind {
     until: u64,
     /// How much is to be kept.
     kept: u64,
+    /// Up to here it was looked whether enough is free besides.
+    looked: u64,
 }
 
 impl Behind {
     pub(super) fn new(home: &Home, until: u64) -> Behind {
-        Behind { until, kept: home.total_bytes().map_or(KEPT, kept_of) }
+        Behind { until, looked: 0, kept: home.total_bytes().map_or(KEPT, kept_of) }
     }
 
     /// The segment has been cut off there, and with it what was behind.
@@ -83,26 +85,26 @@ impl Appender {
         self.take(home, len + least).map_err(|_| Failure::Full(short))
     }
 
-    /// Whether more of the medium has to be taken before so many bytes can be written and what is kept is left.
-    pub(crate) fn is_short_of(&self, len: u64) -> bool {
-        self.more(len) > 0
-    }
-
-    fn more(&self, len: u64) -> u64 {
-        self.tail.offset.saturating_add(len + self.behind.kept).saturating_sub(self.behind.until)
+    /// Whether it has to be looked, before so many bytes are written, whether enough is free besides.
+    pub(crate) fn must_look(&self, len: u64) -> bool {
+        self.tail.offset.saturating_add(len) > self.behind.looked
     }
 
     /// Fails where writing so many bytes would leave less free than so many for tables: without them the log would never give back its space,
     /// whatever is deleted.
-    pub(crate) fn leave(&self, home: &Home, len: u64, tables: u64) -> Result<(), Error> {
+    pub(crate) fn leave(&mut self, home: &Home, len: u64, tables: u64) -> Result<(), Error> {
         // A buffer can be moved only once the log goes on in another segment, which keeps as much.
-        let needed = (self.more(len) + self.behind.kept + 2 * AHEAD).saturating_add(tables);
+        let more = self.tail.offset.saturating_add(len + self.behind.kept).saturating_sub(self.behind.until);
+        let needed = (more + self.behind.kept + 2 * AHEAD).saturating_add(tables);
         match home.free_bytes() {
             Some(free) if free < needed => {
                 let what = format_args!("{free} bytes are free, {needed} are needed to go on once some are deleted");
                 Err(full(&home.shown(name(self.segment.generation)), what))
             }
-            _ => Ok(()),
+            _ => {
+                self.behind.looked = self.tail.offset.saturating_add(len + AHEAD);
+                Ok(())
+            }
         }
     }
 

@@ -2,11 +2,14 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use iov_types::{Error, Result};
@@ -37,6 +40,8 @@ const FILTER_BITS: f32 = 10.0;
 const BLOCK_BYTES: u32 = 4096;
 const RESTART_INTERVAL: u8 = 8;
 const LEVELS: usize = 7;
+/// Tables that have gone of which the names may be remembered.
+const MANY: usize = 256;
 
 /// A key and what the tables hold for it.
 pub(crate) struct Item {
@@ -70,6 +75,12 @@ pub(crate) struct Tree {
     visible: SequenceNumberCounter,
     /// How often each state is held.
     pins: Mutex<BTreeMap<u64, usize>>,
+    /// Bytes of all tables, as the library tells them only while nobody changes them.
+    size: AtomicU64,
+    /// Tables that were part of a state: what reads of it may need.
+    installed: Mutex<BTreeSet<u64>>,
+    /// Tables are there that were merged away, for somebody who read them.
+    left: AtomicBool,
     /// Taken shared by whoever writes tables, alone by whoever removes what a failed write left.
     writing: RwLock<()>,
     /// How to call it in an error.
@@ -115,7 +126,11 @@ impl Tree {
         let newest = guarded(&shown, || Ok(tree.get_highest_persisted_seqno().unwrap_or(0)))?;
         next.fetch_max(newest + 1);
         visible.fetch_max(newest + 1);
+        let size = AtomicU64::new(tree.disk_space());
         Ok(Tree {
+            size,
+            installed: Mutex::default(),
+            left: AtomicBool::new(false),
             tree,
             prefix: family.prefix(),
             visible,
@@ -220,6 +235,7 @@ impl Tree {
                 }
                 ingestion.finish()
             })
+            .inspect(|_| self.installed())
         };
         done.inspect_err(|_| self.sweep(first))
     }
@@ -249,7 +265,7 @@ impl Tree {
         let first = self.tree.get_next_table_id();
         let done = {
             let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
-            guarded(&self.shown, merge)
+            guarded(&self.shown, merge).inspect(|()| self.installed())
         };
         done.inspect_err(|_| self.sweep(first))
     }
@@ -265,10 +281,11 @@ impl Tree {
         let live = guarded(&self.shown, || {
             Ok(self.tree.current_version().iter_tables().map(lsm_tree::Table::id).collect::<Vec<_>>())
         });
+        let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(live), Ok(files)) = (live, std::fs::read_dir(self.folder.join("tables"))) else { return };
         for file in files.flatten() {
             let id = file.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-            if id.is_some_and(|id| id >= first && !live.contains(&id)) {
+            if id.is_some_and(|id| id >= first && !live.contains(&id) && !installed.contains(&id)) {
                 // What cannot be removed now is removed at the next start.
                 let _ = std::fs::remove_file(file.path());
             }
@@ -294,6 +311,38 @@ impl Tree {
     /// Entries that say that a key was deleted.
     pub(crate) fn deletions(&self) -> u64 {
         self.tree.tombstone_count()
+    }
+
+    /// Bytes of all tables as of the last change. Waits for nobody.
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// States that are held.
+    pub(crate) fn states(&self) -> usize {
+        self.pins().len()
+    }
+
+    /// Says whether tables had to be left that nobody needs but a reader.
+    pub(crate) fn leave(&self, left: bool) {
+        self.left.store(left, Ordering::Relaxed);
+    }
+
+    /// Whether some were.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Notes what tables there are now, while nobody can sweep.
+    fn installed(&self) {
+        let live: BTreeSet<_> = self.tree.current_version().iter_tables().map(lsm_tree::Table::id).collect();
+        self.size.store(self.tree.disk_space(), Ordering::Relaxed);
+        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
+        if installed.len() > 2 * live.len() + MANY {
+            let folder = self.folder.join("tables");
+            installed.retain(|id| folder.join(id.to_string()).exists());
+        }
+        installed.extend(live);
     }
 
     /// Bytes on the medium.

@@ -37,7 +37,7 @@ fn taken(path: &Path) -> u64 {
 }
 
 /// Another user of the file system takes every byte that is free.
-fn take_all(dir: &Path) {
+pub(super) fn take_all(dir: &Path) {
     let mut file = File::options().append(true).create(true).open(dir.join("ballast")).expect("a file");
     for size in [1 << 16, 4096] {
         loop {
@@ -50,7 +50,7 @@ fn take_all(dir: &Path) {
     }
 }
 
-fn give_back(dir: &Path) {
+pub(super) fn give_back(dir: &Path) {
     std::fs::remove_file(dir.join("ballast")).expect("the ballast");
 }
 
