@@ -4,11 +4,11 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
-use iov_store::{CatalogCapability, MetadataStore, seam};
+use iov_store::{CatalogCapability, MetadataStore, Room, seam};
 use iov_types::{Capability, Persistence, Place, Uuid};
 use iov_wire::ticket::TicketKey;
 
@@ -16,6 +16,8 @@ use crate::{
     changes::Changing,
     lock_table::LockTable,
     map::Map,
+    record::StoreRecord,
+    recovery,
     search::Cursors,
     service::Writer,
     state::{Sessions, Shared},
@@ -117,9 +119,9 @@ pub(crate) struct Core {
     map: Mutex<Map>,
     capability: CatalogCapability,
     options: Options,
-    store_uuid: Uuid,
-    incarnation: u64,
-    crashed: Vec<u64>,
+    found: StoreRecord,
+    /// The store says of this incarnation that records need not say that they are open.
+    unmarked: AtomicBool,
     shared: RwLock<Shared>,
     sessions: Mutex<Sessions>,
     cursors: Mutex<Cursors>,
@@ -140,9 +142,7 @@ pub(crate) struct Core {
 
 /// A store as it was found.
 pub(crate) struct Found {
-    pub(crate) store_uuid: Uuid,
-    pub(crate) incarnation: u64,
-    pub(crate) crashed: Vec<u64>,
+    pub(crate) record: StoreRecord,
 }
 
 impl Core {
@@ -165,9 +165,8 @@ impl Core {
             targets,
             map: Mutex::new(map),
             capability,
-            store_uuid: found.store_uuid,
-            incarnation: found.incarnation,
-            crashed: found.crashed,
+            found: found.record,
+            unmarked: AtomicBool::new(false),
             shared: RwLock::default(),
             finished: OnceLock::new(),
             sessions: Mutex::new(Sessions::new(options.lease_ns)),
@@ -260,7 +259,7 @@ impl Core {
     }
 
     pub(crate) fn store_uuid(&self) -> Uuid {
-        self.store_uuid
+        self.found.uuid
     }
 
     pub(crate) fn shared(&self) -> RwLockReadGuard<'_, Shared> {
@@ -286,22 +285,42 @@ impl Core {
     /// The incarnation to note in the record of what is opened for writing. A medium that forgets everything with the
     /// catalog leaves nothing to be behind of.
     pub(crate) fn incarnation_to_record(&self) -> u64 {
-        if self.capability.targets.durability == Persistence::Volatile { 0 } else { self.incarnation }
+        if self.capability.targets.durability == Persistence::Volatile { 0 } else { self.found.incarnation }
     }
 
     /// The present incarnation.
     pub(crate) fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.found.incarnation
     }
 
     /// Incarnations that ended without recording what was open.
     pub(crate) fn crashed(&self) -> &[u64] {
-        &self.crashed
+        &self.found.crashed
     }
 
     /// Whether the incarnation that a record names ended without recording what was open.
     pub(crate) fn has_crashed(&self, incarnation: u64) -> bool {
-        !self.crashed.is_empty() && self.crashed.contains(&incarnation)
+        let (crashed, behind) = (&self.found.crashed, self.found.behind);
+        !crashed.is_empty() && (crashed.contains(&incarnation) || (1..=behind).contains(&incarnation))
+    }
+
+    /// The record of the store.
+    pub(crate) fn store_record(&self, clean: bool) -> StoreRecord {
+        StoreRecord { clean, ..self.found.clone() }
+    }
+
+    /// Whether collections are opened for writing without their records saying so: on a full medium nobody could read what he might write else. The store
+    /// says so once, and what was open if this incarnation does not end in order nobody knows then: all is asked from targets.
+    pub(crate) fn opens_unmarked(&self) -> bool {
+        if !self.store.is_full() {
+            return false;
+        }
+        if !self.unmarked.load(Ordering::Relaxed) {
+            let record = StoreRecord { unmarked: self.incarnation(), ..self.store_record(false) };
+            let done = recovery::write(&*self.store, &record, Room::Freeing);
+            self.unmarked.store(done.is_ok(), Ordering::Relaxed);
+        }
+        self.unmarked.load(Ordering::Relaxed)
     }
 
     /// Whether sessions of the incarnation before may still come back: until then nobody takes over what they hold.

@@ -1,7 +1,7 @@
 //! What time does: sessions and leases that end, ids and unsealed collections that are forgotten, work that is tried again. And the
 //! end of the catalog.
 
-use iov_store::{KeyRange, OpCx};
+use iov_store::{KeyRange, OpCx, Room};
 use iov_types::{Result, Uuid, catalog::CatalogOp, limits};
 use iov_wire::Wire;
 
@@ -9,7 +9,7 @@ use crate::{
     Service,
     exec::{Exec, Mode},
     keys,
-    record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
+    record::{BatchRecord, Record, RemovedRecord},
     recovery,
     service::Writer,
     state::Touch,
@@ -174,14 +174,7 @@ impl Service {
         self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);
-        let record = StoreRecord {
-            format: FORMAT,
-            uuid: self.core.store_uuid(),
-            incarnation: self.core.incarnation(),
-            clean: !open,
-            crashed: self.core.crashed().to_vec(),
-        };
-        recovery::write(self.core.store(), &record)?;
+        recovery::write(self.core.store(), &self.core.store_record(!open), Room::Last)?;
         writer.closed = true;
         Ok(())
     }

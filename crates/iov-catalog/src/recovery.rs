@@ -26,11 +26,15 @@ pub(crate) fn enter(store: &dyn MetadataStore, options: &Options) -> Result<Foun
     };
     if record.incarnation > 0 && !record.clean {
         record.crashed.push(record.incarnation);
+        if record.unmarked == record.incarnation {
+            record.behind = record.incarnation;
+        }
     }
+    record.unmarked = 0;
     record.incarnation += 1;
     record.clean = false;
-    write(store, &record)?;
-    Ok(Found { store_uuid: record.uuid, incarnation: record.incarnation, crashed: record.crashed })
+    write(store, &record, Room::Last)?;
+    Ok(Found { record })
 }
 
 fn read(bytes: &[u8]) -> Result<StoreRecord> {
@@ -50,12 +54,12 @@ fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRe
         return Err(Error::corrupt("the store holds records, but not the one that tells its format: check the store"));
     }
     let uuid = if options.store_uuid.is_nil() { seam::new_uuid() } else { options.store_uuid };
-    Ok(StoreRecord { format: FORMAT, uuid, incarnation: 0, clean: true, crashed: Vec::new() })
+    Ok(StoreRecord { format: FORMAT, uuid, incarnation: 0, clean: true, crashed: Vec::new(), unmarked: 0, behind: 0 })
 }
 
-pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord) -> Result<()> {
+pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord, room: Room) -> Result<()> {
     let writes = vec![(keys::STORE.to_vec(), Some(Bytes::from(record.to_bytes())))];
-    for commit in store.commit_with(vec![Txn { guards: Vec::new(), writes }], Room::Last)? {
+    for commit in store.commit_with(vec![Txn { guards: Vec::new(), writes }], room)? {
         commit?;
     }
     Ok(())

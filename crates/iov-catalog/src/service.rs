@@ -277,7 +277,9 @@ impl Service {
         if !writes.is_empty() {
             count(&self.core.counts.commits, 1);
             count(&self.core.counts.keys_written, writes.len());
-            if let Err(e) = self.commit_writes(writes, x.room) {
+            // Who gives back the space of an object makes room at once.
+            let room = if x.after.remove.is_empty() { x.room } else { x.room.max(Room::Releasing) };
+            if let Err(e) = self.commit_writes(writes, room) {
                 drop(shared);
                 if e.outcome() != Outcome::NotApplied {
                     // The records may be there: so must be what they stand for.
@@ -407,7 +409,7 @@ pub(crate) fn room_for(ops: &[CatalogOp]) -> Room {
     if ops.iter().all(is_vital) { Room::Kept } else { Room::Free }
 }
 
-/// Whether an operation makes room, or lets somebody read or end: it must go on when the medium is full.
+/// Whether an operation makes room, or lets somebody read or end, or changes what has its room: it must go on when the medium is full.
 fn is_vital(op: &CatalogOp) -> bool {
     matches!(
         op,
@@ -416,6 +418,9 @@ fn is_vital(op: &CatalogOp) -> bool {
             | CatalogOp::Delete { .. }
             | CatalogOp::Unlink { .. }
             | CatalogOp::MetaRemove { .. }
+            | CatalogOp::SetAttr { .. }
+            | CatalogOp::Rename { .. }
+            | CatalogOp::Truncate { .. }
             | CatalogOp::Publish { .. }
             | CatalogOp::Seal { .. }
             | CatalogOp::WorkspaceDelete { .. }

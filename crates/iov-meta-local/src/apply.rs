@@ -28,6 +28,9 @@ const RETRY_MOST: Duration = Duration::from_secs(5);
 /// Room that is left on the medium besides what the tables will take.
 pub(crate) const SPARE: u64 = 256 << 10;
 
+/// What an entry of a table takes besides key and value, at most.
+const ENTRY: usize = 64;
+
 /// Why a buffer was not moved.
 enum Halt {
     Stop,
@@ -109,7 +112,7 @@ fn apply(
     for family in FAMILIES.into_iter().filter(|f| !done[*f as usize]).collect::<Vec<_>>() {
         if !buffer.read().is_empty(family) {
             wait_for_merges(engine, family)?;
-            check_room(engine, buffer)?;
+            check_room(engine, buffer, family)?;
             ingest(engine, buffer, family)?;
         }
         done[family as usize] = true;
@@ -144,8 +147,10 @@ fn wait_for_merges(engine: &Engine, family: Family) -> std::result::Result<(), H
 }
 
 /// A table that is cut off by a full disk is work and writes for nothing.
-fn check_room(engine: &Engine, buffer: &Buffer) -> Result<()> {
-    let needed = buffer.bytes() as u64 + SPARE;
+fn check_room(engine: &Engine, buffer: &Buffer, family: Family) -> Result<()> {
+    let entries = buffer.read();
+    let bytes = entries.newest(family).map(|(key, hit, _)| key.len() + hit.value.map_or(0, <[u8]>::len) + ENTRY);
+    let needed = bytes.sum::<usize>() as u64 + SPARE;
     match engine.home().free_bytes() {
         Some(free) if free < needed => {
             Err(full(&engine.home().shown(""), format_args!("{free} bytes are free, {needed} are needed for tables")))

@@ -87,7 +87,7 @@ impl Engine {
         // Only commits and those who wait for one change the active buffer, and the log is ours.
         let active = self.parts().active.clone();
         active.add(Bytes::from(bytes), &writes, first, last);
-        if active.bytes() >= self.options.write_buffer && self.parts().sealed.len() < MAX_SEALED {
+        if active.bytes() >= self.buffer_bytes() && self.parts().sealed.len() < MAX_SEALED {
             // The next commit tries again, and says so if it cannot.
             let _ = self.seal(log);
         }

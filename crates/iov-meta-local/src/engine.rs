@@ -79,6 +79,11 @@ pub(crate) struct Engine {
     pub(crate) reserved: AtomicBool,
     /// Little of the medium is free.
     pub(crate) scarce: AtomicBool,
+    /// So little that what can wait is refused.
+    pub(crate) full: AtomicBool,
+    /// Bytes that another segment of the log takes at first, and that each keeps behind its end.
+    pub(crate) another: u64,
+    pub(crate) kept: u64,
     /// The buffer that was the active one when the store was opened, and its bytes: as large as the log then was.
     opened: (u64, usize),
     /// Deletes since a commit last had tables merged for want of room.
@@ -100,6 +105,7 @@ impl Engine {
         segments: Vec<Arc<Segment>>,
         [committed, synced]: [u64; 2],
     ) -> Engine {
+        let (another, kept) = (log.another(), log.kept());
         let opened = (parts.active.generation, parts.active.bytes());
         Engine {
             options,
@@ -117,6 +123,9 @@ impl Engine {
             released: Mutex::default(),
             reserved: AtomicBool::new(false),
             scarce: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            another,
+            kept,
             opened,
             // Nobody knows how many were before.
             deleted: AtomicU64::new(u64::from(u32::MAX)),

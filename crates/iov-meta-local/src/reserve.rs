@@ -4,21 +4,23 @@
 //! A log that is cut off, after a kill in the middle of a write, gives its room back to the file system for a moment, and
 //! somebody else may take it. The file is for that case.
 
-use std::sync::atomic::Ordering;
+use std::{fs::File, sync::atomic::Ordering};
 
 use iov_store::{Commit, Room, Txn};
 use iov_types::{Error, Kind, Outcome, Result};
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, MAX_SEALED},
     files::{Home, create},
     log::Appender,
 };
 
 /// The file that takes the room. It holds nothing.
 pub(crate) const RESERVE_FILE: &str = "reserve";
-/// Some starts and some hundred deletes, after which there should be room.
+/// Some starts and some hundred deletes. What it has besides is for what many deletes need: that the log is moved into tables.
 const RESERVE: u64 = 256 << 10;
+/// The share of a small file system that it has at most.
+const SHARE: u64 = 8;
 /// Room is kept only where much more is free: a small medium is not filled by it.
 const SPARE: u64 = 2 << 20;
 
@@ -38,8 +40,19 @@ impl Engine {
             && self.check().is_ok()
         {
             log.keep_room(self.home());
+            self.look_at_space();
+            // While it can be moved.
+            if self.parts().active.bytes() >= self.buffer_bytes() && self.parts().sealed.len() < MAX_SEALED {
+                let _ = self.seal(&mut log);
+            }
         }
         self.keep_file();
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        let most = self.home().total_bytes().map_or(0, |total| total / SHARE);
+        (RESERVE + self.for_one_buffer()).min(most).max(RESERVE)
     }
 
     fn keep_file(&self) {
@@ -47,13 +60,17 @@ impl Engine {
             return;
         }
         let path = self.home().path(RESERVE_FILE);
-        let kept = std::fs::metadata(&path).is_ok_and(|file| file.len() >= RESERVE);
-        if !kept && self.home().free_bytes().is_none_or(|free| free < RESERVE + SPARE) {
+        let bytes = self.reserve_bytes();
+        let len = std::fs::metadata(&path).map_or(0, |file| file.len());
+        // One that was copied from a larger file system.
+        let kept = len >= bytes
+            && (len == bytes || File::options().write(true).open(&path).and_then(|f| f.set_len(bytes)).is_ok());
+        if !kept && self.home().free_bytes().is_none_or(|free| free < bytes + SPARE) {
             return;
         }
         let made = create(&path, false).and_then(|file| {
             let flags = rustix::fs::FallocateFlags::empty();
-            rustix::fs::fallocate(file, flags, 0, RESERVE).map_err(std::io::Error::from)
+            rustix::fs::fallocate(file, flags, 0, bytes).map_err(std::io::Error::from)
         });
         match made {
             Ok(()) => self.reserved.store(true, Ordering::Relaxed),
@@ -67,7 +84,12 @@ impl Engine {
         let full = |e: &Error| e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied;
         match self.commit(txns, room) {
             Err(e) if room == Room::Free && full(&e) && self.reclaim() => self.commit(txns, room),
-            Err(e) if room >= Room::Freeing && full(&e) && self.take_file() => self.commit(txns, room),
+            // With the file's room the log is moved, not written on: else some thousand deletes would take it.
+            Err(e)
+                if room >= Room::Freeing && full(&e) && (self.take_file() | (room < Room::Last && self.reclaim())) =>
+            {
+                self.commit(txns, room)
+            }
             done => done,
         }
     }

@@ -32,6 +32,8 @@ const DELETED_SHARE: u64 = 8;
 const DELETED_SHARE_LEAST: u64 = 64;
 /// Bytes of a buffer that is worth to be moved into tables for the sake of what moving it needs no more.
 const BUFFER_LEAST: usize = 1 << 20;
+/// Bytes of a buffer at most while space is scarce.
+const SCARCE_BUFFER: usize = 2 << 20;
 /// How long a commit waits for buffers to be moved, and then for tables to be merged.
 const RECLAIM_WAIT: Duration = Duration::from_secs(2);
 /// How often, and how long at a time, it is looked whether readers have gone on.
@@ -59,11 +61,28 @@ impl Engine {
         let least = PLENTY_LEAST.min(total / PLENTY_SHARE);
         let plenty = (PLENTY * self.in_tables()).clamp(least, PLENTY_MOST).max(2 * self.needed_for_tables());
         self.scarce.store(free < plenty, Ordering::Relaxed);
+        self.full.store(free < self.needed_for_tables() + self.another, Ordering::Relaxed);
     }
 
     /// Whether space was scarce when it was last looked at: when the store was opened, for every few hundred KiB of log, and behind merges.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
+    }
+
+    /// Whether what can wait was refused then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of commits that a buffer gathers now: a large one could not be moved into tables once nothing is free any more.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        if self.is_scarce() { self.options.write_buffer.min(SCARCE_BUFFER) } else { self.options.write_buffer }
+    }
+
+    /// Bytes with which one buffer, and what deletes it, can be moved into tables: room for the next segment, and for the tables.
+    pub(crate) fn for_one_buffer(&self) -> u64 {
+        let buffer = self.options.write_buffer.min(SCARCE_BUFFER) as u64 + self.kept;
+        self.another + buffer + buffer / 2 + SPARE
     }
 
     /// Bytes of a table, about: what has to be free for a moment while some are merged is a few of them.

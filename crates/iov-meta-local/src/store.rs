@@ -93,6 +93,10 @@ impl MetadataStore for LocalStore {
         self.engine.keep_room();
     }
 
+    fn is_full(&self) -> bool {
+        self.engine.is_full()
+    }
+
     fn is_scarce(&self) -> bool {
         self.engine.is_scarce()
     }

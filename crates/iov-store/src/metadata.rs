@@ -80,6 +80,8 @@ pub enum Room {
     Kept,
     /// More of it: it makes room.
     Freeing,
+    /// Still more: it gives back the space of bytes that lie elsewhere on the medium at once.
+    Releasing,
     /// All of it: without this commit the store cannot be opened.
     Last,
 }
@@ -112,6 +114,11 @@ pub trait MetadataStore: Send + Sync {
     /// Whether little of the medium is free, about: values that could as well be kept elsewhere should be then, where deleting them gives back their
     /// space at once.
     fn is_scarce(&self) -> bool {
+        false
+    }
+
+    /// Whether commits that can wait are refused for want of room, about.
+    fn is_full(&self) -> bool {
         false
     }
 

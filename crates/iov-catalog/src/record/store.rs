@@ -17,6 +17,10 @@ pub(crate) struct StoreRecord {
     pub(crate) clean: bool,
     /// Incarnations that did not: sizes of what was open in them are asked from targets.
     pub(crate) crashed: Vec<u64>,
+    /// The incarnation in which collections could be opened for writing without their records saying so, for want of room; 0 = none.
+    pub(crate) unmarked: u64,
+    /// The last such incarnation that did not end in order: all records up to it may be behind their targets; 0 = none.
+    pub(crate) behind: u64,
 }
 
 // Not strict: a newer format must be recognised by its number, not by a field that is unknown.
@@ -27,6 +31,8 @@ message! {
         3 => incarnation: uint,
         4 => clean: boolean,
         5 => crashed: repeated uint,
+        6 => unmarked: uint,
+        7 => behind: uint,
     }
 }
 

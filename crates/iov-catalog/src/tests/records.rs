@@ -28,7 +28,15 @@ fn open(store: Arc<MemoryStore>) -> iov_types::Result<Service> {
 #[test]
 fn a_newer_format_says_update_and_is_left_alone() {
     let store = Arc::new(MemoryStore::new());
-    let newer = StoreRecord { format: FORMAT + 1, uuid: ROOT, incarnation: 3, clean: true, crashed: Vec::new() };
+    let newer = StoreRecord {
+        format: FORMAT + 1,
+        uuid: ROOT,
+        incarnation: 3,
+        clean: true,
+        crashed: Vec::new(),
+        unmarked: 0,
+        behind: 0,
+    };
     write(&*store, b"M", newer.to_bytes());
     let refused = open(store.clone()).err().unwrap();
     assert_eq!(refused.kind(), Kind::Version);

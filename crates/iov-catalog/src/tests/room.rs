@@ -21,11 +21,17 @@ struct Full {
     inner: MemoryStore,
     least: Mutex<Room>,
     scarce: AtomicBool,
+    full: AtomicBool,
 }
 
 impl Full {
     fn new() -> Full {
-        Full { inner: MemoryStore::new(), least: Mutex::new(Room::Free), scarce: AtomicBool::new(false) }
+        Full {
+            inner: MemoryStore::new(),
+            least: Mutex::new(Room::Free),
+            scarce: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+        }
     }
 
     fn leaves(&self, least: Room) {
@@ -55,6 +61,10 @@ impl MetadataStore for Full {
             return Err(Error::exhausted("the medium is full").with_outcome(Outcome::NotApplied));
         }
         self.inner.commit(txns)
+    }
+
+    fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     fn is_scarce(&self) -> bool {
@@ -142,4 +152,39 @@ fn where_records_have_little_room_small_bytes_go_to_their_target() {
     let (again, _) = created(&client, "again", Controls::default());
     write(&client, again, 0, b"1234").unwrap();
     assert_eq!(read(&client, again).unwrap(), b"1234");
+}
+
+#[test]
+fn p7_what_is_there_is_read_without_room_and_its_length_is_known_after_a_crash() {
+    let store = Arc::new(Full::new());
+    let rig = Rig::over(store.clone(), Arc::new(durable_heap()), options()).unwrap();
+    let client = rig.in_workspace();
+    let (a, b) = (client.create("a"), client.create("b"));
+    for uuid in [a, b] {
+        client.bytes(uuid).write(0, b"bytes").unwrap();
+        client.close_written(uuid).unwrap();
+    }
+    let ws = client.ws;
+    let crash = |rig: Rig| {
+        let rig = rig.crash();
+        let client = Client { ws, ..rig.client() };
+        (rig, client)
+    };
+    let (rig, client) = crash(rig);
+    store.leaves(Room::Freeing);
+    assert_eq!(client.open(a).err().map(|e| e.kind()), Some(Kind::Exhausted), "it may be written");
+    store.full.store(true, Ordering::Relaxed);
+    for uuid in [a, b] {
+        assert!(client.open(uuid).unwrap().writable);
+    }
+    client.bytes(a).write(0, b"more bytes").unwrap();
+    store.leaves(Room::Last);
+    let (rig, client) = crash(rig);
+    assert_eq!((client.stat(a).unwrap().bytes, client.stat(b).unwrap().bytes), (10, 5));
+    store.leaves(Room::Free);
+    store.full.store(false, Ordering::Relaxed);
+    client.open(a).unwrap();
+    client.close_written(a).unwrap();
+    let (_rig, client) = crash(rig);
+    assert_eq!((client.stat(a).unwrap().bytes, client.stat(b).unwrap().bytes), (10, 5));
 }

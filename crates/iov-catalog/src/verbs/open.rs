@@ -94,7 +94,7 @@ pub(crate) fn open(
         }
         let incarnation = x.core.incarnation_to_record();
         // That its bytes are lost is known by nothing else, where nobody knew how many there were.
-        if record.opened_in != incarnation && !lost {
+        if record.opened_in != incarnation && !lost && !x.core.opens_unmarked() {
             record.opened_in = incarnation;
             changed = true;
         }

@@ -59,6 +59,7 @@ impl Appender {
             Room::Free => self.behind.kept,
             Room::Kept => self.behind.kept / 4,
             Room::Freeing => self.behind.kept / 16,
+            Room::Releasing => self.behind.kept / 32,
             Room::Last => 0,
         }
     }
@@ -95,7 +96,7 @@ impl Appender {
     pub(crate) fn leave(&mut self, home: &Home, len: u64, tables: u64) -> Result<(), Error> {
         // A buffer can be moved only once the log goes on in another segment, which keeps as much.
         let more = self.tail.offset.saturating_add(len + self.behind.kept).saturating_sub(self.behind.until);
-        let needed = (more + self.behind.kept + 2 * AHEAD).saturating_add(tables);
+        let needed = (more + self.another()).saturating_add(tables);
         match home.free_bytes() {
             Some(free) if free < needed => {
                 let what = format_args!("{free} bytes are free, {needed} are needed to go on once some are deleted");
@@ -106,6 +107,16 @@ impl Appender {
                 Ok(())
             }
         }
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn kept(&self) -> u64 {
+        self.behind.kept
+    }
+
+    /// Bytes that another segment takes at first.
+    pub(crate) fn another(&self) -> u64 {
+        self.behind.kept + 2 * AHEAD
     }
 
     /// Keeps as much room as there is, up to what should be kept; how much that is.

@@ -120,3 +120,22 @@ fn p7_a_log_larger_than_a_buffer_of_the_file_system_takes_what_makes_room() {
     std::fs::remove_file(small.path().join("some")).expect("the ballast");
     wait_until("room", || store.commit(vec![writes(vec![put("R-size", [0; 100])])]).is_ok());
 }
+
+#[test]
+fn p7_many_can_be_deleted_though_somebody_else_has_taken_all_that_was_free() {
+    let Some(small) = Small::mount("48m") else { return };
+    let store = open(&small.path().join("store"), &Options::default());
+    let many = 20_000;
+    for n in 0..many {
+        apply(&store, vec![put(key(n), [n as u8; 200])]);
+    }
+    store.keep_room();
+    take_all(small.path());
+    for i in 0..many {
+        let deleted = store.commit_with(vec![writes(vec![(key(i), None)])], Room::Freeing);
+        deleted.unwrap_or_else(|e| panic!("deleting {i} of {many}: {e}"));
+    }
+    assert!(all(&store).is_empty());
+    give_back(small.path());
+    wait_until("room", || store.commit(vec![writes(vec![put("R-size", [0; 100])])]).is_ok());
+}

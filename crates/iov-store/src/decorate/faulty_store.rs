@@ -121,6 +121,10 @@ impl MetadataStore for FaultyStore {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
     fn is_scarce(&self) -> bool {
         self.inner.is_scarce()
     }
