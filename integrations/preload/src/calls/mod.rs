@@ -89,6 +89,15 @@ impl Here {
         self.walker().find(&self.from, &self.path, follow)
     }
 
+    /// The path of what leaves the workspace.
+    pub(crate) fn beyond(&self, path: Vec<u8>) -> Vec<u8> {
+        match path.first() {
+            Some(b'/') => path,
+            // Above the root of the workspace.
+            _ => [parent_of(&self.mounted.at), b"/", &path].concat(),
+        }
+    }
+
     /// The path as others may find it again.
     pub(crate) fn absolute(&self) -> Vec<u8> {
         let from = self.from.path().unwrap_or_default();
@@ -321,12 +330,7 @@ fn to(
                 Ok(answer) => answer,
                 Err(Stop::Failed(e)) => failed(e),
                 Err(Stop::Leaves(path)) => {
-                    let path = match path.first() {
-                        Some(b'/') => path,
-                        // Above the root of the workspace.
-                        _ => [parent_of(&inside.mounted.at), b"/", &path].concat(),
-                    };
-                    let Ok(path) = CString::new(path) else { return failed(Errno::ENOENT) };
+                    let Ok(path) = CString::new(inside.beyond(path)) else { return failed(Errno::ENOENT) };
                     (dirfd, next) = (libc::AT_FDCWD, Some(path));
                     continue;
                 }

@@ -95,9 +95,8 @@ fn named(world: &World, name: &CStr, flags: c_int, from: *const c_void) -> Optio
             Loading::new(world, &quiet).load(&ours, flags, &of_others).map(CStr::as_ptr)
         }
         // The linker would look elsewhere for what lies beside its caller. It keeps what it is given.
-        Found::Outside(path) => {
-            CString::new(path).ok().filter(|_| of_workspace).map(|path| path.into_raw().cast_const())
-        }
+        Found::Outside(_) if !of_workspace => None,
+        Found::Outside(path) | Found::Beyond(path) => CString::new(path).ok().map(|path| path.into_raw().cast_const()),
     }
 }
 
@@ -109,18 +108,30 @@ fn at_path(world: &World, path: &CStr, flags: c_int, from: *const c_void) -> Opt
         let of = |(path, linked): (Vec<u8>, Linked)| linked.first(search::origin(&path), &of_program);
         caller(from).map_or_else(|| of_program.clone(), of)
     };
-    match search::inside(world, path.to_bytes()) {
-        Some(ours) => Loading::new(world, &quiet).load(&ours, flags, &of_caller()).map(CStr::as_ptr),
-        None if is_said(world) => {
-            let linked = search::linked_at(path.as_ptr())?;
+    // What the linker finds itself, by this path.
+    let outside = |path: &CStr| {
+        if is_said(world)
+            && let Some(linked) = search::linked_at(path.as_ptr())
+        {
             let called = Loading::new(world, &quiet).load_needed(&linked, path.to_bytes(), &of_caller());
             if !called.is_empty() {
                 // While they are called so.
                 quiet.without(|| loaded::load(path, flags));
             }
+        }
+    };
+    match search::through(world, path.to_bytes()) {
+        Some(Found::Inside(ours)) => Loading::new(world, &quiet).load(&ours, flags, &of_caller()).map(CStr::as_ptr),
+        Some(Found::Outside(beyond) | Found::Beyond(beyond)) => {
+            let beyond = CString::new(beyond).ok()?;
+            outside(&beyond);
+            // It keeps what it is given.
+            Some(beyond.into_raw().cast_const())
+        }
+        None => {
+            outside(path);
             None
         }
-        None => None,
     }
 }
 

@@ -1,16 +1,17 @@
 //! Where the dynamic linker finds a library, if it could see workspaces.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     ffi::{CString, c_char, c_int},
     os::fd::AsRawFd,
     sync::Arc,
 };
 
-use iov_posix::{Attributes, File, Flags, Kind, Node, linked::Linked};
+use iov_posix::{Attributes, File, Flags, Kind, Node, Stop, linked::Linked};
 use ioverbs::Uuid;
 
-use super::super::{Where, locate, outer, process::in_memory, temporary};
+use super::super::{Here, Where, locate, outer, process::in_memory, temporary};
 use crate::{
     raw::kernel,
     world::{Inside, World},
@@ -18,6 +19,9 @@ use crate::{
 
 /// Libraries of which there is one for each process.
 const OF_THE_SYSTEM: [&[u8]; 2] = [b"libc.so.6", b"ld-linux-x86-64.so.2"];
+
+/// How often a path may leave a workspace, as for links of the kernel.
+const LINKS: usize = 40;
 
 /// Libraries that one program needs, at most.
 const MOST: usize = 4096;
@@ -35,6 +39,8 @@ pub(super) enum Found {
     Inside(Ours),
     /// The kernel knows it, by this path.
     Outside(Vec<u8>),
+    /// The same, but what was asked for leads there through a workspace.
+    Beyond(Vec<u8>),
 }
 
 /// The directory that a file lies in.
@@ -42,23 +48,38 @@ pub(super) fn origin(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(b".", |at| &path[..at])
 }
 
-/// The file at the end of a path, if it leads into a workspace.
-fn located(world: &World, path: &[u8]) -> Option<Ours> {
-    let _inside = Inside::enter();
-    let Where::Inside(here) = locate(world, libc::AT_FDCWD, path).ok()? else { return None };
-    let (node, attributes) = here.find(true).ok()?;
-    (node.kind() == Kind::File).then(|| Ours { path: here.absolute(), node, attributes })
+/// The file at the end of a path, if it leads into a workspace, or through one.
+fn located(world: &World, path: &[u8]) -> Option<Found> {
+    let mut path = Cow::Borrowed(path);
+    for _ in 0..LINKS {
+        let _inside = Inside::enter();
+        let Where::Inside(here) = locate(world, libc::AT_FDCWD, &path).ok()? else { break };
+        match here.find(true) {
+            Ok((node, attributes)) => {
+                let ours = |here: &Here| Found::Inside(Ours { path: here.absolute(), node: node.clone(), attributes });
+                return (node.kind() == Kind::File).then(|| ours(&here));
+            }
+            Err(Stop::Leaves(to)) => path = Cow::Owned(here.beyond(to)),
+            Err(Stop::Failed(_)) => return None,
+        }
+    }
+    let Cow::Owned(path) = path else { return None };
+    let there = CString::new(&path[..]).ok()?;
+    match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, there.as_ptr(), libc::R_OK) {
+        0 => Some(Found::Beyond(path)),
+        _ => led(world, &path),
+    }
 }
 
 /// The file at the end of a path on which the kernel finds nothing, if a link leads from there into a workspace.
-fn led(world: &World, path: &[u8]) -> Option<Ours> {
+fn led(world: &World, path: &[u8]) -> Option<Found> {
     let path = CString::new(path).ok()?;
     let led = outer::leads_in(world, libc::AT_FDCWD, path.as_ptr(), outer::Last::Followed)?;
     located(world, led.as_bytes())
 }
 
-/// The file at the end of a path, if it is one of a workspace.
-pub(super) fn inside(world: &World, path: &[u8]) -> Option<Ours> {
+/// The file at the end of a path, if it is one of a workspace, or of where one leads.
+pub(super) fn through(world: &World, path: &[u8]) -> Option<Found> {
     located(world, path).or_else(|| led(world, path))
 }
 
@@ -151,13 +172,13 @@ pub(super) fn copied(ours: &Ours) -> Option<(c_int, Linked)> {
 pub(super) fn find(world: &World, name: &[u8], dirs: &[Vec<u8>]) -> Option<Found> {
     dirs.iter().find_map(|dir| {
         let path = [dir, &b"/"[..], name].concat();
-        if let Some(ours) = located(world, &path) {
-            return Some(Found::Inside(ours));
+        if let Some(found) = located(world, &path) {
+            return Some(found);
         }
         let there = CString::new(&path[..]).ok()?;
         match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, there.as_ptr(), libc::R_OK) {
             0 => Some(Found::Outside(path)),
-            _ => led(world, &path).map(Found::Inside),
+            _ => led(world, &path),
         }
     })
 }
@@ -205,7 +226,7 @@ pub(super) fn missed(world: &World, program: Needs, library_path: &[Vec<u8>]) ->
             if !is_sought(name) || known.len() > MOST || !known.insert(name.clone()) {
                 continue;
             }
-            let (path, copy, linked, is_inside) = match find(world, name, &dirs) {
+            let (path, copy, linked, is_inside, is_missed) = match find(world, name, &dirs) {
                 None => continue,
                 Some(Found::Inside(ours)) => {
                     let key = ours.key();
@@ -215,14 +236,16 @@ pub(super) fn missed(world: &World, program: Needs, library_path: &[Vec<u8>]) ->
                     }
                     let Some((fd, linked)) = copied(&ours) else { continue };
                     copies.insert(key, fd);
-                    (ours.path, Some((fd, key)), Some(linked), true)
+                    (ours.path, Some((fd, key)), Some(linked), true, true)
                 }
-                Some(Found::Outside(path)) => {
+                Some(found @ (Found::Outside(_) | Found::Beyond(_))) => {
+                    let beyond = matches!(found, Found::Beyond(_));
+                    let (Found::Outside(path) | Found::Beyond(path)) = found else { continue };
                     let Ok(text) = CString::new(&path[..]) else { continue };
-                    (path, None, linked_at(text.as_ptr()), false)
+                    (path, None, linked_at(text.as_ptr()), false, beyond || inside)
                 }
             };
-            if is_inside || inside {
+            if is_missed {
                 missed.push(Missed { name: name.clone(), path: path.clone(), copy });
             }
             if let Some(linked) = linked {
