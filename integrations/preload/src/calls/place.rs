@@ -15,7 +15,7 @@ use crate::{
     raw::{failed, kernel},
     record::{Access, Record},
     signals::Quiet,
-    world::{Directory, Mounted, World, world},
+    world::{Directory, Inside, Mounted, World, world},
 };
 
 const HERE: c_int = libc::AT_FDCWD;
@@ -142,6 +142,17 @@ pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
     }
 }
 
+/// The same, for who asks where the process is: a directory that was removed is nowhere, whatever its path was.
+fn present_path(world: &World) -> Outcome<Option<Vec<u8>>> {
+    let _inside = Inside::enter();
+    if let Directory::Inside(_, node) = directory(world)?
+        && let Err(Errno::ENOENT | Errno::ESTALE) = node.attributes()
+    {
+        return Err(Errno::ENOENT);
+    }
+    own_path(world)
+}
+
 /// `getcwd(3)`
 ///
 /// # Safety
@@ -149,7 +160,7 @@ pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
 pub(crate) unsafe extern "C" fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
     let _quiet = Quiet::enter();
     let errno = crate::raw::errno();
-    let ours = match world().map_or(Ok(None), own_path) {
+    let ours = match world().map_or(Ok(None), present_path) {
         Ok(ours) => {
             // What was used here for it is not the program's.
             crate::raw::set_errno(errno);

@@ -103,11 +103,16 @@ fn what_cannot_be_done_has_the_error_that_the_system_gives() {
         syscall(SYS_getcwd, b, 0); errno = EDOM; char c[99]; getcwd(c, 99); printf("%s\n", strerrorname_np(errno));
         off_t from = 0, to = 4; char all[20] = ""; pwrite(f, "0123456789", 10, 0);
         printf("%s ", E(copy_file_range(f, &from, f, &to, 5, 0))); to = 5;
-        printf("%ld ", (long)copy_file_range(f, &from, f, &to, 5, 0)); pread(f, all, 19, 0); printf("%s\n", all);"#;
+        printf("%ld ", (long)copy_file_range(f, &from, f, &to, 5, 0)); pread(f, all, 19, 0); printf("%s\n", all);
+        for (int i = 0; i < 2; i++) {
+            mkdir("/iov/w/gone", 0755); chdir("/iov/w/gone"); printf("%s ", getcwd(c, 99)); rmdir("/iov/w/gone");
+            printf("%s ", getcwd(c, 99) ? c : strerrorname_np(errno));
+            mkdir("/iov/w/gone", 0755); printf("%s\n", getcwd(c, 99) ? c : strerrorname_np(errno)); rmdir("/iov/w/gone");
+        }"#;
     let said = compiled(&store, body).ok().text();
     assert_eq!(
         said,
-        "EOPNOTSUPP EPERM ENODATA EINVAL EBADF EBADF EBADF\nEINVAL EINVAL EINVAL EINVAL EINVAL EINVAL\nENOENT ENOENT EXDEV\nEDOM\nEINVAL 5 0123401234\n"
+        "EOPNOTSUPP EPERM ENODATA EINVAL EBADF EBADF EBADF\nEINVAL EINVAL EINVAL EINVAL EINVAL EINVAL\nENOENT ENOENT EXDEV\nEDOM\nEINVAL 5 0123401234\n/iov/w/gone ENOENT ENOENT\n/iov/w/gone ENOENT ENOENT\n"
     );
 }
 
