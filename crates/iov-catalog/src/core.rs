@@ -108,6 +108,9 @@ pub(crate) fn count(counter: &AtomicU64, n: usize) {
 const LOOKS: u32 = 32;
 const PAUSES: u32 = 32;
 
+/// How long until what found no room is tried again.
+const AGAIN_NS: i64 = 1_000_000_000;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -122,6 +125,8 @@ pub(crate) struct Core {
     found: StoreRecord,
     /// The store says of this incarnation that records need not say that they are open.
     unmarked: AtomicBool,
+    /// Until when it is not tried again to have it say so.
+    unmarked_again_ns: AtomicI64,
     shared: RwLock<Shared>,
     sessions: Mutex<Sessions>,
     cursors: Mutex<Cursors>,
@@ -167,6 +172,7 @@ impl Core {
             capability,
             found: found.record,
             unmarked: AtomicBool::new(false),
+            unmarked_again_ns: AtomicI64::new(i64::MIN),
             shared: RwLock::default(),
             finished: OnceLock::new(),
             sessions: Mutex::new(Sessions::new(options.lease_ns)),
@@ -306,7 +312,8 @@ impl Core {
 
     /// The record of the store.
     pub(crate) fn store_record(&self, clean: bool) -> StoreRecord {
-        StoreRecord { clean, ..self.found.clone() }
+        let unmarked = if self.unmarked.load(Ordering::Relaxed) { self.incarnation() } else { 0 };
+        StoreRecord { clean, unmarked, ..self.found.clone() }
     }
 
     /// Whether collections are opened for writing without their records saying so: on a full medium nobody could read what he might write else. The store
@@ -317,8 +324,13 @@ impl Core {
         }
         if !self.unmarked.load(Ordering::Relaxed) {
             let record = StoreRecord { unmarked: self.incarnation(), ..self.store_record(false) };
+            let now_ns = self.monotonic_ns();
+            if now_ns < self.unmarked_again_ns.load(Ordering::Relaxed) {
+                return false;
+            }
             let done = recovery::write(&*self.store, &record, Room::Freeing);
             self.unmarked.store(done.is_ok(), Ordering::Relaxed);
+            self.unmarked_again_ns.store(now_ns + AGAIN_NS, Ordering::Relaxed);
         }
         self.unmarked.load(Ordering::Relaxed)
     }

@@ -277,8 +277,9 @@ impl Service {
         if !writes.is_empty() {
             count(&self.core.counts.commits, 1);
             count(&self.core.counts.keys_written, writes.len());
-            // Who gives back the space of an object makes room at once.
-            let room = if x.after.remove.is_empty() { x.room } else { x.room.max(Room::Releasing) };
+            // Who gives back the space of an object makes room at once, unless others come along who can wait.
+            let releases = x.room > Room::Free && !x.after.remove.is_empty();
+            let room = if releases { x.room.max(Room::Releasing) } else { x.room };
             if let Err(e) = self.commit_writes(writes, room) {
                 drop(shared);
                 if e.outcome() != Outcome::NotApplied {
@@ -420,7 +421,7 @@ fn is_vital(op: &CatalogOp) -> bool {
             | CatalogOp::MetaRemove { .. }
             | CatalogOp::SetAttr { .. }
             | CatalogOp::Rename { .. }
-            | CatalogOp::Truncate { .. }
+            | CatalogOp::Truncate { size: 0, .. }
             | CatalogOp::Publish { .. }
             | CatalogOp::Seal { .. }
             | CatalogOp::WorkspaceDelete { .. }

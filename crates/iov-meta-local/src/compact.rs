@@ -14,23 +14,27 @@ use crate::{
     space::{merged, reclaim},
 };
 
-/// How long to wait before something that failed is tried again.
+/// How long to wait before something that failed is tried again, at first and at most.
 const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(4);
 /// How long until it is looked again whether readers hold tables that could go.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs until the store is closed.
 pub(crate) fn run(engine: &Arc<Engine>) {
-    let mut waits = false;
+    let (mut waits, mut wait) = (false, RETRY);
     while let Some(asked) = work(engine, waits) {
         // What must be done for reads first: else commits would wait for more runs than there may be. But where that fails, space may be what it needs.
         let merged = merge_all(engine);
         let before = lock(&engine.progress).reclaimed;
         let reclaimed = reclaim(engine, asked > before);
-        lock(&engine.progress).reclaimed = asked;
         waits = matches!(reclaimed, Ok(true));
+        let mut progress = lock(&engine.progress);
+        (progress.reclaimed, progress.waits) = (asked, waits);
+        drop(progress);
         match merged.and(reclaimed) {
             Ok(_) => {
+                wait = RETRY;
                 lock(&engine.progress).merge = None;
                 engine.changed.notify_all();
             }
@@ -40,9 +44,10 @@ pub(crate) fn run(engine: &Arc<Engine>) {
                 progress.unmerged = true;
                 drop(progress);
                 engine.changed.notify_all();
-                if pause(engine, RETRY, |progress| progress.reclaims > progress.reclaimed) {
+                if pause(engine, wait, |progress| progress.reclaims > progress.reclaimed) {
                     return;
                 }
+                wait = (wait * 2).min(RETRY_MOST);
             }
         }
     }

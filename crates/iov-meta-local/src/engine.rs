@@ -42,6 +42,8 @@ pub(crate) struct Progress {
     /// How often somebody without room has asked for all tables to be merged without what was deleted, and which of these requests was answered last.
     pub(crate) reclaims: u64,
     pub(crate) reclaimed: u64,
+    /// Something of what was deleted stays for somebody who reads what was before.
+    pub(crate) waits: bool,
     /// Buffers are to be moved now, though that has just failed.
     pub(crate) hurry: bool,
     pub(crate) stop: bool,

@@ -95,6 +95,8 @@ impl Engine {
     }
 
     fn take_file(&self) -> bool {
-        self.reserved.swap(false, Ordering::Relaxed) && self.home().remove(RESERVE_FILE).is_ok()
+        // Also one that is smaller than it should be.
+        let there = self.reserved.swap(false, Ordering::Relaxed) || self.home().path(RESERVE_FILE).exists();
+        there && self.home().remove(RESERVE_FILE).is_ok()
     }
 }

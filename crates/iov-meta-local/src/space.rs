@@ -61,7 +61,7 @@ impl Engine {
         let least = PLENTY_LEAST.min(total / PLENTY_SHARE);
         let plenty = (PLENTY * self.in_tables()).clamp(least, PLENTY_MOST).max(2 * self.needed_for_tables());
         self.scarce.store(free < plenty, Ordering::Relaxed);
-        self.full.store(free < self.needed_for_tables() + self.another, Ordering::Relaxed);
+        self.full.store(free < self.another, Ordering::Relaxed);
     }
 
     /// Whether space was scarce when it was last looked at: when the store was opened, for every few hundred KiB of log, and behind merges.
@@ -69,7 +69,7 @@ impl Engine {
         self.scarce.load(Ordering::Relaxed)
     }
 
-    /// Whether what can wait was refused then.
+    /// Whether there was no room for another segment of the log then: what is kept is all there is.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
@@ -97,11 +97,9 @@ impl Engine {
         if self.check().is_err() || !deleted && self.parts().active.bytes() < least {
             return false;
         }
-        if deleted {
-            self.deleted.store(0, Ordering::Relaxed);
-        }
         // What says that they are deleted has to be in tables, too. Where that fails, what is there already is merged.
         if let Ok(mut log) = self.log.lock()
+            && self.check().is_ok()
             && self.parts().sealed.len() < MAX_SEALED
         {
             let _ = self.seal(&mut log);
@@ -118,6 +116,10 @@ impl Engine {
             drop(progress);
             self.changed.notify_all();
             self.wait(|progress| progress.reclaimed >= asked);
+        }
+        // Who reads what was before is done some time.
+        if !lock(&self.progress).waits {
+            self.deleted.store(0, Ordering::Relaxed);
         }
         true
     }
@@ -158,7 +160,7 @@ pub(crate) fn reclaim(engine: &Arc<Engine>, asked: bool) -> Result<bool> {
         }
         let one = (|| {
             if merges && has_room(engine, tree) {
-                tree.merge_all(engine.table_bytes())?;
+                tree.merge_all(engine.table_bytes()).inspect_err(|_| tree.failed(engine.home().free_bytes()))?;
             }
             pass(engine, tree)
         })();
@@ -184,12 +186,18 @@ fn is_alone(engine: &Engine, tree: &Tree) -> bool {
 /// Whether what stays of a tree has room beside it: a merge that runs out of room has taken all there is in vain, for a moment also from others.
 fn has_room(engine: &Engine, tree: &Tree) -> bool {
     let (size, items) = (tree.size(), tree.items().max(1));
+    // It was less than that last time.
+    if !tree.may_try(engine.home().free_bytes()) {
+        return false;
+    }
     let gone = (u128::from(size) * u128::from(tree.deletions().min(items)) / u128::from(items)) as u64;
     engine.home().free_bytes().is_none_or(|free| free >= size - gone + SPARE)
 }
 
 /// Readers go on to the present state, then to the one behind it; the tables of what there was before go, as soon as nobody holds them.
 fn pass(engine: &Engine, tree: &Tree) -> Result<()> {
+    // Until it is done: there may be no room for it.
+    tree.leave(true);
     for _ in 0..2 {
         engine.renew_pin();
         tree.pass()?;

@@ -177,6 +177,14 @@ fn p7_what_is_there_is_read_without_room_and_its_length_is_known_after_a_crash()
     for uuid in [a, b] {
         assert!(client.open(uuid).unwrap().writable);
     }
+    client.bytes(a).write(0, b"longer").unwrap();
+    // An end in order that finds no room for its length, then one that is not.
+    store.leaves(Room::Last);
+    rig.service.close().unwrap();
+    let (rig, client) = crash(rig);
+    store.leaves(Room::Freeing);
+    assert_eq!(client.stat(a).unwrap().bytes, 6);
+    client.open(a).unwrap();
     client.bytes(a).write(0, b"more bytes").unwrap();
     store.leaves(Room::Last);
     let (rig, client) = crash(rig);

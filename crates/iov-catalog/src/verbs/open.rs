@@ -9,7 +9,7 @@ use iov_types::{
 use super::{Reply, bytes::stored, stat};
 use crate::{
     exec::{
-        Exec,
+        Exec, Mode,
         holds::busy,
         records::{FIRST_EPOCH, missing},
     },
@@ -84,9 +84,11 @@ pub(crate) fn open(
         record.epoch = epoch;
         changed = true;
     }
+    // Nothing of it is recorded then: what was behind its target stays so.
+    let unmarked = record.opened_in != x.core.incarnation_to_record() && x.mode != Mode::Dry && x.core.opens_unmarked();
     if writer || (crashed && grant.raised.is_some()) {
         let mut lost = false;
-        if crashed {
+        if crashed && !unmarked {
             // What was written when the catalog crashed is not in the record yet. The quota has its say at a publish.
             let found = x.stat_bytes(uuid, &record)?;
             let recorded = x.record_bytes_of(at, &mut record, &found);
@@ -94,7 +96,7 @@ pub(crate) fn open(
         }
         let incarnation = x.core.incarnation_to_record();
         // That its bytes are lost is known by nothing else, where nobody knew how many there were.
-        if record.opened_in != incarnation && !lost && !x.core.opens_unmarked() {
+        if record.opened_in != incarnation && !lost && !unmarked {
             record.opened_in = incarnation;
             changed = true;
         }

@@ -81,6 +81,8 @@ pub(crate) struct Tree {
     installed: Mutex<BTreeSet<u64>>,
     /// Tables are there that were merged away, for somebody who read them.
     left: AtomicBool,
+    /// Bytes that were free, and deletions that there were, when all tables could not be merged.
+    failed: Mutex<Option<(u64, u64)>>,
     /// Taken shared by whoever writes tables, alone by whoever removes what a failed write left.
     writing: RwLock<()>,
     /// How to call it in an error.
@@ -131,6 +133,7 @@ impl Tree {
             size,
             installed: Mutex::default(),
             left: AtomicBool::new(false),
+            failed: Mutex::default(),
             tree,
             prefix: family.prefix(),
             visible,
@@ -326,6 +329,19 @@ impl Tree {
     /// Says whether tables had to be left that nobody needs but a reader.
     pub(crate) fn leave(&self, left: bool) {
         self.left.store(left, Ordering::Relaxed);
+    }
+
+    /// Notes that merging all has failed with so much room.
+    pub(crate) fn failed(&self, free: Option<u64>) {
+        let deletions = self.deletions();
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = free.map(|free| (free, deletions));
+    }
+
+    /// Whether that is worth another attempt: there is more room, or more was deleted.
+    pub(crate) fn may_try(&self, free: Option<u64>) -> bool {
+        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some((before, deletions)), Some(free)) = (failed, free) else { return true };
+        free > before + before / 4 || self.deletions() > deletions + deletions / 4
     }
 
     /// Whether some were.

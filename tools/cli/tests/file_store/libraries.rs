@@ -126,19 +126,19 @@ fn links_to_libraries_are_followed_wherever_they_lead() {
     }
     let script = r#"
 T=$(mktemp -d); cp other/libsecond.so $T; cp lib/libthird.so.1 $T/left.so; mkdir out abs; ln -s $T/libsecond.so out; ln -s $T dirout; ln -s $PWD/lib abslib
-for l in lib/*; do ln -s $PWD/$l abs/; done; ln -s $PWD/dirout/left.so twice.so; ln -s $PWD/abs/libthird.so.1 $T/back.so; ln -s $T/back.so back.so; ln -s $T/none.so none.so
+for l in lib/*; do ln -s $PWD/$l abs/; done; ln -s $PWD/dirout/left.so twice.so; ln -s $PWD/abs/libthird.so.1 $T/back.so; ln -s $T/back.so back.so; ln -s $T/none.so none.so; ln -s $T/round.so round.so; ln -s $PWD/round.so $T
 printf '#include <dlfcn.h>
 #include <stdio.h>
 int main(int n, char **a) { void *h = dlopen(a[1], 2); int (*f)(void) = h ? (int (*)(void))dlsym(h, a[2]) : 0; printf("%%d%%c", f ? f() : -1, 10); return 0; }' > load.c
 cc -o bin/load load.c; cp bin/load $T
 for load in bin/load $T/load; do
 $load out/libsecond.so second; $load $PWD/dirout/libsecond.so second; $load abs/libthird.so.1 third; $load $PWD/abslib/libthird.so third
-$load ./twice.so third; $load ./back.so third; $load ./none.so third
+$load ./twice.so third; $load ./back.so third; $load ./none.so third; $load ./round.so third
 done
 LD_LIBRARY_PATH=abs bin/plain; LD_LIBRARY_PATH=$PWD/abslib bin/plain; LD_LIBRARY_PATH=$PWD/out:$PWD/lib bin/plain; LD_LIBRARY_PATH=dirout:abslib bin/plain
 cp bin/plain $T; LD_LIBRARY_PATH=$PWD/out:$PWD/abs $T/plain; rm -r $T"#;
     let (outside, inside, _store) = both(script);
-    let loads = "7\n7\n3\n3\n3\n3\n-1\n";
+    let loads = "7\n7\n3\n3\n3\n3\n-1\n-1\n";
     assert_eq!(outside, format!("{loads}{loads}123\n123\n107\n107\n107\n"));
     assert_eq!(inside, outside);
 }

@@ -49,11 +49,19 @@ pub(super) fn origin(path: &[u8]) -> &[u8] {
 }
 
 /// The file at the end of a path, if it leads into a workspace, or through one.
-fn located(world: &World, path: &[u8]) -> Option<Found> {
-    let mut path = Cow::Borrowed(path);
-    for _ in 0..LINKS {
+fn located(world: &World, path: &[u8], links: usize) -> Option<Found> {
+    let (mut path, mut left) = (Cow::Borrowed(path), links);
+    while left > 0 {
+        left -= 1;
         let _inside = Inside::enter();
-        let Where::Inside(here) = locate(world, libc::AT_FDCWD, &path).ok()? else { break };
+        let here = match locate(world, libc::AT_FDCWD, &path).ok()? {
+            Where::Inside(here) => here,
+            Where::Through(through) if matches!(path, Cow::Owned(_)) => {
+                path = Cow::Owned(through);
+                break;
+            }
+            _ => break,
+        };
         match here.find(true) {
             Ok((node, attributes)) => {
                 let ours = |here: &Here| Found::Inside(Ours { path: here.absolute(), node: node.clone(), attributes });
@@ -67,20 +75,23 @@ fn located(world: &World, path: &[u8]) -> Option<Found> {
     let there = CString::new(&path[..]).ok()?;
     match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, there.as_ptr(), libc::R_OK) {
         0 => Some(Found::Beyond(path)),
-        _ => led(world, &path),
+        _ => led(world, &path, left),
     }
 }
 
 /// The file at the end of a path on which the kernel finds nothing, if a link leads from there into a workspace.
-fn led(world: &World, path: &[u8]) -> Option<Found> {
+fn led(world: &World, path: &[u8], links: usize) -> Option<Found> {
+    if links == 0 {
+        return None;
+    }
     let path = CString::new(path).ok()?;
     let led = outer::leads_in(world, libc::AT_FDCWD, path.as_ptr(), outer::Last::Followed)?;
-    located(world, led.as_bytes())
+    located(world, led.as_bytes(), links)
 }
 
 /// The file at the end of a path, if it is one of a workspace, or of where one leads.
 pub(super) fn through(world: &World, path: &[u8]) -> Option<Found> {
-    located(world, path).or_else(|| led(world, path))
+    located(world, path, LINKS).or_else(|| led(world, path, LINKS))
 }
 
 /// Whether a directory is one of a workspace.
@@ -172,13 +183,13 @@ pub(super) fn copied(ours: &Ours) -> Option<(c_int, Linked)> {
 pub(super) fn find(world: &World, name: &[u8], dirs: &[Vec<u8>]) -> Option<Found> {
     dirs.iter().find_map(|dir| {
         let path = [dir, &b"/"[..], name].concat();
-        if let Some(found) = located(world, &path) {
+        if let Some(found) = located(world, &path, LINKS) {
             return Some(found);
         }
         let there = CString::new(&path[..]).ok()?;
         match kernel!(libc::SYS_faccessat, libc::AT_FDCWD, there.as_ptr(), libc::R_OK) {
             0 => Some(Found::Outside(path)),
-            _ => led(world, &path),
+            _ => led(world, &path, LINKS),
         }
     })
 }
