@@ -10,11 +10,13 @@ pub struct Options {
     pub record_cache: usize,
     /// Bytes of the cache of table blocks.
     pub table_cache: usize,
+    /// Whether there is to be room for many deletes where the medium is full: some MiB of it are kept then, at most an eighth.
+    pub many_deletes: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { write_buffer: 32 << 20, record_cache: 64 << 20, table_cache: 32 << 20 }
+        Options { write_buffer: 32 << 20, record_cache: 64 << 20, table_cache: 32 << 20, many_deletes: true }
     }
 }
 

@@ -52,7 +52,8 @@ impl Engine {
     /// Bytes of the file.
     pub(crate) fn reserve_bytes(&self) -> u64 {
         let most = self.home().total_bytes().map_or(0, |total| total / SHARE);
-        (RESERVE + self.for_one_buffer()).min(most).max(RESERVE)
+        let more = if self.options.many_deletes { self.for_one_buffer() } else { 0 };
+        (RESERVE + more).min(most).max(RESERVE)
     }
 
     fn keep_file(&self) {

@@ -158,7 +158,12 @@ fn target(place: &Place, number: usize, dir: &Path) -> Result<Opened> {
 fn sums_in(dir: &Path, name: String) -> OpenSums {
     let path = dir.join(name);
     Box::new(move |_| {
-        let small = iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20 };
+        let small = iov_meta_local::Options {
+            write_buffer: 4 << 20,
+            record_cache: 8 << 20,
+            table_cache: 4 << 20,
+            many_deletes: false,
+        };
         let found = ReadOnly::open(&path, small).map_err(|e| e.context("the checksums of the store, in sums/"))?;
         Ok(found.map(|found| Arc::new(found) as Arc<dyn MetadataStore>))
     })

@@ -50,7 +50,12 @@ fn sums(path: PathBuf) -> OpenSums {
         if !make && !path.exists() {
             return Ok(None);
         }
-        let small = iov_meta_local::Options { write_buffer: 1 << 20, record_cache: 1 << 20, table_cache: 1 << 20 };
+        let small = iov_meta_local::Options {
+            write_buffer: 1 << 20,
+            record_cache: 1 << 20,
+            table_cache: 1 << 20,
+            many_deletes: false,
+        };
         Ok(Some(Arc::new(iov_meta_local::LocalStore::open(&path, small)?)))
     })
 }

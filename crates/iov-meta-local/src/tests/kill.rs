@@ -21,7 +21,7 @@ const LIVES: u64 = 40;
 
 fn options() -> Options {
     // A buffer holds a dozen batches: moving, marking and deleting segments goes on all the time.
-    Options { write_buffer: 256 << 10, record_cache: 1 << 20, table_cache: 1 << 20 }
+    Options { write_buffer: 256 << 10, record_cache: 1 << 20, table_cache: 1 << 20, ..Options::default() }
 }
 
 fn keys(batch: u64, i: u64) -> [Vec<u8>; 4] {

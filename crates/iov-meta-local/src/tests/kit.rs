@@ -49,7 +49,7 @@ impl Drop for Place {
 
 /// Small buffers, so that they are moved into tables all the time.
 pub(crate) fn tiny() -> Options {
-    Options { write_buffer: 16 << 10, record_cache: 256 << 10, table_cache: 1 << 20 }
+    Options { write_buffer: 16 << 10, record_cache: 256 << 10, table_cache: 1 << 20, ..Options::default() }
 }
 
 pub(crate) fn open(path: &Path, options: &Options) -> LocalStore {

@@ -39,7 +39,7 @@ impl Opened {
 
 /// Memory of the engine that keeps checksums: 1 KiB of them stand for 1 MiB of bytes.
 const SUMS: iov_meta_local::Options =
-    iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20 };
+    iov_meta_local::Options { write_buffer: 4 << 20, record_cache: 8 << 20, table_cache: 4 << 20, many_deletes: false };
 
 /// The name of something of a target in the store's directory; of the first one it has no number.
 fn of(number: u32, name: &str) -> String {

@@ -313,14 +313,22 @@ pub(crate) fn is_killed(url: &str, asked: &str) {
 pub(crate) fn begins_checksums(url: &str) {
     let all = [("keep".to_owned(), vec![b'k'; 100_000])];
     make(&workspace(url), &all[0].0, "atomicity=unit", &all[0].1).unwrap();
+    let asked = "atomicity=unit,persistence=durable";
+    // Records are refused sooner.
+    for blocks in (0..60).step_by(4) {
+        // Written at the target at once, where nothing asks for room for a record.
+        let sized = format!("{asked},collection_size=16KiB..");
+        make(&workspace(url), &format!("durable{blocks}"), &sized, &[]).unwrap();
+    }
     let thief = Thief::new(url);
     let sums = thief.0.with_file_name("sums");
     let mut begun = 0;
+    assert!(!sums.exists(), "not before there is hardly any room");
     for blocks in (0..60).step_by(4) {
         thief.take_all();
         thief.give_blocks(blocks);
-        let asked = "atomicity=unit,persistence=durable";
-        if let Err(e) = make(&workspace(url), &format!("durable{blocks}"), asked, &[7; 20_000]) {
+        let c = lookup(&workspace(url), &format!("durable{blocks}"));
+        if let Err(e) = ioverbs::write_at(&c, 0, &[7; 20_000]).and_then(|_| ioverbs::close(&c)) {
             assert_eq!(e.kind(), Kind::Exhausted, "{e}");
         }
         begun += usize::from(sums.exists() && !sums.join("format").exists());
@@ -330,7 +338,7 @@ pub(crate) fn begins_checksums(url: &str) {
     }
     assert!(begun > 0, "none was cut short");
     thief.give_back();
-    make(&workspace(url), "again", "atomicity=unit,persistence=durable", &[7; 1 << 20]).unwrap();
+    make(&workspace(url), "again", asked, &[7; 1 << 20]).unwrap();
     assert!(sums.join("format").exists());
     end(url);
     say("done");
