@@ -4,6 +4,7 @@
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of commits that one buffer gathers before it is moved into tables. Up to three such buffers are in memory.
+    /// On a small file system, and where space is scarce, it gathers less.
     /// Larger ones mean larger and fewer tables, more memory, and more log to read at the next start.
     pub write_buffer: usize,
     /// Bytes of the cache of single values, with its own overhead.

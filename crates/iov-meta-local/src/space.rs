@@ -50,7 +50,7 @@ impl Engine {
     pub(crate) fn needed_for_tables(&self) -> u64 {
         let parts = self.parts();
         let buffers = parts.sealed.iter().chain([&parts.active]);
-        // Families come one after the other, each with room for all of the buffer.
+        // Tables have indexes and filters besides: twice is on the safe side.
         let pending: u64 = buffers.map(|buffer| 2 * buffer.bytes() as u64 + SPARE).sum();
         pending + self.in_tables().min(MERGE_MOST)
     }
