@@ -402,7 +402,8 @@ impl Service {
 /// What room operations that are committed together may take where the medium is full.
 pub(crate) fn room_for(ops: &[CatalogOp]) -> Room {
     let makes_room = |op: &CatalogOp| {
-        matches!(op, CatalogOp::Delete { .. } | CatalogOp::Unlink { .. } | CatalogOp::WorkspaceDelete { .. })
+        use CatalogOp::{Delete, Discard, Unlink, WorkspaceDelete};
+        matches!(op, Delete { .. } | Unlink { .. } | Discard { .. } | WorkspaceDelete { .. })
     };
     if ops.iter().all(|op| makes_room(op) || only_reads(op)) {
         return Room::Freeing;
@@ -418,6 +419,7 @@ fn is_vital(op: &CatalogOp) -> bool {
             | CatalogOp::Close { .. }
             | CatalogOp::Delete { .. }
             | CatalogOp::Unlink { .. }
+            | CatalogOp::Discard { .. }
             | CatalogOp::MetaRemove { .. }
             | CatalogOp::SetAttr { .. }
             | CatalogOp::Rename { .. }

@@ -86,6 +86,8 @@ pub struct LockSpec {
 pub enum RenameMode {
     /// Replace it.
     Replace,
+    /// Replace it if both are groups or neither is, and else fail (`Invalid`).
+    ReplaceAlike,
     /// Fail.
     NoReplace,
     /// Swap the two.
@@ -135,8 +137,10 @@ pub enum CatalogOp {
     Close { ws: Uuid, uuid: Uuid, published: Option<Published> },
     /// Removes a name, or by UUID all names.
     Delete { ws: Uuid, parent: Uuid, which: Which },
-    /// Removes the name of a collection, and tells what that leaves; what a group has is not removed, and is `Invalid`.
-    Unlink { ws: Uuid, parent: Uuid, name: Name },
+    /// Removes the name of a collection, or of an empty `group`, and tells what that leaves; what has it and is the other of the two is not removed, and is `Invalid`.
+    Unlink { ws: Uuid, parent: Uuid, name: Name, group: bool },
+    /// Removes what has no name; what has one is not removed, and is `Invalid`.
+    Discard { ws: Uuid, uuid: Uuid },
     /// The facts.
     Stat { ws: Uuid, uuid: Uuid },
     /// The facts of what a name stands for, or of a UUID, without opening it; with a number `ahead`, also of what up to so many names do that

@@ -124,15 +124,14 @@ fn fill_found(
     loop {
         let entries = stream.entries(at, AT_ONCE_PLUS)?;
         let asked_ns = seam::monotonic_ns();
-        let found = match stream.with_attributes(&entries) {
+        let found = match stream.found(&entries) {
             // What is in the buffer counts as looked up: the kernel has to get it, and asks again for the rest.
             Err(_) if told => return Ok(()),
             found => found?,
         };
         for (entry, found) in entries.iter().zip(found) {
             at += 1;
-            // It has gone meanwhile, or another one has its name.
-            let found = found.or_else(|| door.fs.lookup(stream.node(), &entry.name).ok());
+            // It has gone meanwhile.
             let Some((node, attributes)) = found else { continue };
             let ino = door.known.inodes.tell(&node);
             door.known.tells(Some(req), ino, (Content::of(&attributes), asked_ns));

@@ -197,8 +197,10 @@ impl Filesystem for Door {
         if shown {
             self.known.shows(req.node, content, self.ttl);
         }
+        let cut = flags.truncate;
         let mut flags = self.caching(req.node, &attributes, &way, past);
-        if cached && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, (content, shown)) {
+        // What it has of a file that was cut the kernel drops by itself, and without writing first what somebody has changed by a mapping: that would come behind the cut.
+        if cached && !cut && flags & open::KEEP_CACHE == 0 && self.known.opens_anew(req, &file, (content, shown)) {
             flags |= open::KEEP_CACHE;
         }
         // What is kept otherwise is what was told of the file, which was asked for behind that moment, and else the kernel drops all as it opens it.

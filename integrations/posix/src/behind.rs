@@ -5,7 +5,7 @@
 //! That is what `session` and `commit` allow (C2, C3): nobody else has been promised to see any of it before. It ends for a file with the first thing
 //! that needs the store to know (a read, a lock, another opening, `fsync`, bytes elsewhere than at the end), and after a second at most. Of a file
 //! that becomes larger than [`MOST`] the bytes go to the store whenever so many have come, and the rest is told with the close as before. What fails
-//! then is told there, and where nobody was there to hear of it, when the file is closed. Where there is no room for it, it stays here meanwhile, for who reads
+//! then is told there, and where nobody was there to hear of it, when the file is closed. Where there is no room for it, or no answer, it stays here meanwhile, for who reads
 //! it and for another attempt ([`stuck`]): the program was told that it is written.
 
 mod stuck;
@@ -61,7 +61,7 @@ pub(crate) struct Behind {
     untold: Mutex<Option<Untold>>,
     /// There is something, perhaps; else nobody need look.
     any: AtomicBool,
-    /// It was to be told, and there was no room for it.
+    /// It was to be told, and there was no room for it, or no answer.
     stuck: AtomicBool,
     /// Why the store was not told, for who closes the file.
     failed: Mutex<Option<Errno>>,
@@ -300,7 +300,7 @@ impl Handle {
         if let Err(e) = &told {
             *lock(&self.behind.failed) = Some(*e);
         }
-        if told.as_ref().is_err_and(|e| stuck::is_for_want_of_room(*e)) && !self.has_ended() {
+        if told.as_ref().is_err_and(|e| stuck::may_come_through(*e)) && !self.has_ended() {
             if let Some(untold) = behind.as_mut().filter(|_| attributes_told) {
                 // What comes later would change the times.
                 let Attr { mtime_ns, atime_ns, .. } = untold.attr;

@@ -1,10 +1,11 @@
 //! Directory streams: what was there when the stream began, however the directory changes meanwhile.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use ioverbs::{
     Cursor, EntryKind, Kind as Failure, Op, Uuid, Value,
     catalog::{Entry, SearchSpec},
+    seam,
 };
 
 use crate::{
@@ -40,8 +41,11 @@ pub struct Directory {
 #[derive(Clone)]
 struct Listed {
     entries: Arc<[DirEntry]>,
-    /// Before which they were asked for, if it is known until when that holds.
+    /// Before which they were asked for, if it is known until when that holds; …
     since: Option<Since>,
+    /// … when (monotonic clock), and how often names had been taken away or moved here by then.
+    at_ns: i64,
+    names: u64,
 }
 
 impl std::fmt::Debug for Directory {
@@ -106,15 +110,42 @@ impl Directory {
 
     /// All of them, of one moment: positions stay, and no search waits for a program that takes its time.
     fn list(&self) -> Outcome<Listed> {
-        let since = self.node.file_system().since();
+        let fs = self.node.file_system();
+        let (since, at_ns, names) = (fs.since(), seam::monotonic_ns(), fs.0.names.load(Ordering::Acquire));
         let keys = vec!["iov.mode".to_owned()];
         let spec = SearchSpec { group: Some(self.node.uuid()), keys, names: true, ..everything() };
-        let found = self.node.file_system().search("readdir", &spec)?;
-        Ok(Listed { entries: found.into_iter().filter_map(entry_of).collect(), since })
+        let found = fs.search("readdir", &spec)?;
+        Ok(Listed { entries: found.into_iter().filter_map(entry_of).collect(), since, at_ns, names })
+    }
+
+    /// Whether its names still stand for what they did when they were listed, as far as what others do may not stay unseen.
+    fn names_hold(&self) -> bool {
+        let listed = lock(&self.listed).as_ref().map(|listed| (listed.since.clone(), listed.at_ns, listed.names));
+        let fs = self.node.file_system();
+        match listed {
+            None => false,
+            Some((Some(since), ..)) => fs.holds(&since, &[self.node.names_in_it()]),
+            Some((None, at_ns, names)) => {
+                let age = u128::try_from(seam::monotonic_ns() - at_ns).unwrap_or(u128::MAX);
+                age < fs.0.options.unseen.as_nanos() && fs.0.names.load(Ordering::Acquire) == names
+            }
+        }
+    }
+
+    /// What the names of entries stand for now, with attributes. Those that have gone, or are there no more under their names, have none.
+    pub fn found(&self, entries: &[DirEntry]) -> Outcome<Vec<Option<Found>>> {
+        if self.names_hold() {
+            let found = self.with_attributes(entries)?;
+            // Behind that: they have held all the while.
+            if self.names_hold() && found.iter().all(Option::is_some) {
+                return Ok(found);
+            }
+        }
+        self.node.file_system().lookup_all(&self.node, entries.iter().map(|entry| &entry.name[..]))
     }
 
     /// Entries with their nodes and attributes, in one request. What has gone meanwhile has none.
-    pub fn with_attributes(&self, entries: &[DirEntry]) -> Outcome<Vec<Option<Found>>> {
+    pub(crate) fn with_attributes(&self, entries: &[DirEntry]) -> Outcome<Vec<Option<Found>>> {
         let fs = self.node.file_system();
         let nodes: Vec<Arc<Node>> = entries.iter().map(|entry| fs.node(entry.uuid, entry.kind)).collect();
         let handles: Vec<_> = nodes.iter().map(|node| node.handle()).collect();

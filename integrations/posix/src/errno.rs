@@ -85,6 +85,8 @@ impl From<&Error> for Errno {
                 Errno::EIO
             }
             Kind::Exhausted if e.clause() == Some(Clause::O1) => Errno::EDQUOT,
+            // What has the name is not what it was taken for: a group, where nothing else is said.
+            Kind::Invalid if e.clause() == Some(Clause::O10) => Errno::EISDIR,
             Kind::TooBig => Errno::EFBIG,
             Kind::Fenced => Errno::ESTALE,
             kind => Errno(kind.errno()),

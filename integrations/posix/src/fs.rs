@@ -154,8 +154,12 @@ impl FileSystem {
     }
 
     /// The store knows what was written to a file that is being closed: what was asked before is not remembered.
-    pub(crate) fn closes_written(&self) {
-        self.0.changes.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn closes_written(&self, uuid: Option<Uuid>) {
+        match uuid {
+            // Others may have it open still, and have found it before.
+            Some(uuid) => self.touch(uuid),
+            None => drop(self.0.changes.fetch_add(1, Ordering::AcqRel)),
+        }
         self.0.closes.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
-use ioverbs::{Attr, Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
+use ioverbs::{Attr, Collection, Kind as Failure, Op, Result, Stat, catalog::Told};
 
 use crate::{
     Attributes, FileSystem, Flags, Node, Outcome,
@@ -61,8 +61,8 @@ impl Handle {
         let told = if temporary { self.settle().map(|()| false) } else { self.settle_with(Some(&close)) };
         if temporary && let Ok(uuid) = self.c.uuid() {
             let w = self.fs.workspace().clone();
-            // What cannot be removed goes with this process.
-            let _ = ioverbs::run(self.c.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
+            // What has got a name elsewhere stays, and what cannot be removed goes with this process.
+            let _ = ioverbs::run(self.c.session(), Op::Discard { w, uuid });
         }
         // Nobody waits where nothing is left to be told.
         let closed = match told {
@@ -71,7 +71,7 @@ impl Handle {
             _ => self.fs.run(close(&self.c)).map(drop),
         };
         if self.written.load(Ordering::Acquire) || matches!(told, Ok(true)) {
-            self.fs.closes_written();
+            self.fs.closes_written(self.c.uuid().ok());
         }
         told.map(drop).and(closed).and(self.take_failure())
     }

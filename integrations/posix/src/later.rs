@@ -11,9 +11,9 @@ use std::{
     },
 };
 
-use ioverbs::Uuid;
+use ioverbs::{Uuid, seam};
 
-use crate::{Attributes, Create, FileSystem, Node, Outcome, Who, early::Early, fs::lock, handle::Handle};
+use crate::{Attributes, Create, Errno, FileSystem, Node, Outcome, Who, early::Early, fs::lock, handle::Handle};
 
 /// Where the handle of an open file stands.
 pub(crate) struct Slot {
@@ -124,6 +124,16 @@ impl Laters {
 }
 
 impl Node {
+    /// The same where somebody elsewhere may have deleted it: who has it open then, and was to open it later, goes on with what was known of it.
+    pub(crate) fn join_or_go_on(&self) -> Outcome<Arc<Handle>> {
+        match self.join() {
+            Err(e @ (Errno::ENOENT | Errno::ESTALE)) => {
+                self.file_system().0.later.early(self.uuid()).map_or(Err(e), |early| self.goes_on(&early))
+            }
+            joined => joined,
+        }
+    }
+
     /// A handle for who has it open, was to open it later, and is about to change what somebody elsewhere has deleted since: it goes on without
     /// a name, and ends with the last who has it open.
     pub(crate) fn goes_on(&self, early: &Early) -> Outcome<Arc<Handle>> {
@@ -166,7 +176,9 @@ impl FileSystem {
             let all = lock(&self.0.later.all);
             all.values().flatten().filter_map(|later| later.node.upgrade()).collect()
         };
-        for node in nodes {
+        // A store that does not answer is waited for once, and not for each.
+        let until_ns = seam::monotonic_ns().saturating_add(self.session().deadline_ns());
+        for node in nodes.into_iter().take_while(|_| seam::monotonic_ns() < until_ns) {
             // It gives itself to those. What is gone already stays what was known of it.
             if let Ok(handle) = node.join() {
                 self.0.later.give(node.uuid(), &handle);

@@ -38,6 +38,7 @@ mod later;
 mod lent;
 pub mod linked;
 mod locks;
+mod making;
 mod names;
 mod node;
 mod paths;

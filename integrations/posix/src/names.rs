@@ -1,13 +1,9 @@
 //! Names: finding, making, moving and removing what they stand for.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use ioverbs::{
-    Attr, Collection, Controls, EntryKind, Kind as Failure, Lent, Lifetime, Metadata, Name, Op, Output, Stat, Status,
-    Uuid, Which,
+    Attr, Collection, Controls, Kind as Failure, Lifetime, Metadata, Name, Op, Output, Stat, Which,
     catalog::{Named, RenameMode},
     seam,
 };
@@ -15,6 +11,7 @@ use ioverbs::{
 use crate::{
     Attributes, Create, Errno, File, FileSystem, Flags, Found, Kind, Node, Outcome, early,
     fs::{name, stat_of},
+    making::{Fresh, Made, New},
     remembered::Since,
 };
 
@@ -34,38 +31,6 @@ pub enum Rename {
     NoReplace,
     /// The two change places (`RENAME_EXCHANGE`).
     Exchange,
-}
-
-/// Something new, as it is asked for.
-pub(crate) struct New<'a> {
-    pub(crate) parent: &'a Node,
-    /// None: it has no name yet.
-    pub(crate) name: Option<&'a [u8]>,
-    pub(crate) kind: Kind,
-    pub(crate) born: Create,
-    pub(crate) metadata: Metadata,
-    /// Its identity, a new one.
-    pub(crate) uuid: Uuid,
-}
-
-/// Something new.
-pub(crate) struct Fresh {
-    /// It is open by this, unless it was closed in the same request.
-    pub(crate) c: Collection,
-    /// How its creation, its attributes and what was done to it besides ended.
-    pub(crate) statuses: Vec<Status>,
-    /// Its facts as it was made, if they were told.
-    stat: Option<Stat>,
-    /// How many names had been made where it is not known which there are, before it was made.
-    unknown_names: u64,
-}
-
-/// What came of making something new.
-pub(crate) enum Made {
-    /// It is there.
-    New(Fresh),
-    /// Its name is taken: the facts of what that stands for.
-    Taken(Stat),
 }
 
 /// How often a name is looked at again whose file was replaced before anybody could look at that.
@@ -151,6 +116,35 @@ impl FileSystem {
         Ok(Some((found, behind)))
     }
 
+    /// What each of several names stands for, in one request; none: it is not there.
+    pub(crate) fn lookup_all<'a>(
+        &self,
+        parent: &Node,
+        names: impl Iterator<Item = &'a [u8]>,
+    ) -> Outcome<Vec<Option<Found>>> {
+        let group = parent.group()?;
+        let names: Vec<(&[u8], Name)> = names.map(|bytes| Ok((bytes, known(bytes)?))).collect::<Outcome<_>>()?;
+        let look = |(_, name): &(&[u8], Name)| {
+            let (w, parent, which) = (self.workspace().clone(), Some(group.clone()), Which::Name(name.clone()));
+            Op::Look { w, parent, which, ahead: 0, tell: 0 }.into()
+        };
+        let (since, closes) = (self.since(), self.closes());
+        let statuses = self.again("lookup", || {
+            let statuses = self.try_all(names.iter().map(look).collect())?;
+            let mut failed = statuses.iter().filter_map(|status| status.result().err());
+            match failed.find(|e| e.kind() != Failure::NotFound) {
+                Some(e) => Err(e),
+                None => Ok(statuses),
+            }
+        })?;
+        let all = names.iter().zip(&statuses);
+        all.map(|((bytes, _), status)| match status.result() {
+            Err(_) => Ok(None),
+            Ok(()) => self.found(stat_of(Some(status))?, parent, bytes, (since.clone(), closes)),
+        })
+        .collect()
+    }
+
     /// What is told of a name is known of what it stands for.
     fn noted(&self, stat: &Stat, parent: &Node, bytes: &[u8], since: Option<Since>) -> Outcome<Found> {
         let attributes = self.attributes(stat)?;
@@ -208,104 +202,6 @@ impl FileSystem {
         self.placed(&node, parent, bytes);
         let early = self.early(&mut told, &attributes, (flags, c.is_writable()), since);
         Ok(Some((File::of_opened(&node, c, flags, early), attributes)))
-    }
-
-    /// Makes something new; the handle is open. `more` are further operations on it in the same request.
-    pub(crate) fn make<'a>(&self, new: New<'_>, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Fresh> {
-        match self.make_or_find(new, more)? {
-            Made::New(fresh) => Ok(fresh),
-            Made::Taken(_) => Err(Errno::EEXIST),
-        }
-    }
-
-    /// The same; if the name is taken, what that stands for, in the same request.
-    fn make_or_find<'a>(&self, new: New<'_>, more: &dyn Fn(&Collection) -> Vec<Lent<'a>>) -> Outcome<Made> {
-        self.check_writable()?;
-        let directory = new.kind == Kind::Directory;
-        let parent = new.parent.group()?;
-        let name = new.name.map(name).transpose()?;
-        new.name.inspect(|name| new.parent.may_have(name));
-        let unknown_names = self.0.unknown_names.load(Ordering::Acquire);
-        let kind = if directory { EntryKind::Group } else { EntryKind::Collection };
-        let Create { mode, umask, who } = new.born;
-        let above = new.parent.attributes_of_parent()?;
-        let mut metadata = new.metadata;
-        let mut mode = new.parent.born_with(&above, new.kind, (mode & 0o7777, umask), &mut metadata)?;
-        // The group belongs to what is made in a directory with set-group-id.
-        let inherited = (above.mode & 0o2000 != 0).then_some(above.gid);
-        if directory && inherited.is_some() {
-            mode |= 0o2000;
-        }
-        let attr = Attr {
-            mode: Some(if directory || new.kind == Kind::File { mode } else { mode | new.kind.bits() }),
-            uid: Some(who.uid),
-            gid: Some(inherited.unwrap_or(who.gid)),
-            // What dies without a name goes with this process.
-            lifetime: (name.is_none() && !directory).then_some(Lifetime::PROCESS),
-            ..Attr::default()
-        };
-        let controls = if directory { Controls::default() } else { self.controls(new.parent, new.name)? };
-        let uuid = new.uuid;
-        let run = |out: &Collection, first: [Op; 2]| {
-            let statuses = self.try_all(first.into_iter().map(Lent::from).chain(more(out)).collect())?;
-            let Some(e) = statuses.iter().find_map(|status| status.result().err()) else {
-                return Ok((Made::New(Fresh { c: out.clone(), statuses, stat: None, unknown_names }), out.take_told()));
-            };
-            // Unless it is what an attempt has made that was not answered.
-            let other = out.take_told().filter(|told| e.kind() == Failure::Exists && told.stat.uuid != uuid);
-            other.map_or(Err(e), |told| Ok((Made::Taken(told.stat), None)))
-        };
-        let (made, perhaps) = self.once(|| {
-            let out = self.workspace().pending_as_told(kind, uuid);
-            let (parent, name) = (Some(parent.clone()), name.clone());
-            let (metadata, controls) = (metadata.clone(), controls.clone());
-            let create = Op::Create { out: out.clone(), parent, name, metadata, controls };
-            run(&out, [create, Op::SetAttr { c: out.clone(), attr: attr.clone() }])
-        });
-        let made = match made {
-            // By an attempt that was not answered, it seems.
-            Err(e) if perhaps && e.kind() == Failure::Exists => {
-                let out = self.workspace().pending(kind);
-                let which = Which::Uuid(uuid);
-                let open = Op::Open { out: out.clone(), parent: None, which, controls: Controls::default() };
-                run(&out, [open, Op::Stat { c: out.clone() }]).map_err(|_| e)
-            }
-            other => other,
-        };
-        let (mut made, told) = made.map_err(|e| {
-            new.parent.untell();
-            match e.kind() {
-                // There are no deeper directories.
-                Failure::TooBig if directory => Errno::ENAMETOOLONG,
-                _ => self.errno("create", &e),
-            }
-        })?;
-        if let Made::New(fresh) = &mut made {
-            // What that makes of the directory comes along.
-            let (stat, group) = told.map_or((None, None), |told| (Some(told.stat), told.group));
-            fresh.stat = stat;
-            new.parent.tell_of(group.as_ref());
-        }
-        Ok(made)
-    }
-
-    /// The attributes that something new was made with.
-    pub(crate) fn attributes_of(&self, fresh: &mut Fresh) -> Outcome<Attributes> {
-        let stat = match (fresh.stat.take(), fresh.c.uuid()) {
-            (Some(stat), _) => stat,
-            (None, Err(e)) => return Err(self.errno("stat", &e)),
-            (None, Ok(uuid)) => {
-                let look = || Op::Look {
-                    w: self.workspace().clone(),
-                    parent: None,
-                    which: Which::Uuid(uuid),
-                    ahead: 0,
-                    tell: 0,
-                };
-                stat_of(Some(&self.again("stat", || ioverbs::run(self.session(), look()))?))?.clone()
-            }
-        };
-        self.attributes(&stat)
     }
 
     /// Makes a file and opens it. Fails with `EEXIST` if the name is taken.
@@ -393,11 +289,11 @@ impl FileSystem {
         Ok((node, attributes))
     }
 
-    /// Moves a name. That one is a directory and the other none, the caller has looked.
+    /// Moves a name.
     pub fn rename(&self, from: (&Node, &[u8]), to: (&Node, &[u8]), rename: Rename) -> Outcome<()> {
         self.check_writable()?;
         let mode = match rename {
-            Rename::Replace => RenameMode::Replace,
+            Rename::Replace => RenameMode::ReplaceAlike,
             Rename::NoReplace => RenameMode::NoReplace,
             Rename::Exchange => RenameMode::Exchange,
         };
@@ -425,6 +321,11 @@ impl FileSystem {
         let looks = || groups.iter().zip(places).filter_map(look).collect();
         let done = from.0.rename_in("rename", &[to.0], rename, &looks);
         self.names_changed();
+        let done = done.map_err(|e| match self.lookup(to.0, to.1) {
+            // The one that is moved is a directory then.
+            Ok((other, _)) if e == Errno::EISDIR && other.kind() != Kind::Directory => Errno::ENOTDIR,
+            _ => e,
+        });
         for (looked, place) in done?.iter().zip(places) {
             self.moved(*place, looked);
         }
@@ -450,11 +351,13 @@ impl FileSystem {
             return Err(Errno::ENOENT);
         }
         let temporary = held.as_ref().is_some_and(|h| h.temporary.load(Ordering::Relaxed));
+        // Another process may have made it without a name, and handed it on.
+        let nameless = temporary || node.attributes()?.links == 0;
         let mut ops = |c: &Collection| {
             let link = Op::Link { c: c.clone(), parent: Some(group.clone()), name: name.clone() };
             // What had no name stays from now on.
             let stays = Attr { lifetime: Some(Lifetime::KEPT), ..Attr::default() };
-            let stays = temporary.then(|| Op::SetAttr { c: c.clone(), attr: stays });
+            let stays = nameless.then(|| Op::SetAttr { c: c.clone(), attr: stays });
             stays.into_iter().chain([link, Op::Stat { c: c.clone() }]).collect()
         };
         node.settle()?;
@@ -462,32 +365,26 @@ impl FileSystem {
         self.names_changed();
         let linked = self.once(|| node.try_with_handle(&mut ops));
         node.touch();
-        match linked {
-            (Ok(statuses), _) => {
-                if let Some(handle) = &held {
-                    handle.temporary.store(false, Ordering::Relaxed);
-                }
-                self.attributes(stat_of(statuses.last())?)
-            }
+        // Who has looked at the directory meanwhile has not seen it.
+        parent.untell();
+        let linked = match linked {
+            (Ok(statuses), _) => self.attributes(stat_of(statuses.last())?),
+            // By an attempt that was not answered, perhaps.
             (Err(e), true) if e.kind() == Failure::Exists => match self.lookup(parent, bytes)? {
                 (there, attributes) if there.uuid() == node.uuid() => Ok(attributes),
                 _ => Err(Errno::EEXIST),
             },
             (Err(e), _) if e.kind() == Failure::TooBig => Err(Errno::EMLINK),
             (Err(e), _) => Err(self.errno("link", &e)),
+        };
+        if let Some(handle) = held.filter(|_| linked.is_ok()) {
+            handle.temporary.store(false, Ordering::Relaxed);
         }
+        linked
     }
 }
 
 /// A name that may be there.
 pub(crate) fn known(bytes: &[u8]) -> Outcome<Name> {
     name(bytes).map_err(|e| if e == Errno::EINVAL { Errno::ENOENT } else { e })
-}
-
-impl Node {
-    /// The attributes of a directory in which something is made.
-    fn attributes_of_parent(&self) -> Outcome<Attributes> {
-        // As it was told last, since whoever makes something has looked the way to it.
-        self.told_within(Duration::MAX).map_or_else(|| self.attributes(), |(told, _)| Ok(told))
-    }
 }

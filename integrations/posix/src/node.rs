@@ -354,7 +354,7 @@ impl Node {
             return Ok(attributes);
         }
         // A length is one of bytes, which have to be open.
-        let open = change.size.map(|_| self.join()).transpose()?;
+        let open = change.size.map(|_| self.join_or_go_on()).transpose()?;
         let statuses = self.with_handle("setattr", |c| {
             let mut ops = Vec::new();
             ops.extend(change.size.map(|size| Op::Truncate { c: c.clone(), size }));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ioverbs::{Clause, Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
+use ioverbs::{Clause, EntryKind, Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
 
 use crate::{Errno, FileSystem, Kind, Node, Outcome, names::known};
 
@@ -29,6 +29,11 @@ impl FileSystem {
 
     /// The same, of what nobody has looked at, in one request: `EISDIR` for a directory. `None`: the store does not know how.
     pub(crate) fn unlink_file(&self, parent: &Node, bytes: &[u8]) -> Outcome<Option<Gone>> {
+        self.take_name(parent, bytes, false)
+    }
+
+    /// The same of an empty `directory`, and `ENOTDIR` for a file.
+    fn take_name(&self, parent: &Node, bytes: &[u8], directory: bool) -> Outcome<Option<Gone>> {
         self.check_writable()?;
         let (group, name) = (parent.group()?, known(bytes)?);
         if parent.has_not(bytes) {
@@ -37,17 +42,18 @@ impl FileSystem {
         if self.0.looks_first.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let is_group = |e: &ioverbs::Error| e.kind() == Failure::Invalid && e.clause() == Some(Clause::O10);
+        let is_other = |e: &ioverbs::Error| e.kind() == Failure::Invalid && e.clause() == Some(Clause::O10);
         let _going = self.names_go();
         parent.names_change();
+        let verb = if directory { "delete" } else { "unlink" };
         // Another one may have got the name by the second time.
-        let done = self.at_most_once("unlink", || {
+        let done = self.at_most_once(verb, || {
             let (w, parent) = (self.workspace().clone(), Some(group.clone()));
-            let ended = ioverbs::run(self.session(), Op::Unlink { w, parent, name: name.clone() });
+            let ended = ioverbs::run(self.session(), Op::Unlink { w, parent, name: name.clone(), group: directory });
             match ended.map(|status| status.output) {
                 Ok(Output::Removed(removed)) => Ok(Ok(*removed)),
                 Ok(_) => Err(ioverbs::Error::internal("a name was removed, and nothing is said of it")),
-                Err(e) if is_group(&e) || e.kind() == Failure::Version => Ok(Err(e)),
+                Err(e) if is_other(&e) || e.kind() == Failure::Version => Ok(Err(e)),
                 Err(e) => Err(e),
             }
         });
@@ -59,28 +65,33 @@ impl FileSystem {
         })?;
         let Removed { uuid, mode, links, group } = match done {
             Ok(removed) => removed,
-            Err(e) if is_group(&e) => return Err(Errno::EISDIR),
+            Err(e) if is_other(&e) => return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR }),
             Err(_) => {
                 self.0.looks_first.store(true, Ordering::Relaxed);
                 return Ok(None);
             }
         };
         parent.tell_of(group.as_ref());
-        let gone = Gone { uuid, kind: Kind::of(ioverbs::EntryKind::Collection, mode), links };
+        let entry = if directory { EntryKind::Group } else { EntryKind::Collection };
+        let gone = Gone { uuid, kind: Kind::of(entry, mode), links };
         // It may have other names, and be open here.
         self.touch(uuid);
         Ok(Some(gone))
     }
 
-    /// Removes an empty directory: the caller has looked that it is one.
+    /// Removes an empty directory.
     pub fn rmdir(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
         match bytes {
             b"." => Err(Errno::EINVAL),
             b".." => Err(Errno::ENOTEMPTY),
-            _ => self.remove(parent, bytes),
+            _ => match self.take_name(parent, bytes, true)? {
+                Some(_) => Ok(()),
+                None => self.remove(parent, bytes),
+            },
         }
     }
 
+    /// Removes what a store of an older release cannot compare with what it is taken for: the caller has looked.
     fn remove(&self, parent: &Node, bytes: &[u8]) -> Outcome<()> {
         self.check_writable()?;
         let which = Which::Name(known(bytes)?);

@@ -7,7 +7,7 @@ use ioverbs::{Attr, Kind as Failure, Lent, Lifetime, Metadata, Op, Output, Uuid,
 use crate::{
     Attributes, Create, Errno, FileSystem, Kind, Node, Outcome,
     fs::{name, stat_of},
-    names::New,
+    making::New,
 };
 
 /// Longest target of a symbolic link, as for paths.
@@ -48,12 +48,19 @@ impl FileSystem {
             ];
             std::iter::once(write).chain(ops.into_iter().map(Lent::from)).collect()
         });
-        let made = made.inspect_err(|_| {
-            let w = self.workspace().clone();
-            // What cannot be removed now has no name, and goes with this process if it has not come as far as that.
-            let _ = ioverbs::run(self.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
-        })?;
-        let attributes = self.attributes(stat_of(made.statuses.get(6))?)?;
+        let attributes = match made {
+            Ok(made) => self.attributes(stat_of(made.statuses.get(6))?)?,
+            Err(e) => match self.lookup(parent, bytes) {
+                // By an attempt that was not answered.
+                Ok((there, attributes)) if e == Errno::EEXIST && there.uuid() == uuid => attributes,
+                _ => {
+                    let w = self.workspace().clone();
+                    // What cannot be removed now has no name, and goes with this process if it has not come as far as that.
+                    let _ = ioverbs::run(self.session(), Op::Discard { w, uuid });
+                    return Err(e);
+                }
+            },
+        };
         let node = self.node(attributes.uuid, Kind::Symlink);
         let _ = node.target.set(target.to_vec());
         Ok((node, attributes))

@@ -4,6 +4,7 @@ mod behind;
 mod files;
 mod meaning;
 mod opening;
+mod others;
 mod paths;
 
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl Ahead {
             CatalogOp::Open { ws, parent, which, .. }
             | CatalogOp::Delete { ws, parent, which }
             | CatalogOp::Look { ws, parent, which, .. } => by(*ws, *parent, which),
-            CatalogOp::Unlink { ws, parent, name } => {
+            CatalogOp::Unlink { ws, parent, name, .. } => {
                 self.key(&keys::name(*ws, *parent, name));
                 None
             }
@@ -107,6 +107,7 @@ impl Ahead {
                 Some(*uuid)
             }
             CatalogOp::Stat { ws, uuid }
+            | CatalogOp::Discard { ws, uuid }
             | CatalogOp::Write { ws, uuid, .. }
             | CatalogOp::Append { ws, uuid, .. }
             | CatalogOp::Truncate { ws, uuid, .. }

@@ -28,7 +28,8 @@ impl Exec<'_> {
             }
             CatalogOp::Close { ws, uuid, published } => verbs::close::close(self, ws, uuid, published.is_some()),
             CatalogOp::Delete { ws, parent, which } => verbs::delete::delete(self, ws, parent, &which),
-            CatalogOp::Unlink { ws, parent, name } => verbs::delete::unlink(self, ws, parent, &name),
+            CatalogOp::Unlink { ws, parent, name, group } => verbs::delete::unlink(self, ws, parent, (&name, group)),
+            CatalogOp::Discard { ws, uuid } => verbs::delete::discard(self, ws, uuid),
             CatalogOp::Stat { ws, uuid } => verbs::stat::stat(self, ws, uuid),
             CatalogOp::Look { ws, parent, which, ahead, tell } => {
                 verbs::stat::look(self, ws, parent, &which, (ahead, tell))

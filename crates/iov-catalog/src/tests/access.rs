@@ -51,7 +51,7 @@ fn a1_each_operation_needs_its_right() {
         },
         owner.publish_op(uuid),
         CatalogOp::Seal { ws, uuid, published: Default::default() },
-        CatalogOp::Unlink { ws, parent: ROOT, name: name("m") },
+        CatalogOp::Unlink { ws, parent: ROOT, name: name("m"), group: false },
         CatalogOp::Delete { ws, parent: ROOT, which: which() },
     ];
     let admin = vec![

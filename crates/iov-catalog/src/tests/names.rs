@@ -302,7 +302,7 @@ fn o3_o10_a_name_of_a_collection_is_removed_and_it_is_told_what_is_left() {
     client.ask(link).unwrap();
     client.close(uuid).unwrap();
     let unlink = |parent, text: &str| {
-        let reply = client.ask(CatalogOp::Unlink { ws: client.ws, parent, name: name(text) })?;
+        let reply = client.ask(CatalogOp::Unlink { ws: client.ws, parent, name: name(text), group: false })?;
         let CatalogReply::Removed(removed) = reply else { panic!("{reply:?}") };
         Ok::<_, Error>((removed.uuid, removed.links, removed.group.map(|group| (group.uuid, group.entries))))
     };
@@ -315,5 +315,56 @@ fn o3_o10_a_name_of_a_collection_is_removed_and_it_is_told_what_is_left() {
     assert_eq!(unlink(ROOT, "a"), Ok((uuid, 0, Some((Uuid::NIL, 1)))));
     assert_eq!(client.stat(uuid).map_err(kind), Err(Kind::NotFound));
     // The group is still there, and empty.
-    client.delete(ROOT, "g").unwrap();
+    let of_group =
+        |text: &str| client.ask(CatalogOp::Unlink { ws: client.ws, parent: ROOT, name: name(text), group: true });
+    client.close(client.create("a")).unwrap();
+    assert_eq!(of_group("a").map_err(kind), Err(Kind::Invalid), "no group");
+    let inner = client.group(group, "inner");
+    assert_eq!(of_group("g").map_err(kind), Err(Kind::NotEmpty));
+    client.delete(group, "inner").unwrap();
+    let CatalogReply::Removed(removed) = of_group("g").unwrap() else { panic!() };
+    assert_eq!((removed.uuid, removed.links, removed.group.map(|root| root.entries)), (group, 0, Some(1)));
+    assert_ne!(inner, group);
+}
+
+#[test]
+fn o10_only_what_has_no_name_is_discarded() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let discard = |uuid| client.ask(CatalogOp::Discard { ws: client.ws, uuid });
+    let kind = |e: Error| e.kind();
+    let (named, op) = client.create_with(EntryKind::Collection, ROOT, "", Default::default());
+    client.ask(op).unwrap();
+    let (nameless, op) = client.create_with(EntryKind::Collection, ROOT, "", Default::default());
+    client.ask(op).unwrap();
+    client.ask(CatalogOp::Link { ws: client.ws, uuid: named, parent: ROOT, name: name("a") }).unwrap();
+    assert_eq!(discard(named).map_err(kind), Err(Kind::Invalid));
+    discard(nameless).unwrap();
+    assert_eq!(discard(nameless).map_err(kind), Err(Kind::NotFound));
+    assert_eq!(discard(Uuid::NIL).map_err(kind), Err(Kind::Invalid), "the root");
+    for uuid in [named, nameless] {
+        client.close(uuid).unwrap();
+    }
+    assert!(client.stat(named).is_ok());
+    assert_eq!(client.stat(nameless).map_err(kind), Err(Kind::NotFound));
+}
+
+#[test]
+fn o3_a_rename_replaces_what_is_alike_where_that_is_asked() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let empty = client.group(ROOT, "empty");
+    let file = client.create("f");
+    client.close(file).unwrap();
+    let alike = |from: &str, to: &str| rename(&client, (ROOT, from), (ROOT, to), RenameMode::ReplaceAlike);
+    assert_eq!(kind(alike("f", "g")), Kind::Invalid);
+    assert_eq!(kind(alike("g", "f")), Kind::Invalid);
+    alike("g", "empty").unwrap();
+    alike("f", "new").unwrap();
+    assert_eq!(client.stat(group).unwrap().links, 1);
+    assert!(client.stat(empty).is_err());
+    // Otherwise whatever is there goes.
+    rename(&client, (ROOT, "new"), (ROOT, "empty"), RenameMode::Replace).unwrap();
+    assert_eq!((client.stat(file).unwrap().links, client.stat(group).is_err()), (1, true));
 }

@@ -45,7 +45,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (what.clone(), any::<bool>()).prop_map(|(what, written)| Act::Close { what, written }),
         2 => place.clone().prop_map(|(parent, name)| Act::Delete { parent, name }),
         1 => what.clone().prop_map(|what| Act::DeleteUuid { what }),
-        3 => (place.clone(), place.clone(), 0u8..3).prop_map(|(from, to, mode)| Act::Rename { from, to, mode }),
+        3 => (place.clone(), place.clone(), 0u8..4).prop_map(|(from, to, mode)| Act::Rename { from, to, mode }),
         1 => (what.clone(), 0usize..6, 0u8..4).prop_map(|(what, parent, name)| Act::Link { what, parent, name }),
         2 => (what.clone(), 0i64..4).prop_map(|(what, value)| Act::Put { what, value }),
         1 => what.clone().prop_map(|what| Act::Publish { what }),
@@ -121,7 +121,8 @@ impl World {
                 from: name(&text(from.1)),
                 to_parent: self.parent(to.0),
                 to: name(&text(to.1)),
-                mode: [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange][usize::from(*mode)],
+                mode: [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::ReplaceAlike]
+                    [usize::from(*mode)],
             },
             Act::Link { what, parent, name: n } => {
                 let (uuid, parent) = (self.what(*what).0, self.parent(*parent));

@@ -1,4 +1,4 @@
-//! Delete: a name, or by UUID all names; with the last one the collection or empty group (O10). Unlink: the name of a collection.
+//! Delete: a name, or by UUID all names; with the last one the collection or empty group (O10). Unlink: the name of one of the two. Discard: what has no name.
 
 use iov_types::{
     Clause, EntryKind, Error, Name, Result, Right, Uuid, Which,
@@ -26,11 +26,12 @@ pub(crate) fn delete(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, which: &Which) ->
     Ok(CatalogReply::Done)
 }
 
-pub(crate) fn unlink(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, name: &Name) -> Reply {
+pub(crate) fn unlink(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, (name, group): (&Name, bool)) -> Reply {
     let at = x.workspace(ws, Right::Write)?;
     let (uuid, kind) = named(x, ws, parent, name)?;
-    if kind == EntryKind::Group {
-        return Err(Error::invalid(format!("{name:?} is a group: delete it as one")).with_clause(Clause::O10));
+    if (kind == EntryKind::Group) != group {
+        let is = if group { "no group: remove it as a collection" } else { "a group: remove it as one" };
+        return Err(Error::invalid(format!("{name:?} is {is}")).with_clause(Clause::O10));
     }
     let record = there(x, at, uuid)?;
     let only = Some((parent, name));
@@ -40,6 +41,20 @@ pub(crate) fn unlink(x: &mut Exec<'_>, ws: Uuid, parent: Uuid, name: &Name) -> R
     // It has gone, whatever is wrong with that.
     let group = stat::of_group(x, at, parent).ok().flatten();
     Ok(CatalogReply::Removed(Box::new(Removed { uuid, mode, links, group })))
+}
+
+pub(crate) fn discard(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid) -> Reply {
+    let at = x.workspace(ws, Right::Write)?;
+    if uuid.is_nil() {
+        return Err(Error::invalid("the root goes with its workspace: delete that"));
+    }
+    let record = there(x, at, uuid)?;
+    if !record.names.is_empty() {
+        return Err(Error::invalid(format!("{uuid} has a name: remove that")).with_clause(Clause::O10));
+    }
+    check_removal(x, ws, uuid, &record, None)?;
+    x.unname(at, uuid, record, None)?;
+    Ok(CatalogReply::Done)
 }
 
 /// What has a name.

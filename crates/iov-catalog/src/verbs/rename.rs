@@ -49,6 +49,10 @@ pub(crate) fn rename(x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid,
         (_, Some((other, _))) if other == uuid => {}
         (_, Some((other, _))) => {
             let replaced = x.usable_record(at, other)?;
+            let alike = (record.kind == EntryKind::Group) == (replaced.kind == EntryKind::Group);
+            if mode == RenameMode::ReplaceAlike && !alike {
+                return Err(unlike(to.name, replaced.kind));
+            }
             let only = Some((to.parent, to.name));
             check_removal(x, ws, other, &replaced, only)?;
             x.unname(at, other, replaced, only)?;
@@ -63,6 +67,15 @@ pub(crate) fn rename(x: &mut Exec<'_>, ws: Uuid, from: (Uuid, &Name), to: (Uuid,
     record.names.push(to.place());
     x.change_record(ws, uuid, &mut record);
     Ok(CatalogReply::Done)
+}
+
+fn unlike(name: &Name, kind: EntryKind) -> Error {
+    let is = if kind == EntryKind::Group {
+        "a group, and what is moved is none"
+    } else {
+        "no group, and what is moved is one"
+    };
+    Error::invalid(format!("{name:?} is {is}: choose another name, or remove it")).with_clause(Clause::O10)
 }
 
 fn taken(name: &Name) -> Error {

@@ -146,7 +146,11 @@ pub(super) fn describe(ops: &[Op], policy: OnError, promises: bool) -> Vec<PlanO
                 uses.extend([(which_token(w, parent, which), true), (workspace_token(w), false)]);
                 Class::Catalog
             }
-            Op::Unlink { w, parent, name } => {
+            Op::Discard { w, uuid } => {
+                uses.extend([(which_token(w, &None, &Which::Uuid(*uuid)), true), (workspace_token(w), false)]);
+                Class::Catalog
+            }
+            Op::Unlink { w, parent, name, .. } => {
                 uses.extend([(name_token(w, parent, name), true), (workspace_token(w), false)]);
                 Class::Catalog
             }

@@ -98,9 +98,10 @@ impl Exec {
             Op::Delete { w, parent, which } => {
                 CatalogOp::Delete { ws: w.uuid(), parent: parent_uuid(parent)?, which: which.clone() }
             }
-            Op::Unlink { w, parent, name } => {
-                CatalogOp::Unlink { ws: w.uuid(), parent: parent_uuid(parent)?, name: name.clone() }
+            Op::Unlink { w, parent, name, group } => {
+                CatalogOp::Unlink { ws: w.uuid(), parent: parent_uuid(parent)?, name: name.clone(), group: *group }
             }
+            Op::Discard { w, uuid } => CatalogOp::Discard { ws: w.uuid(), uuid: *uuid },
             Op::Look { w, parent, which, ahead, tell } => {
                 let (parent, which) = (parent_uuid(parent)?, which.clone());
                 CatalogOp::Look { ws: w.uuid(), parent, which, ahead: *ahead, tell: *tell }

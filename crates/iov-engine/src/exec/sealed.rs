@@ -39,10 +39,10 @@ fn needs_open(op: &Op, rollback: bool) -> impl Iterator<Item = &Collection> {
 /// What may be gone after an operation: in which workspace, and which collection, where that is known.
 pub(super) fn deletes(op: &Op) -> Option<(Uuid, Option<Uuid>)> {
     match op {
-        Op::Delete { w, which: Which::Uuid(uuid), .. } => Some((w.uuid(), Some(*uuid))),
+        Op::Delete { w, which: Which::Uuid(uuid), .. } | Op::Discard { w, uuid } => Some((w.uuid(), Some(*uuid))),
         Op::Delete { w, which: Which::Name(_), .. }
         | Op::Unlink { w, .. }
-        | Op::Rename { w, mode: RenameMode::Replace, .. } => Some((w.uuid(), None)),
+        | Op::Rename { w, mode: RenameMode::Replace | RenameMode::ReplaceAlike, .. } => Some((w.uuid(), None)),
         _ => None,
     }
 }

@@ -73,6 +73,7 @@ impl Change {
 pub(crate) fn change(op: &CatalogOp) -> Option<Change> {
     match op {
         CatalogOp::Delete { which: Which::Uuid(uuid), .. }
+        | CatalogOp::Discard { uuid, .. }
         | CatalogOp::Set { uuid, .. }
         | CatalogOp::SetAttr { uuid, .. }
         | CatalogOp::Link { uuid, .. }

@@ -43,7 +43,7 @@ message! {
     }
 }
 
-numbers! { RenameMode { Replace = 1, NoReplace = 2, Exchange = 3 } }
+numbers! { RenameMode { Replace = 1, NoReplace = 2, Exchange = 3, ReplaceAlike = 4 } }
 
 choice! {
     strict CatalogOp {
@@ -112,8 +112,9 @@ choice! {
         38 => Ticket { 1 => uuid: uuid },
         39 => Look { 1 => ws: uuid, 2 => parent: uuid, 3 => which: required message, 4 => ahead: uint, 5 => tell: uint },
         40 => Truncate { 1 => ws: uuid, 2 => uuid: uuid, 3 => size: uint },
-        41 => Unlink { 1 => ws: uuid, 2 => parent: uuid, 3 => name: required name },
+        41 => Unlink { 1 => ws: uuid, 2 => parent: uuid, 3 => name: required name, 4 => group: boolean },
         42 => Append { 1 => ws: uuid, 2 => uuid: uuid, 3 => data: bytes },
+        43 => Discard { 1 => ws: uuid, 2 => uuid: uuid },
     }
 }
 

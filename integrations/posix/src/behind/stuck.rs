@@ -1,6 +1,6 @@
-//! What the store had no room for, of files that are written behind.
+//! What the store had no room for, or has not answered for, of files that are written behind.
 //!
-//! The program was told that it is written. So whoever asks to make it last, or closes the file, is told that there is no room, and until the file is
+//! The program was told that it is written. So whoever asks to make it last, or closes the file, is told so, and until the file is
 //! closed it is read as it was written, as from the page cache of a file system whose medium is full: SQLite, for instance, takes a journal that has
 //! become empty for one of which nothing is left to be undone.
 
@@ -10,9 +10,9 @@ use ioverbs::Op;
 
 use crate::{Attributes, Errno, Outcome, fs::lock, handle::Handle};
 
-/// There may be some another time.
-pub(super) fn is_for_want_of_room(e: Errno) -> bool {
-    matches!(e, Errno::ENOSPC | Errno::EDQUOT)
+/// Another time there may be some, or the store may answer.
+pub(super) fn may_come_through(e: Errno) -> bool {
+    matches!(e, Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::ENOMEM)
 }
 
 impl Handle {
@@ -20,10 +20,10 @@ impl Handle {
         self.behind.stuck.load(Ordering::Acquire)
     }
 
-    /// All is told, or lost. What has found room after all has not failed; what is beyond a quota may be there and has.
+    /// All is told, or lost. What has come through after all has not failed; what is beyond a quota may be there and has.
     pub(super) fn is_stuck_no_more(&self, is_told: bool) {
         if self.behind.stuck.swap(false, Ordering::AcqRel) && is_told {
-            lock(&self.behind.failed).take_if(|e| *e == Errno::ENOSPC);
+            lock(&self.behind.failed).take_if(|e| may_come_through(*e) && *e != Errno::EDQUOT);
         }
     }
 

@@ -14,6 +14,7 @@ mod held;
 mod inline;
 mod interrupted;
 mod libraries;
+mod meanwhile;
 mod mounts;
 mod network;
 mod offline;

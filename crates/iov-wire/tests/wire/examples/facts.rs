@@ -130,8 +130,9 @@ pub(crate) fn operations() -> Vec<CatalogOp> {
         Ticket { uuid },
         Look { ws, parent, which: Which::Name(name("d")), ahead: 16, tell: 512 },
         Truncate { ws, uuid, size: 100 },
-        Unlink { ws, parent: GROUP, name: name("e") },
+        Unlink { ws, parent: GROUP, name: name("e"), group: true },
         Append { ws, uuid, data: vec![6, 7] },
+        Discard { ws, uuid },
     ]
 }
 

@@ -92,14 +92,20 @@ fn workspace_op() -> BoxedStrategy<CatalogOp> {
 
 fn entry_op() -> BoxedStrategy<CatalogOp> {
     use CatalogOp::*;
-    let mode = one_of(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+    let mode = one_of(&[RenameMode::Replace, RenameMode::ReplaceAlike, RenameMode::NoReplace, RenameMode::Exchange]);
     prop_oneof![
         create(),
         (uuid(), uuid(), which(), entry_kind(), controls(), any::<Option<u64>>())
             .prop_map(|(ws, parent, which, kind, controls, tell)| Open { ws, parent, which, kind, controls, tell }),
         (uuid(), uuid(), maybe(published())).prop_map(|(ws, uuid, published)| Close { ws, uuid, published }),
         (uuid(), uuid(), which()).prop_map(|(ws, parent, which)| Delete { ws, parent, which }),
-        (uuid(), uuid(), name()).prop_map(|(ws, parent, name)| Unlink { ws, parent, name }),
+        (uuid(), uuid(), name(), any::<bool>()).prop_map(|(ws, parent, name, group)| Unlink {
+            ws,
+            parent,
+            name,
+            group
+        }),
+        (uuid(), uuid()).prop_map(|(ws, uuid)| Discard { ws, uuid }),
         (uuid(), uuid(), any::<Vec<u8>>()).prop_map(|(ws, uuid, data)| Append { ws, uuid, data }),
         (uuid(), uuid()).prop_map(|(ws, uuid)| Stat { ws, uuid }),
         (uuid(), uuid(), maybe(controls()), maybe(layout())).prop_map(|(ws, uuid, controls, layout)| Set {

@@ -1,0 +1,119 @@
+//! What others do meanwhile, in a file system of their own on the same workspace, or here beside it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{Caller, Directory, Errno, Kind, Paths, Rename};
+
+fn two() -> (FileSystem, FileSystem) {
+    let ws = workspace();
+    (FileSystem::new(ws.clone(), Options::default()), FileSystem::new(again(&ws), Options::default()))
+}
+
+#[test]
+fn a_listing_tells_of_names_as_they_are_and_not_as_they_were_listed() {
+    let (here, there) = two();
+    let root = here.root();
+    let first = put(&here, &root, b"0", b"old");
+    (1..6).for_each(|i| drop(put(&here, &root, format!("{i}").as_bytes(), b"old")));
+    for by in [&here, &there] {
+        let stream = Directory::open(&root).unwrap();
+        let entries = stream.entries(0, 100).unwrap();
+        let at = by.root();
+        by.rename((&at, b"1"), (&at, b"moved"), Rename::Replace).unwrap();
+        // What they stood for is still open.
+        let open = [b"2", b"3"].map(|name| File::open(&here.lookup(&root, name).unwrap().0, READ).unwrap().0);
+        by.unlink(&at, b"2").unwrap();
+        by.unlink(&at, b"3").unwrap();
+        let new = put(by, &at, b"3", b"new");
+        let found = stream.found(&entries).unwrap();
+        let told = entries.iter().zip(found).filter(|(entry, _)| b"0123".contains(&entry.name[0]));
+        let told: Vec<_> = told.map(|(_, found)| found.map(|(node, facts)| (node.uuid(), facts.size))).collect();
+        assert_eq!(told, [Some((first.uuid(), 3)), None, None, Some((new.uuid(), 3))]);
+        drop(open);
+        // As before, for the next.
+        by.rename((&at, b"moved"), (&at, b"1"), Rename::Replace).unwrap();
+        put(by, &at, b"2", b"old");
+    }
+}
+
+#[test]
+fn a_name_that_has_become_another_kind_is_not_taken_for_what_it_was() {
+    let (here, there) = two();
+    let (root, at) = (here.root(), there.root());
+    here.mkdir(&root, b"d", born(0o755)).unwrap();
+    here.mkdir(&root, b"other", born(0o755)).unwrap();
+    there.rmdir(&at, b"d").unwrap();
+    let file = put(&there, &at, b"d", b"data");
+    assert_eq!(here.rmdir(&root, b"d"), Err(Errno::ENOTDIR));
+    assert_eq!(here.rename((&root, b"other"), (&root, b"d"), Rename::Replace), Err(Errno::ENOTDIR));
+    assert_eq!(get(&file), b"data");
+    put(&here, &root, b"f", b"more");
+    assert_eq!(here.rename((&root, b"f"), (&root, b"other"), Rename::Replace), Err(Errno::EISDIR));
+    assert_eq!(here.unlink(&root, b"other"), Err(Errno::EISDIR));
+    here.rename((&root, b"f"), (&root, b"d"), Rename::Replace).unwrap();
+    here.rmdir(&root, b"other").unwrap();
+    assert_eq!(names(&root), ["d"]);
+}
+
+#[test]
+fn a_file_without_a_name_stays_if_another_process_has_given_it_one() {
+    let (here, there) = two();
+    let (file, node, _) = here.create_unnamed(&here.root(), born(0o640), WRITE).unwrap();
+    file.write(0, b"made here").unwrap();
+    file.flush().unwrap();
+    // As a child does with what it has inherited.
+    let inherited = File::open(&there.node(node.uuid(), Kind::File), READ).unwrap().0;
+    let linked = there.link(inherited.node(), &there.root(), b"named").unwrap();
+    assert_eq!(linked.links, 1);
+    file.close().unwrap();
+    drop((node, here));
+    inherited.close().unwrap();
+    let found = there.lookup(&there.root(), b"named").unwrap().0;
+    assert_eq!(get(&found), b"made here");
+    // One that has got none goes.
+    let (file, node, _) = there.create_unnamed(&there.root(), born(0o640), WRITE).unwrap();
+    file.close().unwrap();
+    assert_eq!(node.attributes(), Err(Errno::ENOENT));
+}
+
+#[test]
+fn what_was_written_by_one_descriptor_is_found_although_another_was_opened_before() {
+    let unseen = Duration::from_secs(60);
+    let paths = Paths::new(FileSystem::new(workspace(), Options { unseen, ..Options::default() }));
+    let (fs, caller) = (paths.file_system(), Caller::default());
+    let root = fs.root();
+    put(fs, &root, b"f", b"old");
+    let open = |write| {
+        let how = crate::How { read: true, write, ..Default::default() };
+        match paths.walker(&caller).open(&root, b"f", &how) {
+            Ok(crate::Opened::File(file, _)) => file,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (one, two) = (open(false), open(true));
+    two.write(3, b", and more").unwrap();
+    two.close().unwrap();
+    one.close().unwrap();
+    match paths.walker(&caller).walk(&root, b"f", true) {
+        Ok(crate::Reached::Found { attributes, .. }) => assert_eq!(attributes.size, 13),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_directory_that_was_looked_at_while_a_name_was_added_is_told_of_as_it_is() {
+    let fs = file_system();
+    let root = fs.root();
+    let dir = fs.mkdir(&root, b"d", born(0o755)).unwrap().0;
+    let file = put(&fs, &root, b"f", b"");
+    let before = dir.attributes().unwrap();
+    // It may look before, in the middle, or behind.
+    let looked = dir.clone();
+    let look = move || (0..200).for_each(|_| _ = looked.attributes());
+    let looks = ioverbs::seam::spawn("looks", look).unwrap();
+    fs.link(&file, &dir, b"g").unwrap();
+    looks.join().unwrap();
+    let told = dir.told_within(Duration::MAX).map_or_else(|| dir.attributes().unwrap(), |(told, _)| told);
+    assert!(told.mtime_ns > before.mtime_ns);
+}

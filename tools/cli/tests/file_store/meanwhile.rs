@@ -1,0 +1,149 @@
+//! What others do while a program is in the middle of something: nobody's bytes go elsewhere, or are lost.
+
+use std::time::Duration;
+
+use crate::{
+    mounts::{Mounted, has_fuse},
+    runs::{has_library, python},
+    store::Store,
+};
+
+fn in_mount(store: &Store, m: &Mounted<'_>, script: &str) -> String {
+    store.file("meanwhile.py", script.as_bytes());
+    m.shell(&format!("python3 {}", store.path("meanwhile.py").display())).ok().text()
+}
+
+#[test]
+fn a_name_is_not_listed_as_what_it_stood_for_before() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    // The kernel asks for more names than it hands on at a time, and for some of them only later.
+    let script = r#"
+import os
+os.mkdir('d')
+for i in range(1200): open(f'd/{i:04}-{"x" * 100}', 'w').close()
+with os.scandir('d') as listing:
+    # Who looks at what is listed is told of it with the names, as `ls -l` is.
+    names = [(next(listing).name, os.stat('d'))[0] for _ in range(300)]
+    for name in names: os.stat(f'd/{name}')
+    # Whatever was not handed on yet.
+    late = [p for p in (f'd/{i:04}-{"x" * 100}' for i in range(1200)) if os.path.basename(p) not in names][-400:]
+    for p in late: open(p, 'w').write('log'); os.rename(p, p + '.1')
+    for e in listing:
+        names.append(e.name)
+        if len(names) % 10 == 0 and 'd/' + e.name not in late: os.stat('d/' + e.name)
+wrong = 0
+for p in late:
+    if os.path.exists(p): wrong += 1
+    try: os.close(os.open(p, os.O_CREAT | os.O_EXCL | os.O_WRONLY)); open(p, 'w').write('new')
+    except FileExistsError: wrong += 1
+kept = sum(open(p + '.1').read() == 'log' for p in late)
+print(len(names) >= 800, wrong, kept)
+"#;
+    assert_eq!(in_mount(&store, &m, script), "True 0 400\n");
+}
+
+#[test]
+fn what_was_changed_by_a_mapping_does_not_come_back_behind_a_cut() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (a, b) = (Mounted::new(&store, "a", ""), Mounted::new(&store, "b", ""));
+    let script = format!(
+        r#"
+import mmap, os
+for i in range(20):
+    open('f', 'wb').write(b'.' * 50000)
+    fd = os.open('f', os.O_RDWR)
+    shared = mmap.mmap(fd, 50000)
+    # Another mount may write it: this one cannot know all that becomes of it.
+    other = os.open({:?}, os.O_RDWR); os.close(other)
+    shared[:] = b'm' * 50000
+    cut = os.open('f', os.O_WRONLY | os.O_TRUNC); os.write(cut, b'hi'); os.close(cut)
+    left = open('f', 'rb').read()
+    assert left == b'hi', (i, len(left), left[:9])
+    shared.close(); os.close(fd)
+    left = open('f', 'rb').read()
+    assert left == b'hi', (i, len(left), left[:9], 'behind it')
+print('good')
+"#,
+        b.path("f")
+    );
+    assert_eq!(in_mount(&store, &a, &script), "good\n");
+}
+
+#[test]
+fn a_file_that_another_mount_has_removed_is_cut_by_who_has_it_open() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (a, b) = (Mounted::new(&store, "a", ""), Mounted::new(&store, "b", ""));
+    let script = format!(
+        r#"
+import os
+open('f', 'w').write('some bytes')
+assert open('f').read() == 'some bytes'
+fd = os.open('f', os.O_RDWR)
+os.remove({:?})
+os.ftruncate(fd, 4)
+print(os.pread(fd, 99, 0))
+"#,
+        b.path("f")
+    );
+    assert_eq!(in_mount(&store, &a, &script), "b'some'\n");
+}
+
+#[test]
+fn a_file_without_a_name_that_a_child_names_stays() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import os, subprocess, sys
+if len(sys.argv) > 1:
+    here = os.open('.', os.O_RDONLY)
+    os.link('/proc/self/fd/' + sys.argv[1], sys.argv[2], dst_dir_fd=here, follow_symlinks=True); sys.exit()
+for name in ['first', 'second']:
+    f = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o640); os.write(f, name.encode())
+    subprocess.run([sys.executable, sys.argv[0], str(f), name], pass_fds=[f], check=True)
+    # One is closed by this process, and one ends with it.
+    if name == 'first': os.close(f)
+print(open('first').read())";
+    assert_eq!(python(&store, program).ok().text(), "first\n");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(store.iov(&["ls", "w"]).ok().text(), "first\nsecond\n");
+    assert_eq!(store.iov(&["get", "w/second", "-"]).ok().text(), "second");
+}
+
+#[test]
+fn what_a_store_did_not_answer_in_time_is_not_lost_for_who_has_it_open() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::with(&store, "mnt", &["--timeout", "1s"]);
+    let pid = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap() as u32;
+    let script = format!(
+        r#"
+import errno, os, signal, subprocess, time
+fd = os.open('f', os.O_RDWR | os.O_CREAT); os.write(fd, b'x' * 1000)
+os.kill({pid}, signal.SIGSTOP)
+try: os.fsync(fd); print('synced')
+except OSError as e: print(errno.errorcode[e.errno])
+# What it was asked it never does; another one follows.
+finally: os.kill({pid}, signal.SIGKILL)
+time.sleep(1)
+# A child that closes what it has inherited.
+subprocess.run(['true'], close_fds=False)
+print(len(os.pread(fd, 9999, 0)), os.fstat(fd).st_size)
+os.fsync(fd); os.close(fd)
+print(os.path.getsize('f'))
+"#
+    );
+    assert_eq!(in_mount(&store, &m, &script), "EIO\n1000 1000\n1000\n");
+}
