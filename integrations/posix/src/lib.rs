@@ -50,6 +50,7 @@ pub mod run;
 mod special;
 mod staying;
 mod tags;
+mod unsure;
 mod xattr;
 
 pub use attributes::{Attributes, Change, Kind, SetTime, number};

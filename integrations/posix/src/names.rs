@@ -13,6 +13,7 @@ use crate::{
     fs::{name, stat_of},
     making::{Fresh, Made, New},
     remembered::Since,
+    unsure::{Became, Stands},
 };
 
 #[cfg(test)]
@@ -319,7 +320,18 @@ impl FileSystem {
             Some(Op::Look { w: self.workspace().clone(), parent: Some((*group).clone()), which, ahead: 0, tell: 0 })
         };
         let looks = || groups.iter().zip(places).filter_map(look).collect();
-        let done = from.0.rename_in("rename", &[to.0], rename, &looks);
+        let became = |begun_ns| {
+            let stands = (self.stands(from.0, &from_name, begun_ns)?, self.stands(to.0, &to_name, begun_ns)?);
+            Ok(match (mode, stands) {
+                // What is exchanged is there before and behind it.
+                (RenameMode::Exchange, (Stands::AsBefore, Stands::AsBefore)) => Became::Nothing,
+                (RenameMode::Exchange, _) => Became::Unsure,
+                (_, (Stands::AsBefore, _)) => Became::Nothing,
+                (_, (Stands::Free, Stands::Changed)) => Became::Done,
+                _ => Became::Unsure,
+            })
+        };
+        let done = from.0.rename_in("rename", &[to.0], (&rename, &became), &looks);
         self.names_changed();
         let done = done.map_err(|e| match self.lookup(to.0, to.1) {
             // The one that is moved is a directory then.

@@ -20,6 +20,7 @@ use crate::{
     promised::Said,
     remembered::Since,
     rules::Place,
+    unsure::Became,
 };
 
 /// Which names there may be in a directory that was made here.
@@ -286,16 +287,23 @@ impl Node {
         &self,
         verb: &str,
         others: &[&Node],
-        op: impl Fn() -> Op,
+        (op, became): (&dyn Fn() -> Op, &dyn Fn(i64) -> Result<Became>),
         further: &dyn Fn() -> Vec<Op>,
     ) -> Outcome<Vec<Status>> {
         let nodes: Vec<&Node> = std::iter::once(self).chain(others.iter().copied()).collect();
         nodes.iter().for_each(|node| node.names_change());
-        let done = self.fs.at_most_once(verb, || {
-            let looks = nodes.iter().map(|node| node.stat_op(None));
-            let ops = std::iter::once(op()).chain(looks).chain(further());
-            let statuses = self.fs.try_all(ops.map(Lent::from).collect())?;
+        let looks = || nodes.iter().map(|node| node.stat_op(None)).chain(further());
+        let run = || {
+            let statuses = self.fs.try_all(std::iter::once(op()).chain(looks()).map(Lent::from).collect())?;
             statuses.first().map_or(Ok(()), Status::result).map(|()| statuses)
+        };
+        let done = self.fs.once_for_sure(verb, run, became).and_then(|done| match done {
+            Some(statuses) => Ok(statuses),
+            // Only what it comes to is left to be looked at.
+            None => {
+                let looked = self.fs.again(verb, || self.fs.try_all(looks().map(Lent::from).collect()))?;
+                Ok(std::iter::once(Status::default()).chain(looked).collect())
+            }
         });
         for (i, node) in nodes.iter().enumerate() {
             let looked = done.as_ref().ok().and_then(|statuses| statuses.get(i + 1));

@@ -4,12 +4,16 @@ use std::sync::atomic::Ordering;
 
 use ioverbs::{Clause, EntryKind, Kind as Failure, Op, Output, Uuid, Which, catalog::Removed};
 
-use crate::{Errno, FileSystem, Kind, Node, Outcome, names::known};
+use crate::{
+    Errno, FileSystem, Kind, Node, Outcome,
+    names::known,
+    unsure::{Became, Stands},
+};
 
 /// What had a name that was taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gone {
-    /// Its identity.
+    /// Its identity; nil where the store's daemon was killed before it had told.
     pub uuid: Uuid,
     /// What it is.
     pub kind: Kind,
@@ -47,7 +51,14 @@ impl FileSystem {
         parent.names_change();
         let verb = if directory { "delete" } else { "unlink" };
         // Another one may have got the name by the second time.
-        let done = self.at_most_once(verb, || {
+        let became = |begun_ns| {
+            Ok(match self.stands(parent, &name, begun_ns)? {
+                Stands::Free => Became::Done,
+                Stands::AsBefore => Became::Nothing,
+                Stands::Changed => Became::Unsure,
+            })
+        };
+        let remove = || {
             let (w, parent) = (self.workspace().clone(), Some(group.clone()));
             let ended = ioverbs::run(self.session(), Op::Unlink { w, parent, name: name.clone(), group: directory });
             match ended.map(|status| status.output) {
@@ -56,23 +67,30 @@ impl FileSystem {
                 Err(e) if is_other(&e) || e.kind() == Failure::Version => Ok(Err(e)),
                 Err(e) => Err(e),
             }
-        });
+        };
+        let done = self.once_for_sure(verb, remove, &became);
         self.names_changed();
+        let entry = if directory { EntryKind::Group } else { EntryKind::Collection };
         let done = done.inspect_err(|_| {
             // It may have gone all the same.
             parent.untell();
             self.0.changes.fetch_add(1, Ordering::AcqRel);
         })?;
         let Removed { uuid, mode, links, group } = match done {
-            Ok(removed) => removed,
-            Err(e) if is_other(&e) => return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR }),
-            Err(_) => {
+            None => {
+                parent.untell();
+                self.0.changes.fetch_add(1, Ordering::AcqRel);
+                // Of what it was nothing has been told.
+                return Ok(Some(Gone { uuid: Uuid::NIL, kind: Kind::of(entry, 0), links: 1 }));
+            }
+            Some(Ok(removed)) => removed,
+            Some(Err(e)) if is_other(&e) => return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR }),
+            Some(Err(_)) => {
                 self.0.looks_first.store(true, Ordering::Relaxed);
                 return Ok(None);
             }
         };
         parent.tell_of(group.as_ref());
-        let entry = if directory { EntryKind::Group } else { EntryKind::Collection };
         let gone = Gone { uuid, kind: Kind::of(entry, mode), links };
         // It may have other names, and be open here.
         self.touch(uuid);
@@ -99,7 +117,7 @@ impl FileSystem {
         let _going = self.names_go();
         let delete = || Op::Delete { w: self.workspace().clone(), parent: Some(group.clone()), which: which.clone() };
         // Another one may have got the name by the second time.
-        let done = parent.rename_in("delete", &[], delete, &Vec::new);
+        let done = parent.rename_in("delete", &[], (&delete, &|_| Ok(Became::Unsure)), &Vec::new);
         self.names_changed();
         done.map(drop)
     }

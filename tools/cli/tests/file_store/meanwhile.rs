@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    mounts::{Mounted, has_fuse},
+    mounts::{Mounted, has_fuse, kill},
     runs::{has_library, python},
     store::Store,
 };
@@ -146,4 +146,53 @@ print(os.path.getsize('f'))
 "#
     );
     assert_eq!(in_mount(&store, &m, &script), "EIO\n1000 1000\n1000\n");
+}
+
+/// Names that are made, linked, renamed and removed for some seconds; what failed, and how often it was done.
+const NAMES: &str = r#"
+import os, time
+end, rounds, failed = time.time() + 6, 0, []
+def do(what, *args, **how):
+    try: return what(*args, **how)
+    except OSError as e: failed.append((rounds, what.__name__, args, e.strerror))
+while time.time() < end:
+    rounds += 1
+    do(os.symlink, 'target', f'l{rounds}')
+    if do(os.readlink, f'l{rounds}') != 'target': failed.append((rounds, 'link'))
+    fd = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o640); os.write(fd, b'0123456789')
+    here = os.open('.', os.O_RDONLY)
+    do(os.link, f'/proc/self/fd/{fd}', f't{rounds}', dst_dir_fd=here, follow_symlinks=True)
+    os.close(here); do(os.close, fd); do(os.mkdir, f'd{rounds}')
+    do(os.rename, f't{rounds}', f'l{rounds}')
+    if do(os.path.getsize, f'l{rounds}') != 10: failed.append((rounds, 'renamed'))
+    do(os.unlink, f'l{rounds}'); do(os.rmdir, f'd{rounds}')
+print(rounds > 20, failed, os.listdir('.'))
+"#;
+
+/// Kills the daemon again and again, until the program has ended.
+fn killed_meanwhile(store: &Store, mut program: impl FnMut() -> String + Send) -> String {
+    std::thread::scope(|scope| {
+        let ran = scope.spawn(move || program());
+        while !ran.is_finished() {
+            std::thread::sleep(Duration::from_millis(250));
+            let status = store.iov(&["status", "--json"]).ok().json();
+            // There may be none just now.
+            if let Some(pid) = status["daemon"]["pid"].as_u64() {
+                kill(pid as u32, "KILL");
+            }
+        }
+        ran.join().unwrap()
+    })
+}
+
+#[test]
+fn names_are_changed_once_although_the_daemon_is_killed_again_and_again() {
+    let store = Store::with_workspace();
+    if has_fuse() {
+        let m = Mounted::new(&store, "mnt", "");
+        assert_eq!(killed_meanwhile(&store, || in_mount(&store, &m, NAMES)), "True [] []\n");
+    }
+    if has_library() {
+        assert_eq!(killed_meanwhile(&store, || python(&store, NAMES).ok().text()), "True [] []\n");
+    }
 }
