@@ -23,6 +23,8 @@ const ABANDONED_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// How often the store is looked through for what is to be forgotten.
 const SWEEP_NS: i64 = 60_000_000_000;
+/// The same where it was left unfinished.
+const SWEEP_ON_NS: i64 = 200_000_000;
 
 /// How often it is tried again to end a session.
 const END_AGAIN_NS: i64 = 1_000_000_000;
@@ -132,6 +134,10 @@ impl Service {
     fn note_touched(&self, x: &mut Exec<'_>, ends: bool) -> Result<()> {
         let touched = self.core.shared().touched.all();
         let most = if ends { usize::MAX } else { PORTION };
+        if touched.len() > most {
+            // The rest before long, others having had their turn.
+            self.sweep_again_soon();
+        }
         for (ws, group, at_ns) in touched.into_iter().take(most) {
             x.after.touched.push(Touch { ws, group, at_ns: None });
             // The workspace, or the group, may be gone.
@@ -177,6 +183,11 @@ impl Service {
         recovery::write(self.core.store(), &self.core.store_record(!open), Room::Last)?;
         writer.closed = true;
         Ok(())
+    }
+
+    fn sweep_again_soon(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.swept_ns.fetch_sub(SWEEP_NS - SWEEP_ON_NS, Relaxed);
     }
 
     fn sweep_is_due(&self, now_ns: i64) -> bool {

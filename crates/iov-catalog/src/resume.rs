@@ -36,6 +36,8 @@ impl Service {
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         self.settle(&mut writer, cx);
+        // It is back before its end could be written down.
+        writer.unended.retain(|session| *session != cx.caller.session);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
         for i in order {
             results[i] = x.attempt(|x| verbs::resume::resume(x, &presented[i]));

@@ -127,7 +127,11 @@ fn load(
 ) -> Result<Engine> {
     let home = &tables.home;
     let options = options.on(home.total_bytes());
-    recovered.stale.iter().try_for_each(|generation| home.remove(log::name(*generation)))?;
+    // The newest first, and each for good: whoever starts anew in the middle of that finds none missing between two others.
+    for generation in recovered.stale.iter().rev() {
+        home.remove(log::name(*generation))?;
+        home.sync_dir(LOG)?;
+    }
     let pin = Arc::new(Pin::new(&tables, applied.generation));
     let cache = Cache::new(options.record_cache, pin.epoch);
     let shared = Arc::new(Shared { seed: Seed::random(), cache, counts: Counts::default() });

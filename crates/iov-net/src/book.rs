@@ -120,6 +120,10 @@ impl Book {
     pub(crate) fn answered(&self, entry: &Entry, answer: &mut Result<Vec<Result<CatalogReply>>>) {
         let mut inner = self.lock();
         inner.locks_answered(entry, answer);
+        // Of what is done together or not at all one that has failed leaves nothing done.
+        if entry.stage.is_some() && answer.as_ref().is_ok_and(|replies| replies.iter().any(Result::is_err)) {
+            return inner.decided(entry, answer);
+        }
         for (i, key) in &entry.closes {
             if answer.as_ref().is_ok_and(|replies| replies.get(*i).is_some_and(was_refused)) {
                 continue;

@@ -3,7 +3,7 @@
 //! A holder whose lease has ended loses to the next open. Then the epoch rises, targets are told before that open
 //! completes, and everything the old holder still has open is fenced.
 
-use iov_types::{Clause, EntryKind, Error, Result, Uuid};
+use iov_types::{Clause, EntryKind, Error, Result, State, Uuid};
 
 use super::{Exec, Mode, facts::check_there, records::FIRST_EPOCH};
 use crate::{
@@ -122,8 +122,29 @@ impl Exec<'_> {
         if self.core.in_grace() {
             let groups = self.above(ws, names)?;
             self.may_return(ws, &groups)?;
+            self.may_be_held(ws, key)?;
         }
         self.cover_of(ws, names, false).map(drop)
+    }
+
+    /// Whether somebody may have held a collection when the catalog crashed, who wrote it.
+    pub(crate) fn is_lost(&self, record: &Record) -> bool {
+        record.epoch > 0 && record.state != State::Sealed && self.core.has_crashed(record.opened_in)
+    }
+
+    /// Fails where an object may be held by a session of the catalog before, as an open of it does.
+    fn may_be_held(&mut self, ws: Uuid, key: Uuid) -> Result<()> {
+        if key == ws || self.entry(key).is_some_and(|e| e.hold.is_some()) {
+            return Ok(());
+        }
+        let Ok(record) = self.any_record(ws, key) else { return Ok(()) };
+        match record.kind {
+            EntryKind::Collection if self.is_lost(&record) => {
+                Err(busy("it").context("its holder may still come back, as the server has just started anew"))
+            }
+            EntryKind::Group => self.may_return(ws, &[key]),
+            _ => Ok(()),
+        }
     }
 
     /// Fails unless the caller holds an object exclusively.
@@ -230,6 +251,11 @@ impl Exec<'_> {
         record.epoch += 1;
         if record.kind == EntryKind::Collection {
             self.fence(ws, uuid, record.epoch)?;
+            // What was written before that.
+            if self.entry(uuid).is_some_and(|entry| entry.may_be_ahead()) && self.mode != Mode::Dry {
+                let (at, found) = (self.workspace(ws, iov_types::Right::Read)?, self.stat_bytes(uuid, record)?);
+                let _ = self.record_bytes_of(at, record, &found);
+            }
         }
         self.put_record(ws, uuid, record);
         Ok(())

@@ -145,7 +145,8 @@ impl Exec<'_> {
         self.use_more(at, -1, 0);
         self.unbind(uuid, &record);
         let open = self.shared().opens.get(uuid).is_some_and(|e| !e.is_unused());
-        if open {
+        // Those who had it open before a crash may come back, and go on with it (O10).
+        if open || self.core.in_grace() {
             record.deleted = true;
             self.change_record(ws, uuid, &mut record);
             let removed = RemovedRecord { ws, place: record.layout.place };

@@ -120,6 +120,29 @@ fn x1_a_holder_past_its_lease_loses_to_the_next_open_and_is_fenced() {
 }
 
 #[test]
+fn c1_what_a_holder_wrote_before_it_lost_its_hold_is_in_the_facts() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    let (alone, epoch) = create_exclusive(&client, ROOT, "a");
+    client.bytes(alone).under(epoch).write(0, b"ten bytes!").unwrap();
+    client.open_exclusive(group, EntryKind::Group).unwrap();
+    let (uuid, op) = client.create_with(COLLECTION, group, "b", Default::default());
+    let CatalogReply::Opened(below) = client.ask(op).unwrap() else { panic!() };
+    client.bytes(uuid).under(below.epoch).write(0, b"seven b").unwrap();
+    rig.later(31 * SECOND);
+    let other = client.other();
+    // Who only looks changes nothing.
+    other.open(alone).unwrap();
+    other.close(alone).unwrap();
+    other.open_exclusive(group, EntryKind::Group).unwrap();
+    other.close(group).unwrap();
+    rig.service.end_session(client.caller.session);
+    assert_eq!((other.stat(alone).unwrap().bytes, other.stat(uuid).unwrap().bytes), (10, 7));
+    assert_eq!(other.stat_workspace().bytes, 17);
+}
+
+#[test]
 fn x1_a_fenced_handle_that_is_never_closed_keeps_nobody_out() {
     let rig = Rig::new();
     let client = rig.in_workspace();

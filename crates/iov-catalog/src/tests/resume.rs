@@ -5,7 +5,7 @@ use iov_types::{
     catalog::{CatalogOp, CatalogReply, LockSpec, Presented, PresentedLock},
 };
 
-use super::rig::{Client, Later, Rig, SECOND, exclusive, immutable, kind, options};
+use super::rig::{Client, Later, Rig, SECOND, exclusive, immutable, kind, name, options};
 use crate::{Options, Service};
 
 const COLLECTION: EntryKind = EntryKind::Collection;
@@ -164,6 +164,60 @@ fn o10_what_was_deleted_while_open_waits_for_those_who_have_it_open() {
     client.close_written(kept).unwrap();
     assert!(!client.bytes(kept).exists());
     assert_eq!((client.stat_workspace().bytes, rig.keys(b'R').len()), (0, 0));
+}
+
+#[test]
+fn o10_what_was_open_before_a_crash_is_there_for_who_comes_back_though_others_delete_it_first() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (kept, lost, replaced) = (client.create("a"), client.create("b"), client.create("c"));
+    for uuid in [kept, lost, replaced] {
+        client.bytes(uuid).write(0, b"bytes").unwrap();
+    }
+    let held = client.create("d");
+    let epoch = client.open_exclusive(held, COLLECTION).unwrap().epoch;
+    let (rig, [client]) = crash(rig, 30 * SECOND, [client]);
+    let other = client.other();
+    other.delete(ROOT, "a").unwrap();
+    other.delete(ROOT, "b").unwrap();
+    let new = other.create("new");
+    let (from_parent, to_parent) = (ROOT, ROOT);
+    let (from, to) = (name("new"), name("c"));
+    let mode = iov_types::catalog::RenameMode::Replace;
+    other.ask(CatalogOp::Rename { ws: client.ws, from_parent, from, to_parent, to, mode }).unwrap();
+    assert_eq!(kind(other.delete(ROOT, "d")), Kind::Busy, "its holder may come back");
+    for (uuid, epoch) in [(kept, 0), (replaced, 0), (held, epoch)] {
+        resume(&client, presented(&client, uuid, epoch)).unwrap();
+        client.bytes(uuid).under(epoch).write(0, b"again").unwrap();
+    }
+    assert_eq!(kind(other.stat(kept)), Kind::NotFound, "for others it has gone");
+    rig.service.end_grace().unwrap();
+    assert_eq!(client.bytes(kept).read().unwrap(), b"again");
+    assert_eq!(client.bytes(replaced).read().unwrap(), b"again");
+    assert!(!client.bytes(lost).exists());
+    assert_eq!(kind(other.delete(ROOT, "d")), Kind::Busy);
+    for uuid in [kept, replaced] {
+        client.close_written(uuid).unwrap();
+        assert!(!client.bytes(uuid).exists());
+    }
+    client.close(held).unwrap();
+    other.delete(ROOT, "d").unwrap();
+    other.close(new).unwrap();
+    assert_eq!(client.stat_workspace().entries, 1);
+}
+
+#[test]
+fn x1_a_session_whose_end_failed_is_not_ended_again_once_it_is_back() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    // As where a target could not be asked.
+    rig.service.core.writer().unended.push(client.caller.session);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    rig.later(120 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    client.bytes(uuid).write(0, b"bytes").unwrap();
+    client.close_written(uuid).unwrap();
 }
 
 #[test]

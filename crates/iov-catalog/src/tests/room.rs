@@ -196,3 +196,19 @@ fn p7_what_is_there_is_read_without_room_and_its_length_is_known_after_a_crash()
     let (_rig, client) = crash(rig);
     assert_eq!((client.stat(a).unwrap().bytes, client.stat(b).unwrap().bytes), (10, 5));
 }
+
+#[test]
+fn a_move_that_finds_no_room_leaves_no_object() {
+    let store = Arc::new(Full::new());
+    let rig = Rig::over(store.clone(), Arc::new(durable_heap()), inline_options()).unwrap();
+    let client = rig.in_workspace();
+    let (uuid, _) = created(&client, "a", Controls::default());
+    write(&client, uuid, 0, b"1234").unwrap();
+    store.leaves(Room::Kept);
+    assert_eq!(rig.service.at_target(&client.cx(), uuid).map_err(|e| e.kind()), Err(Kind::Exhausted));
+    assert!(!client.bytes(uuid).exists());
+    assert_eq!(read(&client, uuid).unwrap(), b"1234");
+    store.leaves(Room::Free);
+    rig.service.at_target(&client.cx(), uuid).unwrap();
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"1234");
+}

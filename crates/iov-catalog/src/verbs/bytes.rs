@@ -260,6 +260,10 @@ fn move_record_out(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record)
         record.mtime_base_ns = found.mtime_ns;
         record.version = record.version.max(found.version);
         x.delete(keys::bytes(ws, uuid).to_vec());
+        if record.epoch <= FIRST_EPOCH {
+            // Where the move is refused after all.
+            x.note_made(record.whole(uuid));
+        }
     }
     if bytes.is_empty() && record.layout.place.is_first() && x.target_stat(record.whole(uuid))?.size > 0 {
         // Of a first write of which nobody knew how it had ended.

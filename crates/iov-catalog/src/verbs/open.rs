@@ -63,10 +63,12 @@ pub(crate) fn open(
         record = x.usable_record(at, uuid)?;
     }
     let crashed = record.state != State::Sealed && x.core.has_crashed(record.opened_in);
+    // Who loses it now may have written more than the record says.
+    let ahead = x.entry(uuid).is_some_and(|entry| entry.may_be_ahead());
     let exclusive = wants_hold || (covered && record.state != State::Sealed);
     // Who knows something below it, and could open that without asking, has to ask from now on (X2).
     x.after.all_changes |= kind == EntryKind::Group && wants_hold;
-    let lost = crashed && record.epoch > 0;
+    let lost = x.is_lost(&record);
     if lost && x.core.in_grace() && x.entry(uuid).is_none_or(|e| e.hold.is_none()) {
         return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
     }
@@ -86,6 +88,13 @@ pub(crate) fn open(
     }
     // Nothing of it is recorded then: what was behind its target stays so.
     let unmarked = record.opened_in != x.core.incarnation_to_record() && x.mode != Mode::Dry && x.core.opens_unmarked();
+    let passed_on = ahead && grant.raised.is_some();
+    if passed_on && !crashed && x.mode != Mode::Dry {
+        // Behind the fence: it writes no more.
+        let found = x.stat_bytes(uuid, &record)?;
+        let _ = x.record_bytes_of(at, &mut record, &found);
+        changed = true;
+    }
     if writer || (crashed && grant.raised.is_some()) {
         let mut lost = false;
         if crashed && !unmarked {

@@ -98,18 +98,23 @@ fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry
         return Ok(());
     }
     let mut changed = false;
-    let mut lost = false;
+    let mut unsure = false;
     if record.kind == EntryKind::Collection && x.core.has_crashed(record.opened_in) {
         if record.inline && record.epoch <= FIRST_EPOCH {
             // What a move that the crash cut off may have left; if it stays, it takes space.
             x.core.targets().run(x.cx, vec![op(record.whole(p.uuid), ObjectVerb::Remove, 0)]);
         }
-        let found = x.stat_bytes(p.uuid, &record)?;
-        // The quota has its say at a publish.
-        lost = x.record_bytes_of(at, &mut record, &found).is_err_and(|e| e.kind() == Kind::Lost);
-        changed = true;
+        match x.stat_bytes(p.uuid, &record) {
+            // The daemon of its target has not said yet that it is there. Until somebody has asked that, the record stays behind the crash.
+            Err(e) if e.kind() == Kind::Unavailable => unsure = true,
+            found => {
+                // The quota has its say at a publish.
+                unsure = x.record_bytes_of(at, &mut record, &found?).is_err_and(|e| e.kind() == Kind::Lost);
+                changed = true;
+            }
+        }
     }
-    if !lost {
+    if !unsure {
         let incarnation = x.core.incarnation_to_record();
         changed |= record.opened_in != incarnation;
         record.opened_in = incarnation;

@@ -189,3 +189,16 @@ fn o11_a_collection_whose_lock_is_gone_is_not_used_any_more() {
     note(&book, &[close(1)], Submission::Each, vec![done()]);
     assert_eq!(book.check(uuid(1), None), Ok(()));
 }
+
+#[test]
+fn what_a_refused_batch_would_have_opened_or_closed_is_as_it_was() {
+    let book = Book::default();
+    note(&book, &[open(1), open(1)], Submission::Each, vec![opened(1, true, 0), opened(1, true, 0)]);
+    let all = Submission::All { batch: uuid(6), remember: false, staged: Vec::new() };
+    let refused = || Err(Error::exists("its name is taken").with_outcome(Outcome::NotApplied));
+    let replies = vec![opened(2, true, 7), Ok(CatalogReply::Done), refused()];
+    note(&book, &[open(2), close(1), open(3)], all.clone(), replies);
+    assert_eq!(presented(&book), [(1, 2, 2, 0)]);
+    note(&book, &[open(2), close(1)], all, vec![opened(2, true, 7), Ok(CatalogReply::Done)]);
+    assert_eq!(presented(&book), [(1, 1, 1, 0), (2, 1, 1, 7)]);
+}
