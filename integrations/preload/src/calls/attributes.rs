@@ -9,10 +9,11 @@ use iov_posix::{Change, Errno, Node, Outcome, SetTime, SetXattr, Stop, Walker, W
 
 use super::{at, bytes_of, export, facts::means_itself, limits};
 use crate::{
-    files::with,
+    files::{Open, with},
     memory::{self, Use},
     raw::{failed, kernel},
     signals::Quiet,
+    world::{Inside, World},
 };
 
 /// How often something is looked for again that was replaced before anything could be done with it.
@@ -31,6 +32,9 @@ fn on(
         return on_open(dirfd, work).unwrap_or_else(|| there(dirfd, path));
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    if follow && let Some(done) = by_link(path, work) {
+        return done;
+    }
     at(
         dirfd,
         path,
@@ -52,15 +56,28 @@ fn on(
 
 /// Does something with what is open under a descriptor; none: it is the kernel's.
 fn on_open(fd: c_int, work: &mut Work<'_>) -> Option<isize> {
-    with(fd, |w, open| {
-        let (Some(mounted), Some(node)) = (open.mounted(w)?, open.node(w)?) else { return Err(Errno::EROFS) };
-        let caller = crate::world::caller();
-        match work(mounted.paths.walker(&caller), &node) {
-            Ok(done) => Ok(done),
-            Err(Stop::Failed(e)) => Err(e),
-            Err(Stop::Leaves(_)) => Err(Errno::EIO),
-        }
-    })
+    with(fd, |w, open| on_file(w, open, work))
+}
+
+fn on_file(world: &World, open: &Open, work: &mut Work<'_>) -> Outcome<isize> {
+    let (Some(mounted), Some(node)) = (open.mounted(world)?, open.node(world)?) else { return Err(Errno::EROFS) };
+    let caller = crate::world::caller();
+    match work(mounted.paths.walker(&caller), &node) {
+        Ok(done) => Ok(done),
+        Err(Stop::Failed(e)) => Err(e),
+        Err(Stop::Leaves(_)) => Err(Errno::EIO),
+    }
+}
+
+/// The same by the link of one of this process's descriptors (`/proc/self/fd/7`), whatever its name is by now; none: it is none.
+fn by_link(path: *const c_char, work: &mut Work<'_>) -> Option<isize> {
+    let world = crate::world::world()?;
+    let (errno, _inside) = (crate::raw::errno(), Inside::enter());
+    let open = super::own_link(world, bytes_of(path)?)?;
+    let done = on_file(world, &open, work).unwrap_or_else(failed);
+    // What was used here for it is not the program's.
+    crate::raw::set_errno(errno);
+    Some(done)
 }
 
 /// Changes something.

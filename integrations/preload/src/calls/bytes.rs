@@ -433,12 +433,21 @@ fn fill(fd: c_int, at: i64, len: i64) -> isize {
     if asked < 0 {
         return asked;
     }
+    // Each byte would go to the end, behind what is there.
+    let modes = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL);
+    if modes < 0 || modes as c_int & libc::O_APPEND != 0 {
+        return failed(Errno::EBADF);
+    }
     let zero = 0_u8;
     let mut last = (at + (len - 1) % BLOCK).min(at + len - 1);
     while last < at + len {
         let mut there = 0_u8;
         // What has a byte already that is not zero has its block.
         let n = if last < stat.st_size { kernel!(libc::SYS_pread64, fd, &raw mut there, 1, last) } else { 0 };
+        if n < 0 {
+            // Nobody knows what is there.
+            return n;
+        }
         if n < 1 || there == 0 {
             let wrote = kernel!(libc::SYS_pwrite64, fd, &raw const zero, 1, last);
             if wrote < 0 {

@@ -187,7 +187,9 @@ fn close_many(first: u32, last: u32, flags: c_int) -> isize {
         && flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0
         && crate::raw::pid() == world.pid
     {
-        for (fd, _) in world.files.all() {
+        // Not the open files themselves: who closes the last descriptor of one ends its locks.
+        let all: Vec<c_int> = world.files.all().into_iter().map(|(fd, _)| fd).collect();
+        for fd in all {
             if u32::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd)) {
                 close_one(fd);
             }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use iov_posix::{Errno, Outcome};
+use iov_posix::{Errno, File, Outcome};
 
 use super::export;
 use crate::{
@@ -77,13 +77,63 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
     if shared && crate::world::lock(&world.files.locked).contains(&open.record.uuid) {
         return Err(Errno(libc::ENODEV));
     }
+    let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+    match in_file(&file, there, wanted, shared)? {
+        Some(start) => Ok(start),
+        None => in_memory(&file, there, wanted),
+    }
+}
+
+/// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, and what is shared is written by nobody,
+/// whatever becomes of its protection (`mprotect`). `None`: there can be none.
+fn in_file(file: &File, there: usize, wanted: Wanted, shared: bool) -> Outcome<Option<isize>> {
+    let Wanted { addr, len, access, flags, at } = wanted;
+    let mut most = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let none = std::ptr::null::<libc::rlimit64>();
+    let asked = kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut most);
+    if asked < 0 || most.rlim_cur < there as u64 {
+        // Who made it longer would get a signal.
+        return Ok(None);
+    }
+    let made = kernel!(libc::SYS_memfd_create, c"iov-map".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    if made < 0 {
+        return Ok(None);
+    }
+    let fd = made as c_int;
+    let filled = || {
+        if kernel!(libc::SYS_ftruncate, fd, there) < 0 {
+            return Ok(None);
+        }
+        if there > 0 {
+            let writable = libc::PROT_READ | libc::PROT_WRITE;
+            let null = std::ptr::null::<c_void>();
+            let start = kernel!(libc::SYS_mmap, null, there, writable, libc::MAP_SHARED, fd, 0);
+            let Ok(start) = checked(start) else { return Ok(None) };
+            // SAFETY: it was just made, of this length, and nobody else knows of it.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, there) };
+            let read = file.read(at as u64, bytes);
+            kernel!(libc::SYS_munmap, start, there);
+            read?;
+        }
+        if shared && kernel!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) < 0 {
+            return Ok(None);
+        }
+        checked(kernel!(libc::SYS_mmap, addr, len, access, flags, fd, 0)).map(Some)
+    };
+    let mapped = filled();
+    kernel!(libc::SYS_close, fd);
+    mapped
+}
+
+/// The same in memory of this process alone.
+fn in_memory(file: &File, there: usize, wanted: Wanted) -> Outcome<isize> {
+    let Wanted { addr, len, access, flags, at } = wanted;
     let flags = (flags & !libc::MAP_TYPE) | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let writable = libc::PROT_READ | libc::PROT_WRITE;
     let start = checked(kernel!(libc::SYS_mmap, addr, len, writable, flags, -1_i32, 0))?;
-    let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
     // SAFETY: it was just made, of this length, and nobody else knows of it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, there) };
-    let filled = file.read(offset, bytes).map(drop).and_then(|()| match access == writable {
+    let filled = file.read(at as u64, bytes).map(drop).and_then(|()| match access == writable {
         true => Ok(0),
         false => checked(kernel!(libc::SYS_mprotect, start, len, access)),
     });

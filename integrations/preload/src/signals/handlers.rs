@@ -133,9 +133,14 @@ unsafe fn put_off(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc:
     kernel!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const set, 0, SIZE);
     let pid = kernel!(libc::SYS_getpid);
     // SAFETY: the kernel tells of the signal by it.
-    let sent = match is_of_process(signal, unsafe { &*info }) {
+    let to_process = match is_of_process(signal, unsafe { &*info }) {
         true => kernel!(libc::SYS_rt_sigqueueinfo, pid, signal, info),
-        false => kernel!(libc::SYS_rt_tgsigqueueinfo, pid, kernel!(libc::SYS_gettid), signal, info),
+        false => -1,
+    };
+    // What others have sent only the first thread may send to the process, and each to itself.
+    let sent = match to_process {
+        0 => 0,
+        _ => kernel!(libc::SYS_rt_tgsigqueueinfo, pid, kernel!(libc::SYS_gettid), signal, info),
     };
     if sent != 0 {
         // SAFETY: as below.

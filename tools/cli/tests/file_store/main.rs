@@ -26,6 +26,7 @@ mod questions;
 mod replaced;
 mod runs;
 mod seen;
+mod seldom;
 mod shared;
 mod sharing;
 mod store;
