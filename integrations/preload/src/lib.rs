@@ -56,7 +56,7 @@ extern "C" fn begin() {
         world.has_something();
     }
     world::set_world(world);
-    calls::process::watch_forks();
+    calls::forks::watch_forks();
     #[cfg(target_arch = "x86_64")]
     inline::look();
 }

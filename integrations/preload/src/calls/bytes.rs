@@ -194,7 +194,12 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
         return Ok(0);
     }
     let _one = open.moves(fd);
-    if open.append.load(Ordering::Relaxed) {
+    // Others who have it may have set that, in processes of their own.
+    let appends = match open.shared.load(Ordering::Relaxed) {
+        true => open.standing.status(fd) & libc::O_APPEND as isize != 0,
+        false => open.append.load(Ordering::Relaxed),
+    };
+    if appends {
         let (n, end) = append_pieces(file, pieces)?;
         open.standing.move_to(fd, end);
         return kept(open, file, n);

@@ -10,6 +10,7 @@ pub(crate) mod directories;
 pub(crate) mod facts;
 pub(crate) mod fifos;
 pub(crate) mod flagged;
+pub(crate) mod forks;
 pub(crate) mod libraries;
 pub(crate) mod limits;
 pub(crate) mod links;
@@ -194,6 +195,8 @@ fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
     let found = match tidy {
         true => world.place(path).map(|(place, rest)| (place, rest.to_vec())),
         false => match climb(world, path) {
+            // The kernel goes there first, and what it does not find is looked for behind such a link.
+            Climbed::In(..) | Climbed::Through(_) if climbs_from_link(world, path) => None,
             Climbed::In(place, rest) => Some((place, rest)),
             Climbed::Out => None,
             Climbed::Through(path) => return Ok(Where::Through(path)),
@@ -259,6 +262,27 @@ fn climb<'a>(world: &'a World, path: &[u8]) -> Climbed<'a> {
         }
         rest = &rest[end..];
     }
+}
+
+/// Whether a path has `..` behind a symbolic link outside, of which that is the directory it leads to.
+fn climbs_from_link(world: &World, path: &[u8]) -> bool {
+    let mut so_far: Vec<u8> = Vec::new();
+    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        if name != b".." {
+            so_far.push(b'/');
+            so_far.extend_from_slice(name);
+            continue;
+        }
+        if world.place(&so_far).is_none() && !so_far.is_empty() {
+            so_far.push(0);
+            let mut byte = 0_u8;
+            if kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, so_far.as_ptr(), &raw mut byte, 1) >= 0 {
+                return true;
+            }
+        }
+        so_far.truncate(so_far.iter().rposition(|b| *b == b'/').unwrap_or(0));
+    }
+    false
 }
 
 /// Does something with a path: `here` where it leads into a workspace, `top` where to the directory of all, `there` as the kernel

@@ -3,19 +3,16 @@
 use std::{
     ffi::{CString, OsStr, c_char, c_int},
     os::unix::ffi::OsStrExt,
-    sync::Mutex,
 };
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, aio, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place};
+use super::{Here, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place};
 use crate::{
-    files::{Files, Held},
     memory,
     raw::{failed, kernel},
-    record::Record,
     signals::{Quiet, let_run},
-    world::{Inside, World, leave_world, lock, report, set_world, world},
+    world::{Inside, World, report, world},
 };
 
 /// The variable with the directory of a process, where that is one of a workspace.
@@ -276,7 +273,7 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
 
 /// Everybody else is told what was written, and finds out what descriptors stand for. Within the library, which may be starting a daemon or have been interrupted by
 /// a signal, nothing can be asked of the store.
-fn publish(world: &World) {
+pub(super) fn publish(world: &World) {
     match Inside::is() {
         false => {
             world.files.publish(world);
@@ -413,72 +410,4 @@ export! {
         run_open(fd, c"".as_ptr(), arguments, variables, libc::AT_EMPTY_PATH);
     /// `_exit(2)`
     fn exit(code: c_int) -> c_int = end(code);
-}
-
-/// What a fork needs on both sides.
-struct Forking {
-    held: Held<'static>,
-    contexts: aio::Contexts,
-    token: Vec<u8>,
-    directory: Option<Record>,
-}
-
-/// Only the thread that forks has it, and the one that its child begins with.
-struct OfFork(Mutex<Option<Forking>>);
-
-// SAFETY: it is filled and emptied by the one thread that forks; `fork` lets one do so at a time.
-unsafe impl Sync for OfFork {}
-
-static FORKING: OfFork = OfFork(Mutex::new(None));
-
-extern "C" fn before_fork() {
-    // Until both have what they need.
-    Quiet::begin();
-    let Some(world) = world() else { return };
-    publish(world);
-    let directory = place::to_pass(world);
-    let token = world.files.token();
-    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), contexts: aio::contexts(), token, directory });
-}
-
-extern "C" fn in_parent() {
-    drop(lock(&FORKING.0).take());
-    Quiet::leave();
-}
-
-extern "C" fn in_child() {
-    become_child();
-    Quiet::leave();
-}
-
-fn become_child() {
-    let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
-    // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
-    leave_world();
-    let Forking { held, mut contexts, token, directory } = forking;
-    // They are the parent's alone.
-    *contexts = None;
-    drop(contexts);
-    let files = Files::of_child(&held, token);
-    // The lock is that of the parent's world, which nobody uses here any more.
-    std::mem::forget(held);
-    ioverbs::kept::limit_of_child();
-    // So are its connections: the parent's end when it does, and not when this process does.
-    for fd in ioverbs::kept::kept() {
-        ioverbs::kept::let_go(fd);
-        kernel!(libc::SYS_close, fd);
-    }
-    let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
-    let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
-    child.comes_from(world);
-    if let Some(record) = directory {
-        *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = place::passed(record);
-    }
-    set_world(child);
-}
-
-/// From now on children of `fork` have a world of their own.
-pub(crate) fn watch_forks() {
-    // SAFETY: the functions stay.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }

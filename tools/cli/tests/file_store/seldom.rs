@@ -125,3 +125,60 @@ fn space_for_a_file_outside_is_never_made_by_changing_what_is_there() {
     assert_eq!(said.ok().text(), "EBADF EBADF 0\n");
     assert_eq!((left.0.unwrap(), left.1.unwrap(), left.2.unwrap()), (vec![1; 10_000], vec![1; 10], 9000));
 }
+
+#[test]
+fn children_have_a_world_of_their_own_by_whichever_way_they_are_made() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        for (int way = 0; way < 3; way++) {
+            char name[] = "f0", b[20] = ""; name[1] += way;
+            int f = open(name, O_CREAT | O_RDWR, 0644); write(f, "parent ", 7);
+            int child = way == 0 ? _Fork() : way == 1 ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : syscall(SYS_fork);
+            if (child == 0) {
+                write(f, "child ", 6); close(f); int g = open("of the child", O_CREAT | O_WRONLY | O_APPEND, 0644);
+                write(g, name, 2); close(g); _exit(3);
+            }
+            int status; waitpid(child, &status, 0); write(f, "parent", 6); close(f);
+            f = open(name, O_RDONLY); read(f, b, 19); close(f); printf("%d %s\n", WEXITSTATUS(status), b);
+        }
+        char b[9] = ""; int f = open("of the child", O_RDONLY); read(f, b, 8); puts(b);"#;
+    assert_eq!(says(body), format!("{}f0f1f2\n", "3 parent child parent\n".repeat(3)));
+}
+
+#[test]
+fn a_file_is_appended_to_from_when_somebody_else_who_has_it_says_so() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        char b[9] = ""; int f = open("f", O_CREAT | O_RDWR, 0644); write(f, "aaaa", 4); lseek(f, 0, SEEK_SET);
+        if (!fork()) { fcntl(f, F_SETFL, O_APPEND); _exit(0); }
+        wait(0); write(f, "b", 1); pread(f, b, 8, 0); printf("%s ", b);
+        if (!fork()) { fcntl(f, F_SETFL, 0); lseek(f, 0, SEEK_SET); _exit(0); }
+        wait(0); write(f, "c", 1); pread(f, b, 8, 0); puts(b);"#;
+    assert_eq!(says(body), "aaaab caaab\n");
+}
+
+#[test]
+fn what_is_above_a_link_outside_is_above_where_it_leads() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (out, link) = (store.path("out/x/y"), store.path("link"));
+    std::fs::create_dir_all(&out).unwrap();
+    std::fs::create_dir_all(store.path("out/iov/w")).unwrap();
+    std::fs::write(store.path("out/iov/w/f"), "outside").unwrap();
+    std::os::unix::fs::symlink(&out, &link).unwrap();
+    // By its text it would be `/iov/w/f`.
+    let ups = "../".repeat(store.path("").components().count() - 1);
+    let near = format!("{}/../../iov/w/f", link.display());
+    let far = format!("{}/../../{ups}../iov/w/f", link.display());
+    let script =
+        format!("echo inside > /iov/w/f; cat {near}; echo; echo changed > {near}; cat {far}; cat /iov/w/../w/f");
+    let said = run(&store, &["--", "sh", "-ec", &script]).ok().text();
+    assert_eq!(said, "outside\ninside\ninside\n");
+    assert_eq!(std::fs::read_to_string(store.path("out/iov/w/f")).unwrap(), "changed\n");
+}
