@@ -170,9 +170,9 @@ print(rounds > 20, failed, os.listdir('.'))
 "#;
 
 /// Kills the daemon again and again, until the program has ended.
-fn killed_meanwhile(store: &Store, mut program: impl FnMut() -> String + Send) -> String {
+fn killed_meanwhile(store: &Store, program: impl FnOnce() -> String + Send) -> String {
     std::thread::scope(|scope| {
-        let ran = scope.spawn(move || program());
+        let ran = scope.spawn(program);
         while !ran.is_finished() {
             std::thread::sleep(Duration::from_millis(250));
             let status = store.iov(&["status", "--json"]).ok().json();
