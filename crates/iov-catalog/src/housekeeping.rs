@@ -24,7 +24,7 @@ const ABANDONED_NS: i64 = 24 * 3600 * 1_000_000_000;
 /// How often the store is looked through for what is to be forgotten.
 const SWEEP_NS: i64 = 60_000_000_000;
 /// The same where it was left unfinished.
-const SWEEP_ON_NS: i64 = 200_000_000;
+const SWEEP_ON_NS: i64 = 2_000_000_000;
 
 /// How often it is tried again to end a session.
 const END_AGAIN_NS: i64 = 1_000_000_000;

@@ -43,11 +43,6 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// To be called in a child that was made by a way which does not tell those who watch forks (`_Fork`, `clone`), before anything else.
-pub fn has_forked() {
-    in_child();
-}
-
 /// Grows by one in the child of each fork; a handle of another generation is the parent's (rule 7 of the header).
 pub fn fork_generation() -> u64 {
     // SAFETY: `in_child` only touches an atomic, which is async-signal-safe.

@@ -76,7 +76,7 @@ pub struct Attributes {
     pub size: u64,
     /// Space taken, in units of 512 bytes.
     pub blocks: u64,
-    /// Last access as somebody set it, else last change of the bytes; nanoseconds since 1970 like all times here.
+    /// Last access as somebody set it, else when it was made; nanoseconds since 1970 like all times here.
     pub atime_ns: i64,
     /// Last change of the bytes.
     pub mtime_ns: i64,
@@ -124,7 +124,8 @@ impl Attributes {
             rdev,
             size,
             blocks: if directory { 8 } else { stat.allocated.max(u64::from(stat.bytes > 0)).div_ceil(512) },
-            atime_ns: if stat.atime_ns == 0 { stat.mtime_ns } else { stat.atime_ns },
+            // Reading changes none: nobody has set it since it was made.
+            atime_ns: if stat.atime_ns == 0 { stat.ctime_ns } else { stat.atime_ns },
             mtime_ns: stat.mtime_ns,
             ctime_ns: stat.changed_ns.max(stat.ctime_ns),
             btime_ns: stat.ctime_ns,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
-use ioverbs::{Attr, Collection, Kind as Failure, Op, Result, Stat, catalog::Told};
+use ioverbs::{Attr, Collection, Kind as Failure, Op, Result, Stat, Which, catalog::Told};
 
 use crate::{
     Attributes, FileSystem, Flags, Node, Outcome,
@@ -62,7 +62,11 @@ impl Handle {
         if temporary && let Ok(uuid) = self.c.uuid() {
             let w = self.fs.workspace().clone();
             // What has got a name elsewhere stays, and what cannot be removed goes with this process.
-            let _ = ioverbs::run(self.c.session(), Op::Discard { w, uuid });
+            let discarded = ioverbs::run(self.c.session(), Op::Discard { w: w.clone(), uuid });
+            if discarded.is_err_and(|e| e.kind() == Failure::Version) {
+                // Of an older release, for which a name makes no difference.
+                let _ = ioverbs::run(self.c.session(), Op::Delete { w, parent: None, which: Which::Uuid(uuid) });
+            }
         }
         // Nobody waits where nothing is left to be told.
         let closed = match told {

@@ -141,7 +141,13 @@ impl FileSystem {
         let all = names.iter().zip(&statuses);
         all.map(|((bytes, _), status)| match status.result() {
             Err(_) => Ok(None),
-            Ok(()) => self.found(stat_of(Some(status))?, parent, bytes, (since.clone(), closes)),
+            Ok(()) => match self.found(stat_of(Some(status))?, parent, bytes, (since.clone(), closes))? {
+                // Another one has its name by now.
+                None => self
+                    .lookup(parent, bytes)
+                    .map_or_else(|e| if e == Errno::ENOENT { Ok(None) } else { Err(e) }, |found| Ok(Some(found))),
+                found => Ok(found),
+            },
         })
         .collect()
     }
@@ -311,7 +317,10 @@ impl FileSystem {
             from: from_name.clone(),
             to_parent: Some(to_parent.clone()),
             to: to_name.clone(),
-            mode,
+            mode: match mode {
+                RenameMode::ReplaceAlike if self.0.looks_first.load(Ordering::Relaxed) => RenameMode::Replace,
+                mode => mode,
+            },
         };
         let places: &[(&Node, &[u8])] = if mode == RenameMode::Exchange { &[to, from] } else { &[to] };
         let groups = [&to_parent, &from_parent];
@@ -364,7 +373,7 @@ impl FileSystem {
         }
         let temporary = held.as_ref().is_some_and(|h| h.temporary.load(Ordering::Relaxed));
         // Another process may have made it without a name, and handed it on.
-        let nameless = temporary || node.attributes()?.links == 0;
+        let nameless = temporary || (held.is_some() && node.attributes()?.links == 0);
         let mut ops = |c: &Collection| {
             let link = Op::Link { c: c.clone(), parent: Some(group.clone()), name: name.clone() };
             // What had no name stays from now on.

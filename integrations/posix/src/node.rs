@@ -294,7 +294,13 @@ impl Node {
         nodes.iter().for_each(|node| node.names_change());
         let looks = || nodes.iter().map(|node| node.stat_op(None)).chain(further());
         let run = || {
-            let statuses = self.fs.try_all(std::iter::once(op()).chain(looks()).map(Lent::from).collect())?;
+            let all = || self.fs.try_all(std::iter::once(op()).chain(looks()).map(Lent::from).collect());
+            let mut statuses = all()?;
+            let is_newer = |status: &Status| status.result().is_err_and(|e| e.kind() == Failure::Version);
+            if statuses.first().is_some_and(is_newer) && !self.fs.0.looks_first.swap(true, Ordering::Relaxed) {
+                // A daemon of an older release cannot compare what is there with what it is taken for.
+                statuses = all()?;
+            }
             statuses.first().map_or(Ok(()), Status::result).map(|()| statuses)
         };
         let done = self.fs.once_for_sure(verb, run, became).and_then(|done| match done {
@@ -353,7 +359,8 @@ impl Node {
             uid: change.uid,
             gid: change.gid,
             mtime_ns: change.mtime.map(|time| time.ns(now_ns)),
-            atime_ns: change.atime.map(|time| time.ns(now_ns)),
+            // 0 is that nobody has set it.
+            atime_ns: change.atime.map(|time| time.ns(now_ns)).map(|ns| if ns == 0 { 1 } else { ns }),
             lifetime: None,
         };
         let untold = self.handle().filter(|_| change.size.is_none());

@@ -1,7 +1,8 @@
 //! What became of a change of names that was not answered, as the store's daemon was killed meanwhile: it is looked at what the names stand for once there is another
 //! one. What was last changed before it was asked for has not been touched by it, so that it can be asked for again; what has gone, or come, since then was.
 //!
-//! Nobody can tell where others have changed the same names in the same moment, nor by the clock of another host: then it stays an error.
+//! Who removes a name that another one removes in the same moment is told that it is removed, as the other one is: which of the two it was nobody knows by then.
+//! Nor can anybody tell where others have changed the same names in the same moment, nor by the clock of another host: then it stays an error.
 
 use ioverbs::{Kind as Failure, Name, Op, Outcome as Took, Result, Stat, Status, Which, seam};
 

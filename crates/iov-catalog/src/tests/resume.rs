@@ -207,6 +207,25 @@ fn o10_what_was_open_before_a_crash_is_there_for_who_comes_back_though_others_de
 }
 
 #[test]
+fn o11_a_workspace_stays_while_somebody_may_come_back_for_what_was_deleted_in_it() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    client.bytes(uuid).write(0, b"bytes").unwrap();
+    let (rig, [client]) = crash(rig, 30 * SECOND, [client]);
+    let other = client.other();
+    other.delete(ROOT, "a").unwrap();
+    let delete = CatalogOp::WorkspaceDelete { which: iov_types::Which::Uuid(client.ws) };
+    assert_eq!(kind(other.ask(delete.clone())), Kind::Busy);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    assert_eq!(client.bytes(uuid).read().unwrap(), b"bytes");
+    client.close_written(uuid).unwrap();
+    rig.service.end_grace().unwrap();
+    other.ask(delete).unwrap();
+    assert_eq!((client.bytes(uuid).exists(), rig.keys(b'R').len()), (false, 0));
+}
+
+#[test]
 fn x1_a_session_whose_end_failed_is_not_ended_again_once_it_is_back() {
     let rig = rig();
     let client = rig.in_workspace();

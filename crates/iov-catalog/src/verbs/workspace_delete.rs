@@ -1,9 +1,14 @@
 //! WorkspaceDelete: only an empty workspace that nobody holds (O11).
 
-use iov_types::{Clause, Error, Right, Which, catalog::CatalogReply};
+use iov_store::KeyRange;
+use iov_types::{Clause, Error, Result, Right, Uuid, Which, catalog::CatalogReply};
+use iov_wire::Wire;
 
 use super::Reply;
-use crate::{exec::Exec, keys};
+use crate::{exec::Exec, keys, record::RemovedRecord};
+
+/// Keys read at a time.
+const PAGE: usize = 1024;
 
 pub(crate) fn delete(x: &mut Exec<'_>, which: &Which) -> Reply {
     let ws = x.find_workspace(which)?;
@@ -21,9 +26,28 @@ pub(crate) fn delete(x: &mut Exec<'_>, which: &Which) -> Reply {
         return Err(Error::busy("deleted collections of the workspace are still open: wait until they are closed")
             .with_clause(Clause::O10));
     }
+    if x.core.in_grace() && anything_removed(x, ws)? {
+        return Err(Error::busy("deleted collections of the workspace may still be open, as the server has just started anew: wait until those who had them could come back")
+            .with_clause(Clause::O10));
+    }
     let name = x.record(at).name.clone();
     x.delete(keys::workspace_name(&name));
     x.delete(keys::usage(ws));
     x.set_workspace(ws, None);
     Ok(CatalogReply::Done)
+}
+
+/// Whether something of a workspace was deleted and is kept for those who may have it open.
+fn anything_removed(x: &mut Exec<'_>, ws: Uuid) -> Result<bool> {
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = x.scan(&KeyRange::prefix(keys::REMOVED), after.as_deref(), PAGE)?;
+        let Some((last, _)) = page.last() else { return Ok(false) };
+        after = Some(last.to_vec());
+        for (_, value) in &page {
+            if RemovedRecord::decode(&value.value)?.ws == ws {
+                return Ok(true);
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Caller, Directory, Errno, Kind, Paths, Rename};
+use crate::{Caller, Change, Directory, Errno, Kind, Paths, Rename, SetTime};
 
 fn two() -> (FileSystem, FileSystem) {
     let ws = workspace();
@@ -116,4 +116,20 @@ fn a_directory_that_was_looked_at_while_a_name_was_added_is_told_of_as_it_is() {
     looks.join().unwrap();
     let told = dir.told_within(Duration::MAX).map_or_else(|| dir.attributes().unwrap(), |(told, _)| told);
     assert!(told.mtime_ns > before.mtime_ns);
+}
+
+#[test]
+fn the_time_of_access_is_that_of_its_making_until_somebody_sets_it() {
+    let fs = file_system();
+    let root = fs.root();
+    let (file, dir) = (put(&fs, &root, b"f", b"bytes"), fs.mkdir(&root, b"d", born(0o755)).unwrap().0);
+    for node in [&file, &dir] {
+        let made = node.attributes().unwrap();
+        assert_eq!(made.atime_ns, made.btime_ns);
+        let mtime = Some(SetTime::At(7_000_000_000));
+        let set = node.change(&Change { mtime, ..Change::default() }).unwrap();
+        assert_eq!((set.atime_ns, set.mtime_ns), (made.atime_ns, 7_000_000_000));
+        let set = node.change(&Change { atime: Some(SetTime::At(0)), ..Change::default() }).unwrap();
+        assert_eq!((set.atime_ns / 1_000_000_000, set.mtime_ns), (0, 7_000_000_000));
+    }
 }

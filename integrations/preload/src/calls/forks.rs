@@ -1,11 +1,10 @@
 //! Children: they have a world of their own, by whichever way they are made.
 
-use std::{ffi::c_void, sync::Mutex};
+use std::sync::Mutex;
 
 use super::{aio, place, process::publish};
 use crate::{
     files::{Files, Held},
-    patch::address,
     raw::kernel,
     record::Record,
     signals::Quiet,
@@ -80,23 +79,20 @@ pub(crate) fn watch_forks() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
 
-/// Makes a child by a way that tells nobody who watches forks; it comes back twice.
-pub(super) fn forked(make: impl FnOnce() -> isize) -> isize {
-    before_fork();
-    let child = make();
-    if child == 0 {
-        ioverbs::seam::has_forked();
-        in_child();
-    } else {
-        in_parent();
+/// Makes a child as `fork` does, which tells those who watch forks: the kernel's call does not, and who has locks in the middle of something would have
+/// them for ever in the child. As a call of the kernel is answered.
+pub(super) fn forked() -> isize {
+    // SAFETY: whoever calls it wanted a copy of the process, and goes on as it does behind `fork`.
+    match unsafe { libc::fork() } {
+        -1 => -(crate::raw::errno() as isize),
+        child => child as isize,
     }
-    child
 }
 
-/// Whether a call of the kernel makes a child that has a copy of all memory, and goes on from where it was made, as `fork` does it.
+/// Whether a call of the kernel makes nothing else than `fork` does.
 pub(super) fn is_fork(number: libc::c_long, flags: usize, stack: usize) -> bool {
     match number {
-        libc::SYS_clone => stack == 0 && flags & (libc::CLONE_VM | libc::CLONE_THREAD) as usize == 0,
+        libc::SYS_clone => stack == 0 && flags == libc::SIGCHLD as usize,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         _ => false,
@@ -104,18 +100,7 @@ pub(super) fn is_fork(number: libc::c_long, flags: usize, stack: usize) -> bool 
 }
 
 /// `_Fork(3)`
-///
-/// # Safety
-/// As the function that it stands for.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn _Fork() -> libc::pid_t {
-    let own: *const c_void = address(c"_Fork");
-    if own.is_null() {
-        // Of a C library that has none.
-        return crate::raw::answer(crate::raw::failed(iov_posix::Errno(libc::ENOSYS))) as libc::pid_t;
-    }
-    // SAFETY: it is the function of this name, which takes nothing.
-    let own: unsafe extern "C" fn() -> libc::pid_t = unsafe { std::mem::transmute(own) };
-    // SAFETY: as the program calls it.
-    forked(|| unsafe { own() as isize }) as libc::pid_t
+pub(crate) extern "C" fn _Fork() -> libc::pid_t {
+    crate::raw::answer(forked()) as libc::pid_t
 }

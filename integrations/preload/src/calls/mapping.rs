@@ -78,10 +78,9 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
         return Err(Errno(libc::ENODEV));
     }
     let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
-    match in_file(&file, there, wanted, shared)? {
-        Some(start) => Ok(start),
-        None => in_memory(&file, there, wanted),
-    }
+    // What is written is this process's alone from then on, and twice the memory would be of no use.
+    let kept = if access & libc::PROT_WRITE == 0 { in_file(&file, there, wanted, shared)? } else { None };
+    kept.map_or_else(|| in_memory(&file, there, wanted), Ok)
 }
 
 /// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, and what is shared is written by nobody,
@@ -91,7 +90,7 @@ fn in_file(file: &File, there: usize, wanted: Wanted, shared: bool) -> Outcome<O
     let mut most = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let none = std::ptr::null::<libc::rlimit64>();
     let asked = kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut most);
-    if asked < 0 || most.rlim_cur < there as u64 {
+    if asked < 0 || most.rlim_cur < len as u64 {
         // Who made it longer would get a signal.
         return Ok(None);
     }
@@ -101,7 +100,8 @@ fn in_file(file: &File, there: usize, wanted: Wanted, shared: bool) -> Outcome<O
     }
     let fd = made as c_int;
     let filled = || {
-        if kernel!(libc::SYS_ftruncate, fd, there) < 0 {
+        // Behind the end of the file are zeros.
+        if kernel!(libc::SYS_ftruncate, fd, len) < 0 {
             return Ok(None);
         }
         if there > 0 {

@@ -196,7 +196,7 @@ fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
         true => world.place(path).map(|(place, rest)| (place, rest.to_vec())),
         false => match climb(world, path) {
             // The kernel goes there first, and what it does not find is looked for behind such a link.
-            Climbed::In(..) | Climbed::Through(_) if climbs_from_link(world, path) => None,
+            Climbed::In(..) if climbs_from_link(world, path) => None,
             Climbed::In(place, rest) => Some((place, rest)),
             Climbed::Out => None,
             Climbed::Through(path) => return Ok(Where::Through(path)),

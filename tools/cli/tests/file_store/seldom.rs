@@ -22,13 +22,13 @@ fn memory_of_a_file_is_the_files_again_when_it_was_dropped_and_never_lost() {
         madvise(p, 4096, MADV_DONTNEED); madvise(q, 4096, MADV_DONTNEED);
         printf("%s %s %s\n", p, q, E(mprotect(q, 4096, PROT_READ | PROT_WRITE)));
         char *own = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE, f, 0); own[0] = 'C'; pread(f, b, 7, 0);
-        printf("%s %s ", own, b); madvise(own, 4096, MADV_DONTNEED); printf("%s\n", own);
+        printf("%s %s %d\n", own, b, ((char *)mmap(0, 8192, PROT_READ, MAP_PRIVATE, f, 0))[5000]);
         printf("%d\n", open_now() - n);"#;
     let body = format!(
         "static int open_now(void) {{ DIR *d = opendir(\"/proc/self/fd\"); int n = 0; while (readdir(d)) n++; closedir(d); return n; }} MAIN {body}"
     );
     // Nothing of it stays open.
-    assert_eq!(says(&body), "content content EACCES\nContent content content\n0\n");
+    assert_eq!(says(&body), "content content EACCES\nContent content 0\n0\n");
     // Where no file may be so long it is memory of the process.
     let body = r#"
         int f = open("f", O_CREAT | O_RDWR, 0644); write(f, "content", 7);
@@ -76,7 +76,7 @@ fn handlers_in_threads_run_behind_the_call_that_they_come_into() {
         pthread_t t; pthread_create(&t, 0, writes, 0);
         for (int i = 0; i < 5000; i++) { kill(getpid(), SIGUSR1); usleep(100); }
         over = 1; pthread_join(t, 0); struct stat s; fstat(f, &s);
-        printf("%s %ld\n", ran > 100 ? "handled" : "few", (s.st_size - 5 - ran) % 300);"#;
+        printf("%s %ld\n", ran > 0 ? "handled" : "none", (s.st_size - 5 - ran) % 300);"#;
     let store = Store::with_workspace();
     // Who waits for itself is ended.
     let program = format!("cd /iov/w && timeout -s KILL 60 {}", built(&store, body));
@@ -181,4 +181,9 @@ fn what_is_above_a_link_outside_is_above_where_it_leads() {
     let said = run(&store, &["--", "sh", "-ec", &script]).ok().text();
     assert_eq!(said, "outside\ninside\ninside\n");
     assert_eq!(std::fs::read_to_string(store.path("out/iov/w/f")).unwrap(), "changed\n");
+    // Out of a workspace, and past a link there.
+    let near = store.path("near");
+    std::os::unix::fs::symlink(store.path("out"), &near).unwrap();
+    let script = format!("cd /iov/w; cat ../..{}/../out/iov/w/f", near.display());
+    assert_eq!(run(&store, &["--", "sh", "-ec", &script]).ok().text(), "changed\n");
 }
