@@ -79,8 +79,8 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
     }
     let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
     // What is written is this process's alone from then on, and twice the memory would be of no use.
-    let kept = if access & libc::PROT_WRITE == 0 { in_file(&file, there, wanted, shared)? } else { None };
-    kept.map_or_else(|| in_memory(&file, there, wanted), Ok)
+    let kept = if access & libc::PROT_WRITE == 0 { in_file(file, there, wanted, shared)? } else { None };
+    kept.map_or_else(|| in_memory(file, there, wanted), Ok)
 }
 
 /// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, and what is shared is written by nobody,
