@@ -240,6 +240,11 @@ impl Core {
         self.store.is_scarce()
     }
 
+    /// The same of that, or of any target.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_scarce() || self.map().is_short()
+    }
+
     /// The turn as writer.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         for _ in 0..LOOKS {

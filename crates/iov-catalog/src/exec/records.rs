@@ -146,7 +146,7 @@ impl Exec<'_> {
         self.unbind(uuid, &record);
         let open = self.shared().opens.get(uuid).is_some_and(|e| !e.is_unused());
         // Those who had it open before a crash may come back, and go on with it (O10). Where there is hardly any room, who deletes it needs that more.
-        if open || (self.core.in_grace() && !self.core.is_scarce()) {
+        if open || (self.core.in_grace() && !self.core.is_short()) {
             record.deleted = true;
             self.change_record(ws, uuid, &mut record);
             let removed = RemovedRecord { ws, place: record.layout.place };

@@ -69,6 +69,13 @@ fn shortage(target: &Target) -> u8 {
     }
 }
 
+impl Map {
+    /// Whether any target is short of room, as far as is known.
+    pub(crate) fn is_short(&self) -> bool {
+        self.targets.values().any(|target| shortage(target) > 0)
+    }
+}
+
 /// Kinds of media, the fastest first. Nothing is put nowhere unless somebody asks for that.
 fn rank(capability: &Capability) -> u8 {
     match capability.medium {
