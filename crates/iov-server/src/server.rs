@@ -176,15 +176,15 @@ impl Server {
         let mut looked = swept;
         let mut awaits = true;
         while !self.is_stopping() && !asked() {
-            self.wait_at(doors);
-            self.facts.tick(seam::monotonic_ns());
-            self.look_at_members();
-            // At most for a lease: one that lives and has no use for this daemon does not come back.
+            // Before anybody is let in, where nobody is waited for. At most for a lease: one that lives and has no use for this daemon does not come back.
             let late = seam::monotonic_ns().saturating_sub(self.started_ns) > self.lease_ns() as i64;
             if awaits && (late || !self.awaits_clients()) {
                 awaits = false;
                 self.end_grace();
             }
+            self.wait_at(doors);
+            self.facts.tick(seam::monotonic_ns());
+            self.look_at_members();
             if seam::monotonic_ns() - swept > SWEEP_NS {
                 swept = seam::monotonic_ns();
                 self.targets.sweep();
