@@ -15,6 +15,8 @@ pub(super) const LEAST_CHUNK: u64 = 4096;
 const SHORT: (u64, u64) = (10, 16 << 30);
 /// The same for one that is nearly full.
 const FULL: (u64, u64) = (33, 2 << 30);
+/// Where fewer bytes are free, nothing is kept that is not asked for.
+const SMALL: u64 = 64 << 20;
 
 /// What is wanted for a new collection.
 pub(crate) struct Wish<'a> {
@@ -70,9 +72,10 @@ fn shortage(target: &Target) -> u8 {
 }
 
 impl Map {
-    /// Whether any target is short of room, as far as is known.
+    /// Whether any target is short of room, as far as is known, or so small that it soon may be.
     pub(crate) fn is_short(&self) -> bool {
-        self.targets.values().any(|target| shortage(target) > 0)
+        let is_small = |target: &Target| target.capacity > 0 && target.free < SMALL;
+        self.targets.values().any(|target| shortage(target) > 0 || is_small(target))
     }
 }
 
