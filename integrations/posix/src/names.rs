@@ -342,11 +342,9 @@ impl FileSystem {
         };
         let done = from.0.rename_in("rename", &[to.0], (&rename, &became), &looks);
         self.names_changed();
-        let done = done.map_err(|e| match self.lookup(to.0, to.1) {
-            // The one that is moved is a directory then.
-            Ok((other, _)) if e == Errno::EISDIR && other.kind() != Kind::Directory => Errno::ENOTDIR,
-            _ => e,
-        });
+        let is_none = || self.lookup(to.0, to.1).is_ok_and(|(other, _)| other.kind() != Kind::Directory);
+        // Where what is there is no directory, the one that is moved is.
+        let done = done.map_err(|e| if e == Errno::EISDIR && is_none() { Errno::ENOTDIR } else { e });
         for (looked, place) in done?.iter().zip(places) {
             self.moved(*place, looked);
         }

@@ -254,6 +254,7 @@ impl Exec<'_> {
             // What was written before that.
             if self.entry(uuid).is_some_and(|entry| entry.may_be_ahead()) && self.mode != Mode::Dry {
                 let (at, found) = (self.workspace(ws, iov_types::Right::Read)?, self.stat_bytes(uuid, record)?);
+                // The quota has its say at a publish, and what is lost is told to who opens it.
                 let _ = self.record_bytes_of(at, record, &found);
             }
         }

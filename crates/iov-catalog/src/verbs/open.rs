@@ -92,6 +92,7 @@ pub(crate) fn open(
     if passed_on && !crashed && x.mode != Mode::Dry {
         // Behind the fence: it writes no more.
         let found = x.stat_bytes(uuid, &record)?;
+        // The quota has its say at a publish.
         let _ = x.record_bytes_of(at, &mut record, &found);
         changed = true;
     }
