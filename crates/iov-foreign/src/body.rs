@@ -168,7 +168,8 @@ impl ForeignBody {
         let mut at = range.offset;
         while at < range.end() {
             let n = zeros.len().min((range.end() - at) as usize);
-            self.send(call, abi::WRITE, Uuid::NIL, at, &zeros[..n])?;
+            let sent = self.send(call, abi::WRITE, Uuid::NIL, at, &zeros[..n]);
+            sent.map_err(|e| if at > range.offset { e.with_outcome(Outcome::Unknown) } else { e })?;
             at += n as u64;
         }
         Ok(())

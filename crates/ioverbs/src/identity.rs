@@ -18,19 +18,35 @@ pub fn caller() -> Caller {
     Caller { uid, gid, groups, session, holder: session }
 }
 
+/// Bytes for what is said of a user or a group, at first and at most: a group of thousands of members has long lines.
+const ROOM: std::ops::RangeInclusive<usize> = 16 << 10..=64 << 20;
+
 fn lookup(group: bool, name: &str) -> Option<u32> {
+    lookup_in(*ROOM.start(), group, name)
+}
+
+/// The same, with so much room at first.
+fn lookup_in(room: usize, group: bool, name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
-    let mut buf = vec![0; 16 << 10];
-    // SAFETY: all pointers are to live memory of the stated size; the result is read only after success.
-    unsafe {
-        if group {
-            let (mut entry, mut found) = (std::mem::zeroed(), std::ptr::null_mut());
-            let code = libc::getgrnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr(), buf.len(), &mut found);
-            (code == 0 && !found.is_null()).then_some(entry.gr_gid)
-        } else {
-            let (mut entry, mut found) = (std::mem::zeroed(), std::ptr::null_mut());
-            let code = libc::getpwnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr(), buf.len(), &mut found);
-            (code == 0 && !found.is_null()).then_some(entry.pw_uid)
+    let mut buf = vec![0; room];
+    loop {
+        // SAFETY: all pointers are to live memory of the stated size; the result is read only after success.
+        let (code, found) = unsafe {
+            if group {
+                let (mut entry, mut found) = (std::mem::zeroed(), std::ptr::null_mut());
+                let code = libc::getgrnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr(), buf.len(), &mut found);
+                (code, (!found.is_null()).then_some(entry.gr_gid))
+            } else {
+                let (mut entry, mut found) = (std::mem::zeroed(), std::ptr::null_mut());
+                let code = libc::getpwnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr(), buf.len(), &mut found);
+                (code, (!found.is_null()).then_some(entry.pw_uid))
+            }
+        };
+        match code {
+            0 => return found,
+            libc::ERANGE if buf.len() < *ROOM.end() => buf.resize(buf.len() * 2, 0),
+            libc::EINTR => {}
+            _ => return None,
         }
     }
 }
@@ -54,3 +70,6 @@ pub(crate) fn program() -> String {
     let exe = std::env::current_exe().ok();
     exe.as_deref().and_then(|p| p.file_name()).map_or_else(|| "unknown".into(), |n| n.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::{Backend, conformance::Probe, seam};
-use iov_types::{Kind, ObjectVerb, Outcome, Persistence};
+use iov_types::{Clause, Kind, ObjectVerb, Outcome, Persistence};
 
 use super::setup;
 use crate::{
@@ -170,6 +170,22 @@ fn answers_that_make_no_sense_are_told_and_harm_nobody() {
     }
     let e = with(TAKES_NOTHING, |object| object.write(0, b"x").unwrap_err());
     assert_eq!((e.kind(), e.outcome()), (Kind::Busy, Outcome::NotApplied), "{e}");
+}
+
+/// What a backend has refused was not written: nothing is in doubt, and it may be written again (O7, P8).
+#[test]
+fn p8_a_durable_write_that_was_refused_condemns_nothing() {
+    with(TAKES_NOTHING, |object| {
+        let durable = object.with(|d| d.durability = Some(Persistence::Durable));
+        let e = durable.write(0, b"x").unwrap_err();
+        assert_eq!(
+            (e.kind(), e.outcome(), e.clause() == Some(Clause::P8)),
+            (Kind::Busy, Outcome::NotApplied, false),
+            "{e}"
+        );
+        HOW.store(0, Ordering::Relaxed);
+        durable.write(0, b"x").unwrap();
+    });
 }
 
 /// What was staged under a sync reaches the backend with the level of that (P3, P5).

@@ -145,6 +145,9 @@ impl Appends {
             }
         }
         records.sort_unstable_by_key(|r| r.count);
+        // Where a page did not come to disk, that of a round before is there: what it tells of has left the ring.
+        let newest = records.last().map_or(0, |r: &Record| r.count);
+        records.retain(|r| r.count + RING > newest);
         // Records behind a gap were not on disk in full when the power went; what was synced lies before it (P3).
         let whole = records.windows(2).position(|w| w[1].count != w[0].count + 1).map_or(records.len(), |i| i + 1);
         records.truncate(whole);

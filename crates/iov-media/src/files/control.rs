@@ -118,7 +118,8 @@ impl Files {
     pub(super) fn remove(&self, op: &ObjectOp) -> Result<Evidence> {
         let object = self.object(op.object);
         // Not held up by a freeze: its batch has no say in whether the object lives on, and may be dead.
-        let mut state = object.write_now(self)?;
+        // One that is damaged goes as well: its space must not be lost.
+        let mut state = object.write_to_remove(self)?;
         if !state.removed {
             state.check_fence(&op.demand)?;
             fail::point("remove.0.begin")?;
@@ -134,7 +135,7 @@ impl Files {
             if self.leases.any(object.id) {
                 self.leases.recall(object.id, Which::All, None, 1);
             }
-            if state.kept.is_kept() {
+            if state.kept.is_kept() || !state.loaded {
                 // Before its bytes: what is kept and not there has been lost.
                 self.sums.forget(object.id)?;
             }

@@ -245,7 +245,8 @@ impl Leases {
     /// Takes grants of an object back that are of an epoch below `below` if it is given, and waits until nothing is under way. Those
     /// that are stuck are told by their ranges, and are void from then on: the caller must move the bytes out of their reach.
     pub(super) fn recall(&self, object: ObjectId, which: Which, below: Option<u64>, patience: u64) -> Vec<Range> {
-        let (mut waiting, mut lent): (Vec<Place>, Vec<Place>) = Default::default();
+        // By their generations: a place may have been given back and be another grant's by the next look.
+        let (mut waiting, mut lent) = (Vec::<(Place, u64)>::new(), Vec::<(Place, u64)>::new());
         {
             let mut book = self.lock();
             for place in book.by_object.get(&object).cloned().unwrap_or_default() {
@@ -255,20 +256,22 @@ impl Leases {
                     continue;
                 }
                 book.revoke(place);
+                let known = (place, held.generation);
                 match held.access {
                     // Nobody waits for readers.
                     LeaseAccess::Read => {}
-                    LeaseAccess::Write => waiting.push(place),
+                    LeaseAccess::Write => waiting.push(known),
                     // Nor for what nobody can be asked for.
-                    LeaseAccess::Lent => lent.push(place),
+                    LeaseAccess::Lent => lent.push(known),
                 }
             }
         }
         let end = seam::monotonic_ns().saturating_add_unsigned(self.recall_ns.saturating_mul(patience));
         loop {
             let mut book = self.lock();
-            waiting.retain(|place| match book.take(*place) {
+            waiting.retain(|(place, generation)| match book.take(*place) {
                 None => false,
+                Some((_, held)) if held.generation != *generation => false,
                 Some((session, held)) if held.state == HeldState::Quarantined || session.is_drained(place.1) => {
                     book.free_or_rest(*place);
                     false
@@ -284,17 +287,20 @@ impl Leases {
         let mut stuck = self.quarantine(&waiting);
         // Those stay in the book until the bytes have been moved: else nobody would know of it after a crash.
         let book = &mut *self.lock();
-        stuck.extend(lent.into_iter().filter_map(|place| book.take(place).map(|(_, held)| held.range)));
+        let range = |(place, generation): (Place, u64)| {
+            book.take(place).filter(|(_, held)| held.generation == generation).map(|(_, held)| held.range)
+        };
+        stuck.extend(lent.into_iter().filter_map(range));
         stuck
     }
 
     /// Declares what is still under way void; where that may be.
-    fn quarantine(&self, stuck: &[Place]) -> Vec<Range> {
+    fn quarantine(&self, stuck: &[(Place, u64)]) -> Vec<Range> {
         let mut book = self.lock();
         let mut ranges = Vec::new();
-        for place in stuck {
+        for (place, generation) in stuck {
             let Some((session, held)) = book.take(*place) else { continue };
-            if held.access == LeaseAccess::Read {
+            if held.access == LeaseAccess::Read || held.generation != *generation {
                 continue;
             }
             ranges.push(held.range);

@@ -35,7 +35,10 @@ impl Listing {
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let births = files.births.load(Ordering::SeqCst);
-        let fits = |kept: &Kept| kept.births == births && kept.after == after && after.is_some();
+        // Who goes on where a page has ended began before what was made since, and need not see that: with many objects, and
+        // more made all the time, each page would go through all files again.
+        let goes_on = |kept: &Kept| kept.births == births || !kept.next.is_empty();
+        let fits = |kept: &Kept| after.is_some() && kept.after == after && goes_on(kept);
         if !fits(&kept) || (kept.next.len() < max && !kept.complete) {
             *kept = scan(files, after, births, max.saturating_add(KEPT))?;
         }
@@ -49,9 +52,7 @@ impl Listing {
             }
         }
         // The next page begins behind what was told, which may lie before what was removed.
-        if page.last() != kept.after.as_ref() {
-            kept.births = u64::MAX;
-        }
+        kept.after = page.last().copied().or(after);
         Ok(page)
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use iov_store::{OpCx, seam};
-use iov_types::{Clause, Demand, Error, Evidence, ObjectId, ObjectVerb, Persistence, Range, Result, Uuid};
+use iov_types::{Clause, Demand, Error, Evidence, Kind, ObjectId, ObjectVerb, Persistence, Range, Result, Uuid};
 use rustix::{fs::AtFlags, io::Errno};
 
 use super::{
@@ -29,7 +29,7 @@ use super::{
 /// What is known of an object; read from disk when it is first used.
 #[derive(Default)]
 pub(super) struct State {
-    loaded: bool,
+    pub(super) loaded: bool,
     pub(super) removed: bool,
     /// Whether it has a file.
     pub(super) exists: bool,
@@ -190,6 +190,20 @@ impl Object {
         Ok(state)
     }
 
+    /// The state for removing it: of one that cannot be read, what is known anyhow.
+    pub(super) fn write_to_remove(&self, files: &Files) -> Result<RwLockWriteGuard<'_, State>> {
+        match self.write_now(files) {
+            Err(e) if e.kind() == Kind::Corrupt => {
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                for stage in files.budget.of_object(self.id) {
+                    state.stages.insert(stage, Err(e.clone()));
+                }
+                Ok(state)
+            }
+            read => read,
+        }
+    }
+
     /// Keeps everybody but `stage` out.
     pub(super) fn freeze(&self, state: &mut State, stage: Uuid) {
         // In this order: whoever sees the mark must find something to wait for.
@@ -257,11 +271,13 @@ impl State {
                 state.torn = Some(torn("a unit holds a part of a change that cannot be finished"));
             }
         }
-        for stage in files.budget.of_object(id) {
-            let decided = Stage::was_decided(disk, stage, id)?;
-            // Once publishing has begun the file may have any length; the plan knows what it was.
-            let base = if decided { 0 } else { state.size(files, id)? };
-            let slot = match Stage::load(disk, stage, id, base) {
+        let stages: Vec<_> = files.budget.of_object(id);
+        let stages = stages.into_iter().map(|stage| Ok((stage, Stage::was_decided(disk, stage, id)?)));
+        let stages = stages.collect::<Result<Vec<_>>>()?;
+        // Once publishing has begun the file may have any length; the plan knows what it was, and the others learn it behind that.
+        let base = if stages.iter().any(|(_, decided)| *decided) { Ok(0) } else { state.size(files, id) };
+        for (stage, decided) in stages {
+            let slot = match base.clone().and_then(|base| Stage::load(disk, stage, id, base)) {
                 Ok(stage) => {
                     if disk.tree.read_only {
                         // Nobody will come to publishing it: who looks waits for nobody.

@@ -43,11 +43,29 @@ impl Process {
             Err(Errno::SRCH) => return Ok(None),
             Err(e) => return Err(io::os("watching a client process")(e)),
         };
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(None) };
-        let start = start_of(&stat).ok_or_else(|| Error::internal("the facts of a process cannot be read"))?;
-        let process = Process { pid, start, handle: Some(handle), ended_ns: OnceLock::new() };
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        Process::of(pid, handle, stat)
+    }
+
+    /// The process of a handle, by what was read of it then.
+    fn of(pid: u32, handle: OwnedFd, stat: std::io::Result<String>) -> Result<Option<Process>> {
+        let mut process = Process { pid, start: 0, handle: Some(handle), ended_ns: OnceLock::new() };
         // The handle is older than the facts: if it still lives, both are of one process.
+        if process.has_ended() {
+            return Ok(None);
+        }
+        let stat = stat.map_err(|e| {
+            let why =
+                format!("the client's process {pid} cannot be looked at ({e}), as where /proc hides others' (hidepid)");
+            Error::unsupported(format!("{why}; it must use the socket")).with_clause(Clause::G6)
+        })?;
+        process.start = start_of(&stat).ok_or_else(|| Error::internal("the facts of a process cannot be read"))?;
         Ok((!process.has_ended()).then_some(process))
+    }
+
+    /// Whether the system may have a process of such an id at all.
+    pub(super) fn is_pid(pid: u32) -> bool {
+        i32::try_from(pid).is_ok_and(|pid| pid > 0)
     }
 
     /// One that has ended.
@@ -72,10 +90,27 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// Where `/proc` hides the processes of others, these live all the same (G6).
+    #[test]
+    fn g6_a_process_that_cannot_be_looked_at_has_not_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let id = Pid::from_child(&child);
+        let handle = || rustix::process::pidfd_open(id, PidfdFlags::empty()).expect("a handle");
+        let hidden = || Err(std::io::ErrorKind::PermissionDenied.into());
+        let (here, later) = (handle(), handle());
+        let e = Process::of(child.id(), here, hidden()).err().expect("it is not known");
+        assert_eq!((e.kind(), e.clause()), (iov_types::Kind::Unsupported, Some(Clause::G6)), "{e}");
+        child.kill().expect("its end");
+        child.wait().expect("its end");
+        assert!(Process::of(child.id(), later, hidden()).expect("it has ended").is_none());
+    }
+
     #[test]
     fn the_start_of_a_process_is_found_behind_any_name() {
         let numbers = (3..=50).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-        assert_eq!(super::start_of(&format!("1 (a) b) (c) {numbers}")), Some(22));
-        assert_eq!(super::start_of("1 (short) S 1 2"), None);
+        assert_eq!(start_of(&format!("1 (a) b) (c) {numbers}")), Some(22));
+        assert_eq!(start_of("1 (short) S 1 2"), None);
     }
 }

@@ -87,9 +87,10 @@ impl Files {
     /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;
     /// all others are served.
     fn recover(&mut self) -> Result<()> {
-        let (tails, mut troubles) = self.claim_space()?;
         let decided = self.find_stages()?;
+        // Before anything is taken for what nobody writes: clients have gone on by what they were granted, and were told so.
         let stuck = self.leases.recover(&self.disk)?;
+        let (tails, mut troubles) = self.claim_space()?;
         if let Some(segments) = self.disk.segments() {
             segments.hold_all(&self.leases.all_waits());
             segments.start()?;
@@ -167,11 +168,15 @@ impl Files {
         let object = self.object(id);
         let mut state = object.write_now(self)?;
         match state.stages.get(&stage) {
-            Some(Err(e)) => return Err(e.clone()),
-            _ => self.finish(&object, &mut state, stage, false)?,
+            Some(Err(e)) => Err(e.clone()),
+            _ => {
+                let finished = self.finish(&object, &mut state, stage, false);
+                if !state.stages.contains_key(&stage) {
+                    object.end_freeze(&mut state, stage);
+                }
+                finished
+            }
         }
-        object.end_freeze(&mut state, stage);
-        Ok(())
     }
 
     fn recover_unit(&self, n: usize) -> Result<()> {

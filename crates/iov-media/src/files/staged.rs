@@ -120,8 +120,11 @@ impl Files {
     }
 
     fn prepare(&self, object: &Object, state: &State, stage: Uuid, admitted: bool) -> Result<()> {
-        let size = state.size(self, object.id)?;
         let Some(mut staged) = state.stage(Some(stage))?.filter(|s| !s.is_empty()) else { return Ok(()) };
+        if staged.decided && staged.plan.is_some() {
+            return Ok(()); // it is under way, and the file may have any length
+        }
+        let size = state.size(self, object.id)?;
         state.trim(self, object.id)?;
         let (version, frozen) = (state.facts.version, state.frozen == Some(stage));
         let base = Base { exists: state.exists, size, version, appends: state.appends.as_ref(), frozen, admitted };
@@ -178,13 +181,19 @@ impl Files {
             }
             fail::point("publish.0.begin")?;
             self.prepare(&object, state, stage, state.frozen == Some(stage))?;
-            self.finish(&object, state, stage, is_durable(&op.demand))?;
+            let finished = self.finish(&object, state, stage, is_durable(&op.demand));
+            if !state.stages.contains_key(&stage) {
+                object.end_freeze(state, stage);
+            }
+            finished?;
         }
         object.end_freeze(state, stage);
         let mut evidence = state.evidence(self, object.id, None)?;
         if is_durable(&op.demand) {
             self.quiesce(&object, state)?;
-            self.sync_object(&object, state)?;
+            // What failed for good stays so; shown it is.
+            let shown = |e: Error| if e.clause() == Some(Clause::P8) { e.with_outcome(Outcome::Applied) } else { e };
+            self.sync_object(&object, state).map_err(shown)?;
             evidence.durability = op.demand.durability;
         }
         Ok(evidence)
@@ -237,15 +246,19 @@ impl Files {
             }
             return Err(e);
         }
-        if durable {
-            // Before the stage goes: what finds the bytes, and tells that they are published, must be there (P7).
-            self.sync_object(object, state)?;
+        // Before the stage goes: what finds the bytes, and tells that they are published, must be there (P7).
+        let synced = if durable { self.sync_object(object, state) } else { Ok(()) };
+        match &synced {
+            // They are shown, and that they may be lost is written down: nobody waits for more.
+            Err(e) if e.clause() == Some(Clause::P8) => {}
+            other => other.clone()?,
         }
         self.budget.give_all(id, object.id);
         if let Some(Ok(staged)) = state.stages.remove(&id) {
             staged.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.disk)?;
         }
-        fail::point("publish.8.removed")
+        fail::point("publish.8.removed")?;
+        synced.map_err(|e| e.with_outcome(Outcome::Applied))
     }
 
     /// Writes down where appends went, and the new version.

@@ -23,7 +23,8 @@ impl Files {
     /// `Sync`: of what is staged, or of the object.
     pub(super) fn sync(&self, cx: &OpCx, op: &ObjectOp) -> Result<Evidence> {
         let object = self.object(op.object);
-        let state = match is_durable(&op.demand) && self.sums.is_kept() {
+        let began = is_durable(&op.demand) && self.sums.is_kept();
+        let state = match began {
             true => {
                 let mut state = object.write(self, cx, op.demand.stage)?;
                 self.quiesce(&object, &mut state)?;
@@ -40,7 +41,9 @@ impl Files {
             },
             false => Ok(()),
         });
-        state.kept.begin(false);
+        if began {
+            state.kept.begin(false);
+        }
         synced?;
         let mut evidence = state.evidence(self, op.object, op.demand.stage)?;
         evidence.durability = op.demand.durability.max(evidence.durability);
@@ -119,7 +122,9 @@ impl Files {
 
     /// Writes down that a sync of this object has failed, so that the next daemon knows as well. What can be done.
     pub(super) fn record_failure(&self, object: &Object) {
-        if let Ok(mut state) = object.write_now(self)
+        // What was staged and could not be synced is dropped, and the object is as it was.
+        if object.sync_failed.load(Ordering::SeqCst)
+            && let Ok(mut state) = object.write_now(self)
             && state.exists
             && !state.facts.failed
         {

@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// Tells the segments, while a target is opened, what an index names, and zeroes what lies behind the object's end in its
-    /// last block: nobody had acknowledged it. Whether whole blocks lie behind the end, which are to be trimmed; `None`: it
+    /// last block: nobody had acknowledged it, and nobody may write any more. Whether whole blocks lie behind the end, which are to be trimmed; `None`: it
     /// was never finished, and names nothing.
     pub(crate) fn claim(segments: &Segments, file: OwnedFd) -> Result<Option<bool>> {
         let Some((_, head, map)) = Index::open(file)? else { return Ok(None) };

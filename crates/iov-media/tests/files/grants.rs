@@ -419,6 +419,7 @@ fn g2_a_new_daemon_takes_over_the_pages_of_the_old_one() {
     expected[10..20].fill(1);
     drop(Arc::into_inner(files).expect("the only one")); // as if it had died: pages stay as they are
     std::fs::write(directory.path().join("leases/00000000000000000000000000000009"), b"junk").expect("a spoiled page");
+    spoil_owner(directory.path());
     let files = open(directory.path());
     assert_eq!(quick.ask("write a 10 2 10"), "refused", "grants of the old daemon are void");
     let pages = || std::fs::read_dir(directory.path().join("leases")).expect("pages").count();
@@ -437,6 +438,17 @@ fn g2_a_new_daemon_takes_over_the_pages_of_the_old_one() {
     drop((stuck, quick));
     files.sweep_sessions().expect("a sweep");
     assert_eq!(pages(), 0, "pages of ended processes go");
+}
+
+/// Beside the pages there are, one whose owner has no number that a process can have.
+fn spoil_owner(root: &Path) {
+    let leases = root.join("leases");
+    let of = |name: &str| name.len() == 32 && !name.ends_with('9');
+    let names = std::fs::read_dir(&leases).expect("pages").map(|e| e.expect("a page").file_name());
+    let name = names.map(|n| n.into_string().expect("a name")).find(|n| of(n)).expect("a page");
+    let mut page = std::fs::read(leases.join(name)).expect("a page");
+    page[16..20].fill(0xff);
+    std::fs::write(leases.join("00000000000000000000000000000008"), page).expect("a spoiled page");
 }
 
 #[test]

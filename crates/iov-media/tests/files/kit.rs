@@ -348,6 +348,8 @@ fn a_child_process_in_its_role() {
         "failing syncs" => crate::late::failing_syncs(&root),
         "a failing unit" => crate::late::failing_unit(&root),
         "a failing publication" => crate::late::failing_publication(&root),
+        "a shortening publication" => crate::starts::shortening_publication(&root),
+        "an unsynced publication" => crate::starts::unsynced_publication(&root),
         "few descriptors" => crate::space::few_descriptors(&root),
         other => panic!("no role {other}"),
     }

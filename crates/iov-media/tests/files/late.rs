@@ -71,6 +71,9 @@ pub(crate) fn failing_syncs(root: &Path) {
     assert_eq!(all(&*files, object(1)), b"base");
     call(&*files, object(1), ObjectVerb::Discard { stage: uuid(5) }).expect("a discard");
     write(&*files, object(1), 0, b"BASE").expect("the object itself is fine");
+    drop(files);
+    let files = open(root);
+    write(&*files, object(1), 0, b"Base").expect("also for the next daemon");
 
     // A sync that fails when publishing has been decided: nothing was applied, and nothing will be.
     send(&*files, object(3), ObjectVerb::Write { offset: 0 }, staged(uuid(6)), b"new!").expect("a staged write");

@@ -10,6 +10,7 @@ mod lent;
 mod look;
 mod model;
 mod space;
+mod starts;
 mod sums;
 mod survive;
 mod ways;

@@ -108,11 +108,15 @@ fn i1_a_damaged_sidecar_is_repaired_or_told() {
         assert_eq!(call(&files, object(1), ObjectVerb::Stat).expect("stat").epoch, 4);
     }
     for (at, len) in [(0, 1024), (4096 + 64, 1), (4096 + 4 * 64 + 50, 1)] {
-        let (files, _directory) = damaged(at, len);
+        let (files, directory) = damaged(at, len);
         for result in [try_all(&files, object(1)), write(&files, object(1), 0, b"x").map(|_| vec![])] {
             assert_eq!(result.err().map(|e| e.kind()), Some(Kind::Corrupt), "{len} bytes at {at}");
         }
         assert_eq!(all(&files, object(2)), b"another", "others are served");
+        call(&files, object(1), ObjectVerb::Remove).expect("its space is not lost");
+        assert!(!data_path(directory.path(), object(1)).exists(), "{len} bytes at {at}");
+        write(&files, object(1), 0, b"anew").expect("another one of that name");
+        assert_eq!(all(&files, object(1)), b"anew");
     }
 }
 

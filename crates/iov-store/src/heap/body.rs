@@ -18,6 +18,8 @@ pub struct HeapBody {
     held: u64,
     /// What has become free since a publication began, and is not given back before its end: it needs that again.
     saved: Option<u64>,
+    /// The stage that room is held for which its publication needs.
+    prepared: Option<Uuid>,
     shape: Shape,
 }
 
@@ -46,7 +48,7 @@ fn no_memory(_: std::collections::TryReserveError) -> Error {
 
 impl HeapBody {
     pub(super) fn new(room: Arc<Room>) -> HeapBody {
-        HeapBody { room, pages: BTreeMap::new(), held: 0, saved: None, shape: Shape::default() }
+        HeapBody { room, pages: BTreeMap::new(), held: 0, saved: None, prepared: None, shape: Shape::default() }
     }
 
     fn give(&mut self, bytes: u64) {
@@ -101,9 +103,10 @@ impl Body for HeapBody {
     fn reserve(&mut self, range: Range) -> Result<()> {
         // All of it or nothing: what cannot have room must not take that of others.
         let generous = self.missing(range, true);
-        let (taken, double) = match self.take(generous) {
-            Ok(()) => (generous, true),
-            Err(_) => {
+        let (taken, double) = match self.saved.is_none() && self.take(generous).is_ok() {
+            true => (generous, true),
+            // A publication takes what was reserved for it and no more: the rest of it needs that.
+            false => {
                 let least = self.missing(range, false);
                 self.take(least)?;
                 (least, false)
@@ -206,14 +209,27 @@ impl Body for HeapBody {
         Ok(())
     }
 
+    fn prepare(&mut self, _: Call<'_>, id: Uuid, staged: &Stage) -> Result<()> {
+        staged.make_room(self)?;
+        self.prepared = Some(id);
+        Ok(())
+    }
+
     fn publish(&mut self, call: Call<'_>, _: Uuid, staged: &mut Stage) -> Result<Vec<(AppendKey, u64)>> {
         self.saved = Some(0);
         let published = staged.replay(self, call);
         self.room.give(self.saved.take().unwrap_or(0));
+        if published.is_ok() {
+            self.prepared = None;
+        }
         published
     }
 
-    fn unprepare(&mut self, _: Call<'_>, _: Uuid) -> Result<()> {
+    fn unprepare(&mut self, _: Call<'_>, id: Uuid) -> Result<()> {
+        if self.prepared.is_some_and(|other| other != id) {
+            return Ok(());
+        }
+        self.prepared = None;
         // Space that was reserved by name stays.
         if !self.shape.has_reserved() {
             self.pages.retain(|_, page| !page.is_empty());

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use iov_types::{Capability, Extent, ExtentKind, Kind, ObjectVerb, Persistence, Range};
+use iov_types::{Capability, Extent, ExtentKind, Kind, ObjectVerb, Outcome, Persistence, Range};
 
 use super::{
     Heap,
@@ -143,4 +143,96 @@ fn what_cannot_have_room_takes_none_from_others() {
     other.call(ObjectVerb::Remove).unwrap();
     assert!(taken() <= 8 * MIB as u64 + 4096, "{:?}", taken());
     one.append(b"x").unwrap();
+}
+
+fn limited(bytes: u64) -> Arc<dyn Backend> {
+    let capability = Capability {
+        medium: "heap",
+        durability: Persistence::Volatile,
+        max_unit: 1 << 20,
+        staging: true,
+        stage_bytes: 1 << 30,
+        once: true,
+        bursty: true,
+        targets: 1,
+        incarnation: 1,
+    };
+    Arc::new(Heap::limited(capability, bytes))
+}
+
+/// What a publication has freed is for the rest of it, not for pages that could grow ahead (B3).
+#[test]
+fn b3_a_publication_takes_no_more_than_it_needs() {
+    const KIB: usize = 1 << 10;
+    let object = Probe::new(&limited(850 * KIB as u64), 1);
+    object.write(0, &vec![1; 600 * KIB]).unwrap();
+    object.write(5 << 20, &vec![1; 100 * KIB]).unwrap();
+    let staged = object.staged(1);
+    staged.truncate(0).unwrap();
+    staged.write(0, &vec![2; 400 * KIB]).unwrap();
+    staged.write(400 * KIB as u64, &vec![3; KIB]).unwrap();
+    staged.write(5 << 20, &vec![4; 100 * KIB]).unwrap();
+    object.freeze(1).unwrap();
+    object.publish(1).unwrap();
+    assert_eq!(object.stat().size, (5 << 20) + 100 * KIB as u64);
+    assert!(object.read(400 * KIB as u64, KIB).unwrap() == vec![3; KIB], "the small write");
+    assert!(object.read(5 << 20, 100 * KIB).unwrap() == vec![4; 100 * KIB], "the last write");
+}
+
+/// Dropping another stage gives away nothing of what a frozen one needs (B3).
+#[test]
+fn b3_the_room_of_a_frozen_stage_is_its_own() {
+    const MIB: usize = 1 << 20;
+    let target = limited(4 * MIB as u64);
+    let (object, other) = (Probe::new(&target, 1), Probe::new(&target, 2));
+    object.staged(2).write(0, &vec![2; 2 * MIB]).unwrap();
+    object.freeze(2).unwrap();
+    object.discard(1).unwrap();
+    assert_eq!(other.write(0, &vec![3; 3 * MIB]).unwrap_err().kind(), Kind::Exhausted);
+    object.publish(2).unwrap();
+    assert!(object.all() == vec![2; 2 * MIB], "what was committed");
+    object.staged(2).write(0, &vec![4; MIB]).unwrap();
+    object.freeze(2).unwrap();
+    object.discard(2).unwrap();
+    other.write(0, &vec![3; 2 * MIB]).unwrap();
+}
+
+/// A copy of which a part is there does not say that it has not been carried out (O7).
+#[test]
+fn o7_a_copy_that_fails_behind_a_hole_has_an_unknown_outcome() {
+    const MIB: u64 = 1 << 20;
+    let target = limited(3 * MIB + (MIB / 4));
+    let (from, to) = (Probe::new(&target, 1), Probe::new(&target, 2));
+    from.write(0, &vec![1; MIB as usize]).unwrap();
+    from.write(3 * MIB, &vec![1; MIB as usize]).unwrap();
+    let e = to.copy(&from, 0, 0, 4 * MIB).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::Unknown), "{e}");
+    assert_eq!(to.stat().size, MIB, "the first piece is there");
+    // The hole was made, and its end could not be marked.
+    let (hole, there) = (Probe::new(&target, 3), Probe::new(&target, 4));
+    hole.truncate(2 * MIB).unwrap();
+    there.write(0, &[7; 4096]).unwrap();
+    let e = there.copy(&hole, 0, 0, 2 * MIB).unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::Unknown), "{e}");
+    assert_eq!(there.read(0, 4).unwrap(), [0; 4]);
+}
+
+/// Where the source has a hole, units of the target are changed whole all the same (M1).
+#[test]
+fn m1_a_hole_that_ends_within_a_unit_tears_none() {
+    const MIB: u64 = 1 << 20;
+    let target = limited(3 * MIB);
+    let (from, to) = (Probe::new(&target, 1), Probe::new(&target, 2));
+    to.write(0, &vec![0xaa; 2 * MIB as usize]).unwrap();
+    from.truncate(MIB + 100).unwrap();
+    from.write(MIB + 100, &[1; 1000]).unwrap();
+    // Copies of the hole, and then something does not go on: the deadline is over.
+    let late = to.with(|d| d.unit = 4096).patient(0);
+    let copied = late.copy(&from, 0, 0, MIB + 1100);
+    assert!(copied.is_err(), "{copied:?}");
+    let unit = to.read(MIB, 4096).unwrap();
+    let new = [vec![0; 100], vec![1; 1000], vec![0xaa; 2996]].concat();
+    assert!(unit == vec![0xaa; 4096] || unit == new, "old or new: {:?}", &unit[90..110]);
+    to.with(|d| d.unit = 4096).copy(&from, 0, 0, MIB + 1100).unwrap();
+    assert!(to.read(MIB, 4096).unwrap() == new);
 }

@@ -31,31 +31,42 @@ impl<M: Medium> Objects<M> {
         let target = self.find_or_create(cx, op.object)?;
         target.may_write(cx, &op.demand, to.offset, len)?;
         let mut done = 0;
+        // Whether something of it may be there already.
+        let mut begun = false;
+        let unknown = |e: Error, begun: bool| if begun { e.with_outcome(Outcome::Unknown) } else { e };
         loop {
-            if done > 0 && cx.left_ns() == 0 {
+            if begun && cx.left_ns() == 0 {
                 let why = format!("the deadline passed after {done} of {len} bytes were copied");
                 return Err(Error::timeout(why).with_clause(Clause::O8).with_outcome(Outcome::Unknown));
             }
             let hole = source.as_ref().filter(|_| op.demand.stage.is_none() && len - done >= COPY_PIECE);
-            let hole =
-                hole.map_or(Ok(0), |s| self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done }))?;
+            let hole = hole.map_or(Ok(0), |s| {
+                let hole = self.hole_at(cx, s, Range { offset: from.offset + done, len: len - done })?;
+                // Up to where a unit ends: the rest of it is written with what follows (M1).
+                Ok(if hole < len - done { whole_units(&op.demand, to.offset + done, hole) } else { hole })
+            });
+            let hole = hole.map_err(|e| unknown(e, begun))?;
             if hole > 0 {
                 // A hole stays one: as zeros it could be larger than all memory.
                 let range = Range { offset: to.offset + done, len: hole };
-                target.run(cx, &ObjectVerb::Punch(range), &op.demand, none, &self.budget)?;
+                let punch = ObjectVerb::Punch(range);
+                target.run(cx, &punch, &op.demand, none, &self.budget).map_err(|e| unknown(e, begun))?;
+                begun = true;
                 // SAFETY: the byte outlives the operation, which completes before `run` returns.
                 let mut end = unsafe { Memory::readable(&raw const ZERO, 1) };
                 let write = ObjectVerb::Write { offset: range.end() - 1 };
-                let last = target.run(cx, &write, &op.demand, &mut end, &self.budget)?;
+                let last = target.run(cx, &write, &op.demand, &mut end, &self.budget);
+                let last = last.map_err(|e| unknown(e, begun))?;
                 done += hole;
                 if done >= len {
                     return Ok(Evidence { bytes: done, offset: to.offset, ..last });
                 }
                 continue;
             }
-            let want = self.copy_piece(op, to.offset + done, len - done)?;
+            let want = self.copy_piece(op, to.offset + done, len - done).map_err(|e| unknown(e, begun))?;
             let mut piece = Vec::new();
-            piece.try_reserve_exact(want).map_err(|_| Error::exhausted("no memory to copy through"))?;
+            let no_memory = |_| unknown(Error::exhausted("no memory to copy through"), begun);
+            piece.try_reserve_exact(want).map_err(no_memory)?;
             piece.resize(want, 0);
             // SAFETY: `piece` outlives both operations, which complete before `run` returns.
             let mut memory = unsafe { Memory::writable(piece.as_mut_ptr(), want) };
@@ -70,10 +81,8 @@ impl<M: Medium> Objects<M> {
                 let write = ObjectVerb::Write { offset: to.offset + done };
                 target.run(cx, &write, &op.demand, &mut memory, &self.budget)
             });
-            let last = match written {
-                Err(e) if done > 0 => return Err(e.with_outcome(Outcome::Unknown)),
-                other => other?,
-            };
+            let last = written.map_err(|e| unknown(e, begun))?;
+            begun = true;
             done += last.bytes;
             // Less than was wanted: the source was cut meanwhile.
             if done >= len || last.bytes < want as u64 {
@@ -106,4 +115,10 @@ impl<M: Medium> Objects<M> {
         };
         usize::try_from(piece).map_err(|_| Error::exhausted("no memory to copy through"))
     }
+}
+
+/// How much of a range that begins at `at` ends with a whole unit: what changes a unit changes all of it at once (M1).
+pub(crate) fn whole_units(demand: &Demand, at: u64, len: u64) -> u64 {
+    let unit = demand.unit.max(1);
+    ((at + len) / unit * unit).saturating_sub(at)
 }

@@ -24,6 +24,7 @@ use iov_types::{
 };
 use object::Object;
 
+pub(crate) use copy::whole_units;
 pub use medium::{AppendKey, Body, Call, Medium, Space};
 pub use shape::Shape;
 pub use stage::{Change, Stage};

@@ -361,7 +361,11 @@ impl<B: Body> Object<B> {
                 ObjectVerb::Allocate { range, keep_size } => state.body.allocate(call, *range, *keep_size),
                 _ => return Err(Error::internal("not a change")),
             };
-            state.judge(demand, done)?;
+            match done {
+                // Nothing of it was written, so that nothing is in doubt (O7).
+                Err(e) if e.outcome() == Outcome::NotApplied => return Err(e),
+                done => state.judge(demand, done)?,
+            }
             state.mtime_ns = seam::now_ns();
             if let Some(key) = key {
                 state.appended.insert(key, offset);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use iov_types::{Clause, Demand, Error, Persistence, Range, Result};
 
 use super::{AppendKey, Body, Call, shape::Shape};
+use crate::{Overlay, PieceSource};
 
 /// A change that changes something: none is of zero bytes.
 #[allow(missing_docs)] // each is the verb of the same name
@@ -30,10 +31,31 @@ impl Change {
     }
 }
 
+/// Where the newest bytes of a stage lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Laid {
+    /// Nowhere: they are zero.
+    Zero,
+    /// In the data of a change, from `within` on.
+    Of { change: usize, within: u64 },
+}
+
+impl PieceSource for Laid {
+    fn after(self, n: u64) -> Laid {
+        match self {
+            Laid::Zero => Laid::Zero,
+            Laid::Of { change, within } => Laid::Of { change, within: within + n },
+        }
+    }
+}
+
 /// What one batch or publication would change of one object, in the order in which it was asked for.
 #[derive(Default)]
 pub struct Stage {
     changes: Vec<Change>,
+    /// Where the newest bytes lie, as long as that does not hang on the base: appends go to where that ends.
+    laid: Overlay<Laid>,
+    hangs_on_base: bool,
     cost: u64,
     /// The changes turn a length `b` into the larger of `b + grown` (while `grown` is there) and `least`.
     cut: bool,
@@ -41,6 +63,8 @@ pub struct Stage {
     least: u64,
     /// Appends staged here, and the offset that was told for each.
     appended: HashMap<AppendKey, u64>,
+    /// Where appends went that are replayed already.
+    shown: Vec<(AppendKey, u64)>,
     max_size: u64,
     /// What all of it must survive once it is published.
     durability: Option<Persistence>,
@@ -53,6 +77,7 @@ impl Stage {
         if max_size != 0 {
             self.max_size = max_size;
         }
+        self.lay(&change);
         match &change {
             Change::Write { offset, data } => self.least = self.least.max(offset + data.len() as u64),
             Change::Append { data, key } => {
@@ -65,6 +90,19 @@ impl Stage {
             Change::Punch(_) | Change::Allocate { .. } => {}
         }
         self.changes.push(change);
+    }
+
+    fn lay(&mut self, change: &Change) {
+        match change {
+            Change::Write { offset, data } => {
+                let of = Laid::Of { change: self.changes.len(), within: 0 };
+                self.laid.lay(Range { offset: *offset, len: data.len() as u64 }, of);
+            }
+            Change::Append { .. } => self.hangs_on_base = true,
+            Change::Truncate { size } => self.laid.lay(behind(*size), Laid::Zero),
+            Change::Punch(range) => self.laid.lay(*range, Laid::Zero),
+            Change::Allocate { .. } => {}
+        }
     }
 
     /// It must survive this, or what was asked for before if that is more.
@@ -115,6 +153,10 @@ impl Stage {
         let have = base.read(call, offset, out)?;
         out[have..].fill(0);
         let window = Range { offset, len: len as u64 };
+        if !self.hangs_on_base {
+            self.read_laid(window, out);
+            return Ok(len);
+        }
         let mut lay = |at: u64, data: &[u8]| {
             if let Some(r) = window.intersect(&Range { offset: at, len: data.len() as u64 }) {
                 let (to, from) = ((r.offset - offset) as usize, (r.offset - at) as usize);
@@ -139,7 +181,7 @@ impl Stage {
                 }
                 Change::Truncate { size } => {
                     // What lies behind a cut is gone, also when the object grows again later.
-                    zeros(&mut lay, Range { offset: *size, len: i64::MAX as u64 - size });
+                    zeros(&mut lay, behind(*size));
                     end = *size;
                 }
                 Change::Punch(range) => zeros(&mut lay, *range),
@@ -148,6 +190,22 @@ impl Stage {
             }
         }
         Ok(len)
+    }
+
+    /// Lays what is staged of a range over `out`, which is as long.
+    fn read_laid(&self, window: Range, out: &mut [u8]) {
+        for (piece, source) in self.laid.cover(window) {
+            let out = &mut out[(piece.offset - window.offset) as usize..][..piece.len as usize];
+            match source {
+                None => {}
+                Some(Laid::Zero) => out.fill(0),
+                Some(Laid::Of { change, within }) => {
+                    if let Some(Change::Write { data, .. }) = self.changes.get(change) {
+                        out.copy_from_slice(&data[within as usize..][..out.len()]);
+                    }
+                }
+            }
+        }
     }
 
     /// The outline that the base would have.
@@ -197,7 +255,7 @@ impl Stage {
     }
 
     /// Makes room in the base for all of it: after point P nothing may fail (B3).
-    pub(super) fn make_room(&self, base: &mut (impl Body + ?Sized)) -> Result<()> {
+    pub(crate) fn make_room(&self, base: &mut (impl Body + ?Sized)) -> Result<()> {
         let mut end = base.size();
         for change in &self.changes {
             match change {
@@ -224,21 +282,36 @@ impl Stage {
         Ok(())
     }
 
-    /// Replays everything on the base; where appends went.
+    /// Replays everything on the base; where appends went. After an error it goes on with what failed: what came before is shown,
+    /// and not done again.
     pub(crate) fn replay(&mut self, base: &mut (impl Body + ?Sized), call: Call<'_>) -> Result<Vec<(AppendKey, u64)>> {
-        let mut appended = Vec::new();
-        for change in std::mem::take(&mut self.changes) {
-            match change {
-                Change::Write { offset, data } => base.write(call, offset, &data)?,
-                Change::Append { data, key } => {
-                    let offset = base.append(call, &data, key)?;
-                    appended.extend(key.map(|k| (k, offset)));
-                }
-                Change::Truncate { size } => base.truncate(call, size)?,
-                Change::Punch(range) => base.punch(call, range)?,
-                Change::Allocate { range, keep_size } => base.allocate(call, range, keep_size)?,
+        let mut rest = std::mem::take(&mut self.changes).into_iter();
+        while let Some(change) = rest.next() {
+            if let Err(e) = self.replay_one(&change, base, call) {
+                self.changes = std::iter::once(change).chain(rest).collect();
+                self.hangs_on_base = true; // what was laid counted them all
+                return Err(e);
             }
         }
-        Ok(appended)
+        Ok(std::mem::take(&mut self.shown))
     }
+
+    fn replay_one(&mut self, change: &Change, base: &mut (impl Body + ?Sized), call: Call<'_>) -> Result<()> {
+        match change {
+            Change::Write { offset, data } => base.write(call, *offset, data),
+            Change::Append { data, key } => {
+                let offset = base.append(call, data, *key)?;
+                self.shown.extend(key.map(|k| (k, offset)));
+                Ok(())
+            }
+            Change::Truncate { size } => base.truncate(call, *size),
+            Change::Punch(range) => base.punch(call, *range),
+            Change::Allocate { range, keep_size } => base.allocate(call, *range, *keep_size),
+        }
+    }
+}
+
+/// All that may lie behind an end.
+fn behind(size: u64) -> Range {
+    Range { offset: size, len: (i64::MAX as u64).saturating_sub(size) }
 }

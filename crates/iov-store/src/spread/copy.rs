@@ -12,7 +12,7 @@ use super::{
     cut::Done,
     run::{Step, no_place},
 };
-use crate::Memory;
+use crate::{Memory, objects::whole_units};
 
 /// Most bytes under way at a time, unless they are staged or their units are larger.
 const PIECE: u64 = 4 << 20;
@@ -105,7 +105,8 @@ impl Copy {
         let (done, partly) = {
             let mut state = self.lock();
             // Before the end of a hole is marked, the hole has been made.
-            (state.done.take(), state.copied > 0 || matches!(state.next, Next::Mark(_)))
+            let partly = state.copied > 0 || state.attempt > 0 || matches!(state.next, Next::Mark(_));
+            (state.done.take(), partly)
         };
         let answer = answer.map_err(|e| if partly { e.with_outcome(Outcome::Unknown) } else { e });
         if let Some(done) = done {
@@ -292,7 +293,10 @@ impl Copy {
         }
         let hole = state.extents.last().filter(|e| e.kind != ExtentKind::Data && e.range.offset <= at);
         let left = state.len - state.copied;
-        match hole.map_or(0, |hole| (hole.range.end() - at).min(left)) {
+        let hole = hole.map_or(0, |hole| (hole.range.end() - at).min(left));
+        // Up to where a unit ends: the rest of it is written with what follows (M1).
+        let hole = if hole < left { whole_units(&self.op.demand, self.to + state.copied, hole) } else { hole };
+        match hole {
             bytes if bytes >= HOLE => Next::Punch(bytes),
             _ => Next::Read,
         }

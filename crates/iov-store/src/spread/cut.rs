@@ -74,7 +74,9 @@ fn publish(step: Step, op: ObjectOp, stage: Uuid, done: Done) {
             let durable = op.demand.durability.is_some();
             let verb = if durable { ObjectVerb::Sync } else { ObjectVerb::Stat };
             let demand = Demand { durability: op.demand.durability, ..Demand::default() };
-            step.ask(other(&op, verb, demand), Memory::default(), done);
+            // It is shown: what fails now does not undo that (O7).
+            let shown = move |looked: Result<Evidence>| done(looked.map_err(|e| e.with_outcome(Outcome::Unknown)));
+            step.ask(other(&op, verb, demand), Memory::default(), shown);
         }
     };
     publisher.publish(&cx, stage, staged, Box::new(shown));

@@ -1,10 +1,21 @@
 //! A seal of several objects: nobody gets in at one while another is sealed already, so that what was written before the seal is
 //! a beginning of what was being written (M2, T11).
 
-use iov_types::{Clause, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Result};
+use iov_types::{Clause, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Result, Uuid};
 
 use super::{cut::Done, run::Step};
-use crate::{Memory, seam::new_uuid};
+use crate::Memory;
+
+/// Turns a collection into the stage of its seal. A seal that was cut off may leave a target frozen that could not be told; who
+/// repeats it passes that, and lets everybody in again.
+const SEAL: [u8; 4] = *b"seal";
+
+/// The stage that all seals of a collection are carried out under: only one is on its way at a time.
+fn stage_of(collection: Uuid) -> Uuid {
+    let mut stage = collection;
+    stage.0.iter_mut().zip(SEAL).for_each(|(byte, with)| *byte ^= with);
+    stage
+}
 
 /// Seals.
 pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
@@ -13,7 +24,7 @@ pub(super) fn start(step: Step, op: ObjectOp, done: Done) {
         let e = Error::invalid("a seal of an object over several targets, through a stage").with_clause(Clause::M2);
         return done(Err(e));
     }
-    let stage = new_uuid();
+    let stage = stage_of(op.object.collection);
     let other = |verb: ObjectVerb, demand: Demand| ObjectOp { object: op.object, verb, demand };
     let freeze = other(ObjectVerb::Freeze { stage }, op.demand.clone());
     let seal = other(ObjectVerb::Seal, Demand { stage: Some(stage), ..op.demand.clone() });

@@ -5,6 +5,8 @@ use iov_types::{Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Pe
 use super::*;
 use crate::{Bytes, Heap, Memory, conformance, run_all, run_one};
 
+mod faults;
+
 /// A heap with stages small enough to be filled.
 fn heap() -> Arc<dyn Backend> {
     Arc::new(Heap::new(Capability {

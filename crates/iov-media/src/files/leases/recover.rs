@@ -33,8 +33,10 @@ impl Leases {
             let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
             let found = LeasePage::open(&file).ok();
             let process = match &found {
-                Some((_, owner)) => Process::find(owner.pid)?.filter(|p| p.start == owner.start),
-                None => None, // spoiled by its client, or never handed out
+                Some((_, owner)) if Process::is_pid(owner.pid) => {
+                    Process::find(owner.pid)?.filter(|p| p.start == owner.start)
+                }
+                _ => None, // spoiled by its client, or never handed out
             };
             // Whoever the kernel has given what was lent may live longer than who had it lent.
             let left = |page: &LeasePage| page.found().iter().any(is_left);
@@ -50,6 +52,7 @@ impl Leases {
                 }
             };
             if page.has_owner()
+                && Process::is_pid(owner.pid)
                 && let Some(watched) = Process::find(owner.pid)?
             {
                 self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
@@ -114,8 +117,12 @@ impl Leases {
         }
         for object in &waiting {
             let book = self.lock();
-            let mut places = book.by_object.get(object).cloned().unwrap_or_default();
-            places.retain(|(session, index)| book.sessions.get(session).is_some_and(|s| !s.is_lent(*index)));
+            let places = book.by_object.get(object).cloned().unwrap_or_default().into_iter();
+            let known = |place: Place| {
+                let session = book.sessions.get(&place.0).filter(|s| !s.is_lent(place.1))?;
+                Some((place, session.held.get(&place.1)?.generation))
+            };
+            let places: Vec<_> = places.filter_map(known).collect();
             drop(book);
             self.quarantine(&places);
         }

@@ -6,12 +6,13 @@
 
 pub(super) mod budget;
 pub(super) mod log;
-pub(super) mod overlay;
 pub(super) mod plan;
+pub(super) mod source;
 mod view;
 
 use std::collections::HashMap;
 
+use iov_store::Overlay;
 use iov_types::{Clause, Error, Extent, ExtentKind, ObjectId, ObjectVerb, Range, Result, Uuid};
 
 use super::{
@@ -22,8 +23,8 @@ use super::{
 };
 use crate::fail;
 use log::{Kind, RECORD, Record};
-use overlay::{Overlay, Source};
 use plan::Plan;
+use source::Source;
 use view::{Growth, View};
 
 /// A write of at least so many bytes goes to the image.
@@ -41,7 +42,7 @@ pub(super) struct Stage {
     /// Where the next record goes.
     log_end: u64,
     /// Bytes of the image that are taken.
-    imaged: Overlay,
+    imaged: Overlay<Source>,
     view: View,
     /// The length of the base that `view` is for.
     base: u64,

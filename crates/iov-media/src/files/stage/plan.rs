@@ -7,7 +7,7 @@ use iov_types::{Clause, Error, ExtentKind, Range, Result};
 use super::{
     Stage, View,
     log::{self, Kind, RECORD, Record},
-    overlay::Source,
+    source::Source,
 };
 use crate::{
     fail,
@@ -103,7 +103,7 @@ impl Stage {
         }
         let shown = Range { offset: 0, len: base.size.min(size) };
         let covered = || view.overlay.cover(shown).all(|(_, source)| source.is_some());
-        let rename = !base.exists || (self.imaged.len() > 0 && covered());
+        let rename = !base.exists || (!self.imaged.is_empty() && covered());
         let mut plan = Plan {
             base: base.size,
             size,
@@ -228,7 +228,7 @@ impl Stage {
                 // Nothing of the base is left, where nothing was staged either.
                 None => plan.rename.then_some((range, Touch::Clear)),
                 Some(Source::Zero) => Some((range, Touch::Clear)),
-                Some(_) => Some((range, Touch::Lend)),
+                Some(_) => Some((range, Touch::Publish)),
             });
         for (range, touch) in staged.chain([(cut, Touch::Clear)]) {
             match out.last_mut() {

@@ -1,17 +1,18 @@
 //! What staged changes make of a base: which bytes it would have, and how long it would be.
 
+use iov_store::Overlay;
 use iov_types::Range;
 
 use super::{
     log::{Kind, Record},
-    overlay::{Overlay, Source},
+    source::Source,
 };
 use crate::files::appends::Key;
 
 /// Staged changes as they would look on a base of a certain length.
 #[derive(Default)]
 pub(super) struct View {
-    pub(super) overlay: Overlay,
+    pub(super) overlay: Overlay<Source>,
     /// Where the next append would go.
     pub(super) end: u64,
     /// Space asked for, and not given back since.

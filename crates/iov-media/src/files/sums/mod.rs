@@ -110,6 +110,8 @@ pub(super) enum Touch {
     Write,
     /// They get new bytes, and whoever writes them does not say which.
     Lend,
+    /// They get new bytes that are committed: with the room that is kept for what cannot be refused any more (B3).
+    Publish,
     /// They become zeros: of no concern where there is no checksum.
     Clear,
 }
@@ -201,7 +203,7 @@ impl Files {
         if range.len == 0 || !state.kept.is_kept() {
             return Ok(());
         }
-        if touch != Touch::Lend {
+        if !matches!(touch, Touch::Lend | Touch::Publish) {
             self.check_edges(id, state, range, size)?;
         }
         let runs = range.offset / RUN..(range.end() - 1) / RUN + 1;
@@ -247,7 +249,7 @@ impl Files {
             return Ok(());
         }
         let last = wanted.last().map_or(0, |(run, _)| *run);
-        if touch != Touch::Clear {
+        if matches!(touch, Touch::Write | Touch::Lend) {
             // What has no checksum yet is opened far ahead, so that a stream of writes waits for the medium now and then.
             wanted.extend((last + 1..(last / AHEAD + 1) * AHEAD).map(|run| (run, Blocks::default())));
         }
@@ -263,7 +265,7 @@ impl Files {
             }
         }
         state.kept.unpersisted.store(true, Ordering::Release);
-        self.sums.commit(changes, touch == Touch::Clear)?;
+        self.sums.commit(changes, matches!(touch, Touch::Clear | Touch::Publish))?;
         open.extend(new);
         Ok(())
     }

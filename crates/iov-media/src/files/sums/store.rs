@@ -121,16 +121,19 @@ impl SumStore {
         let length = record.value[..].try_into().map(u64::from_le_bytes);
         let length = length.map_err(|_| Error::corrupt("a length beside checksums has a strange form"))?;
         let mut open = Vec::new();
-        self.scan(OPEN, id, 0, |run, value| {
+        self.scan(OPEN, id, |run, value| {
             open.push((run, Blocks::decode(value)?));
             Ok(())
         })?;
         Ok(Some(Found { length, open }))
     }
 
-    fn scan(&self, kind: u8, id: ObjectId, from: u64, mut found: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&self, kind: u8, id: ObjectId, found: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        self.scan_in(KeyRange::prefix(&prefix(kind, id)), found)
+    }
+
+    fn scan_in(&self, range: KeyRange, mut found: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let Some(store) = self.get() else { return Ok(()) };
-        let range = KeyRange { from: key(kind, id, from), to: KeyRange::prefix(&prefix(kind, id)).to };
         let mut after: Option<Bytes> = None;
         loop {
             let page = store.scan(&range, after.as_deref(), PAGE)?;
@@ -157,8 +160,8 @@ impl SumStore {
     /// The runs among some that have checksums.
     pub(super) fn runs_within(&self, id: ObjectId, range: std::ops::Range<u64>) -> Result<Vec<u64>> {
         let mut out = Vec::new();
-        self.scan(SUMS, id, range.start, |run, _| {
-            out.extend(Some(run).filter(|run| range.contains(run)));
+        self.scan_in(KeyRange { from: key(SUMS, id, range.start), to: Some(key(SUMS, id, range.end)) }, |run, _| {
+            out.push(run);
             Ok(())
         })?;
         Ok(out)
@@ -191,7 +194,7 @@ impl SumStore {
         changes.0.push((prefix(KEPT, id), None));
         for kind in [OPEN, SUMS] {
             let mut keys = Vec::new();
-            self.scan(kind, id, 0, |run, _| {
+            self.scan(kind, id, |run, _| {
                 keys.push((key(kind, id, run), None));
                 Ok(())
             })?;

@@ -97,6 +97,24 @@ fn m4_a_damaged_record_is_an_error() {
     }
 }
 
+/// Where a page of the ring was lost, records of the round before are there: the end is not theirs (P3).
+#[test]
+fn p3_a_page_of_the_round_before_does_not_throw_the_end_back() {
+    let file = file();
+    let mut log = Appends::begin(&file, 0).expect("a log");
+    let keys = |range: std::ops::Range<u64>| range.map(|i| ((batch(7, 7), i), i)).collect::<Vec<_>>();
+    let synced = RING + 6400;
+    log.commit_all(&file, &keys(0..synced), synced).expect("records");
+    // The page on which the next one lies, as it came to disk; those behind it came later.
+    let place = APPENDS_AT + (synced + 2) % RING * 64;
+    let (page, mut lost) = (place / 4096 * 4096, vec![0; 4096]);
+    file.read_exact_at(&mut lost, page).expect("a page");
+    log.commit_all(&file, &keys(synced..synced + 128), synced + 128).expect("records");
+    file.write_all_at(&lost, page).expect("the page as it was");
+    let end = Appends::load(&file).expect("the log").expect("there is one").end();
+    assert!((synced..=synced + 128).contains(&end), "{end} of {synced}");
+}
+
 #[test]
 fn m4_records_behind_a_gap_had_not_been_on_disk() {
     let file = file();

@@ -1,7 +1,9 @@
 use iov_types::Range;
 
 use super::Rng;
-use crate::files::stage::overlay::{Overlay, Source};
+use iov_store::Overlay;
+
+use crate::files::stage::source::Source;
 
 /// The same by bytes.
 fn plain(bytes: &[Option<Source>], range: Range) -> Vec<(u64, Option<Source>)> {

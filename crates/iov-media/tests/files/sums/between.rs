@@ -11,12 +11,14 @@ use std::{
 
 use bytes::Bytes;
 use iov_media::{Files, Options, Peer as Client};
-use iov_store::{Commit, KeyRange, LeaseAccess, MemoryStore, MetadataStore, Record, Snapshot, Txn};
+use iov_store::{Commit, KeyRange, LeaseAccess, MemoryStore, MetadataStore, Record, Room, Snapshot, Txn};
 use iov_types::{Demand, Error, Kind, ObjectId, ObjectVerb, Range, Result};
 use proptest::prelude::*;
 
 use super::{BLOCK, DURABLE, Step, step, sync};
-use crate::kit::{all, bytes, call, cx, data_path, directory, into_file, object, open, send, try_all, uuid, write};
+use crate::kit::{
+    all, bytes, call, cx, data_path, directory, into_file, object, open, send, staged, try_all, uuid, write,
+};
 
 /// What goes wrong with a call of the engine.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,6 +42,8 @@ struct Lossy {
     fault: Mutex<Option<(u32, Fault)>>,
     /// All there was, and how much of it was persisted.
     log: Mutex<(Vec<Txn>, usize)>,
+    /// Only what is kept for what must go on is free.
+    scarce: AtomicBool,
 }
 
 impl Lossy {
@@ -101,6 +105,13 @@ impl MetadataStore for Lossy {
         self.log.lock().expect("a lock").0.extend(txns.iter().cloned());
         let done = self.store.commit(txns);
         if fault == Fault::None { done } else { Err(Error::unavailable("broken")) }
+    }
+
+    fn commit_with(&self, txns: Vec<Txn>, room: Room) -> Result<Vec<Commit>> {
+        if room == Room::Free && self.scarce.load(Ordering::SeqCst) {
+            return Err(Error::exhausted("full"));
+        }
+        self.commit(txns)
     }
 
     fn persist(&self) -> Result<()> {
@@ -357,4 +368,23 @@ proptest! {
         let there = std::fs::read(&path).expect("the bytes");
         prop_assert!(try_all(&files, id).is_ok_and(|got| got == there), "at the next start");
     }
+}
+
+/// Behind a freeze a publication cannot be refused for want of room for checksums (B3).
+#[test]
+fn b3_a_publication_of_what_is_kept_goes_on_where_the_medium_is_full() {
+    let directory = directory();
+    let store = Arc::new(Lossy::default());
+    let files = open_lossy(directory.path(), &store);
+    write(&files, object(1), 0, &bytes(1, 50_000)).expect("a write");
+    sync(&files, object(1));
+    let stage = uuid(5);
+    send(&files, object(1), ObjectVerb::Write { offset: 10 }, staged(stage), &bytes(2, 20_000)).expect("a stage");
+    call(&files, object(1), ObjectVerb::Freeze { stage }).expect("a freeze");
+    store.scarce.store(true, Ordering::SeqCst);
+    call(&files, object(1), ObjectVerb::Publish { stage }).expect("what is committed is shown");
+    let mut expected = bytes(1, 50_000);
+    expected[10..20_010].copy_from_slice(&bytes(2, 20_000));
+    assert!(all(&files, object(1)) == expected);
+    write(&files, object(1), 45_000, b"x").expect_err("others take no room that is kept");
 }

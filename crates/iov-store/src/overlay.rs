@@ -5,33 +5,24 @@ use std::collections::BTreeMap;
 use iov_types::Range;
 
 /// Where the bytes of a piece come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
-    /// Nowhere: they are zero.
-    Zero,
-    /// The payload of the log record at `record`, from `within` on.
-    Log { record: u64, within: u64 },
-    /// The image, at the offset they have in the object.
-    Image,
-}
-
-impl Source {
+pub trait PieceSource: Copy + PartialEq {
     /// The source of what follows after `n` bytes.
-    fn after(self, n: u64) -> Source {
-        match self {
-            Source::Log { record, within } => Source::Log { record, within: within + n },
-            other => other,
-        }
-    }
+    fn after(self, n: u64) -> Self;
 }
 
 /// Pieces by their first byte: (end, source).
-#[derive(Default, Debug)]
-pub(crate) struct Overlay(BTreeMap<u64, (u64, Source)>);
+#[derive(Debug)]
+pub struct Overlay<S>(BTreeMap<u64, (u64, S)>);
 
-impl Overlay {
+impl<S> Default for Overlay<S> {
+    fn default() -> Overlay<S> {
+        Overlay(BTreeMap::new())
+    }
+}
+
+impl<S: PieceSource> Overlay<S> {
     /// Lays a piece over what is there.
-    pub(crate) fn lay(&mut self, range: Range, source: Source) {
+    pub fn lay(&mut self, range: Range, source: S) {
         let (mut from, mut to) = (range.offset, range.end());
         if from == to {
             return;
@@ -66,17 +57,22 @@ impl Overlay {
     }
 
     /// Whether a range shares a byte with any piece.
-    pub(crate) fn touches(&self, range: Range) -> bool {
+    pub fn touches(&self, range: Range) -> bool {
         range.len > 0 && self.0.range(..range.end()).next_back().is_some_and(|(_, (end, _))| *end > range.offset)
     }
 
+    /// Whether there are no pieces.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many pieces there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The pieces of a range cut to it, and the gaps between them as `None`, in order.
-    pub(crate) fn cover(&self, range: Range) -> impl Iterator<Item = (Range, Option<Source>)> + '_ {
+    pub fn cover(&self, range: Range) -> impl Iterator<Item = (Range, Option<S>)> + '_ {
         let first = match self.0.range(..=range.offset).next_back() {
             Some((f, (t, _))) if *t > range.offset => *f,
             _ => range.offset,

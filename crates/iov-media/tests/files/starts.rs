@@ -1,0 +1,150 @@
+//! What a daemon finds at its start that was under way, and what is left of a publication that did not come to its end.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use iov_media::{Lent, Options, Peer as Client, fail};
+use iov_store::{ClientPage, LeaseAccess, Segment};
+use iov_types::{Clause, Demand, ObjectVerb, Outcome, Persistence, Range};
+
+use crate::kit::{
+    Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid, write,
+};
+
+fn me() -> Client {
+    Client { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() }
+}
+
+/// A client goes on by what it was granted while its daemon is killed and another one starts: what it hears to be written is
+/// there (P2).
+#[test]
+fn p2_a_start_takes_nothing_from_who_is_writing() {
+    let directory = segments();
+    let patient = || Options { recall_ns: 5_000_000_000, shared: Some(64 << 20), ..Options::default() };
+    let files = open_with(directory.path(), patient()).expect("a target");
+    write(&files, object(1), 0, &bytes(1, 100)).expect("a write");
+    let page = files.open_session(uuid(1), me()).expect("a page");
+    let wanted = Range { offset: 100, len: 8092 };
+    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, wanted, 0).expect("a grant");
+    let Lent::Memory(window) = &granted.lent else { panic!("a grant of a file") };
+    let map = |number| Segment::map(files.segment(number, true).expect("a segment")).expect("a mapping");
+    let (head, pieces) = (map(window.head.segment), &window.stretches);
+    let maps: Vec<_> = pieces.iter().map(|(at, piece)| (*at, *piece, map(piece.segment))).collect();
+    let slot = ClientPage::map(&page).expect("a page").slot(granted.slot, granted.generation).expect("a slot");
+    let guard = slot.begin_write().expect("leave to write");
+    let new = bytes(7, 8092);
+    for (at, piece, map) in &maps {
+        let (from, to) = ((*at).max(100), (at + piece.len).min(8192));
+        if from < to {
+            map.copy_in(piece.at + (from - at), &new[(from - 100) as usize..(to - 100) as usize]);
+        }
+    }
+    drop(files); // as if it had died: pages stay as they are
+    let path = directory.path().to_owned();
+    let next = std::thread::spawn(move || open_with(&path, patient()).expect("a target"));
+    // Its start waits for who has announced a write.
+    std::thread::sleep(Duration::from_millis(300));
+    head.head(window.head.at).written(8192);
+    assert!(guard.finish(), "the client hears that it is done");
+    let files = next.join().expect("the start");
+    let found = all(&files, object(1));
+    assert!(found[..100] == bytes(1, 100) && found[100..] == new, "{:?}", found.iter().position(|b| *b == 0));
+}
+
+#[test]
+fn b3_a_publication_that_makes_shorter_is_finished() {
+    let directory = directory();
+    assert_eq!(Peer::start("a shortening publication", directory.path(), &[]).end(), Some(9));
+    let files = open(directory.path());
+    assert!(files.troubles().is_empty(), "{:?}", files.troubles());
+    for slot in [1, 2] {
+        assert_eq!(all(&*files, object(slot)), &bytes(1, 100)[..10], "object {slot}");
+    }
+    call(&*files, object(2), ObjectVerb::Publish { stage: uuid(1) }).expect("it is done");
+    files.drop_stages(&[]).expect("the other one goes");
+    write(&*files, object(2), 0, b"later").expect("nobody is kept out");
+    send(&*files, object(2), ObjectVerb::Append, Demand::default(), b"+").expect("an append");
+    assert_eq!(all(&*files, object(2)).len(), 11);
+}
+
+/// Cuts an object with appends; once its daemon goes on, and once it is killed while another stage waits.
+pub(crate) fn shortening_publication(root: &Path) {
+    let files = open(root);
+    for slot in [1, 2] {
+        let (id, stage) = (object(slot), uuid(1));
+        send(&*files, id, ObjectVerb::Append, Demand::default(), &bytes(1, 100)).expect("an append");
+        send(&*files, id, ObjectVerb::Truncate { size: 10 }, staged(stage), &[]).expect("a staged cut");
+        if slot == 2 {
+            send(&*files, id, ObjectVerb::Write { offset: 0 }, staged(uuid(2)), b"other").expect("another stage");
+        }
+        call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
+        fail::arm(if slot == 1 { "publish.3.applied:1" } else { "publish.3.applied:1:kill" }).expect("a fail point");
+        call(&*files, id, ObjectVerb::Publish { stage }).expect_err("it fails behind the cut");
+        call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication, again");
+        assert_eq!(all(&*files, id), &bytes(1, 100)[..10]);
+    }
+}
+
+#[test]
+fn p8_what_is_published_and_cannot_be_synced_is_still_read() {
+    let directory = directory();
+    assert_eq!(Peer::start("an unsynced publication", directory.path(), &[]).end(), None);
+}
+
+pub(crate) fn unsynced_publication(root: &Path) {
+    let files = open(root);
+    let (id, stage) = (object(1), uuid(1));
+    let durable = |demand: Demand| Demand { durability: Some(Persistence::Durable), ..demand };
+    write(&*files, id, 0, b"base").expect("a write");
+    send(&*files, id, ObjectVerb::Write { offset: 0 }, staged(stage), b"news").expect("a stage");
+    send(&*files, id, ObjectVerb::Sync, durable(staged(stage)), &[]).expect("a sync of the stage");
+    call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
+    fail::arm("sync.data:1").expect("a fail point");
+    for n in 0..2 {
+        let e = send(&*files, id, ObjectVerb::Publish { stage }, durable(Demand::default()), &[]);
+        let e = e.expect_err("it is not durable");
+        assert_eq!((e.clause(), e.outcome()), (Some(Clause::P8), Outcome::Applied), "{n}: {e}");
+        assert_eq!(try_all(&*files, id).expect("it can be read"), b"news");
+    }
+    let e = write(&*files, id, 0, b"late").expect_err("it has failed");
+    assert_eq!(e.clause(), Some(Clause::P8));
+    assert_eq!(files.stages(), []);
+    drop(files);
+    let files = open(root);
+    assert_eq!(try_all(&*files, id).expect("also by the next daemon"), b"news");
+}
+
+/// Who waits for a grant that is given back does not take the place's next one for it (G1).
+#[test]
+fn g1_a_recall_takes_only_what_it_has_revoked() {
+    let directory = segments();
+    let files = open(directory.path());
+    let page = files.open_session(uuid(1), me()).expect("a page");
+    let page = ClientPage::map(&page).expect("a page");
+    write(&*files, object(2), 0, &[2; 5000]).expect("a write");
+    for round in 1..200_u64 {
+        write(&*files, object(1), 0, &[1; 5000]).expect("a write");
+        let wanted = Range { offset: 0, len: 5000 };
+        let grant = |slot| {
+            let granted =
+                files.grant(&cx(), uuid(1), object(slot), LeaseAccess::Write, wanted, round).expect("a grant");
+            let slot = page.slot(granted.slot, granted.generation).expect("a slot");
+            (granted, slot)
+        };
+        let (first, slot) = grant(1);
+        let guard = slot.begin_write().expect("leave to write");
+        let other = Arc::clone(&files);
+        let fence = move || call(&*other, object(1), ObjectVerb::Fence { epoch: round + 1 }).expect("a fence");
+        let recall = std::thread::spawn(fence);
+        while slot.holds() {
+            std::hint::spin_loop();
+        }
+        guard.finish();
+        files.give_back(uuid(1), &[(first.slot, first.generation)]);
+        let (second, slot) = grant(2);
+        recall.join().expect("the fence");
+        assert_eq!(second.slot, first.slot, "the place is used again");
+        assert!(slot.holds(), "round {round}: nobody has asked for it back");
+        files.give_back(uuid(1), &[(second.slot, second.generation)]);
+        call(&*files, object(1), ObjectVerb::Remove).expect("a remove");
+    }
+}

@@ -1,0 +1,64 @@
+//! What stays behind where a target fails half-way.
+
+use super::*;
+use crate::{Action, Fault, Faulty, When};
+use iov_types::VerbKind;
+
+/// Two targets, the second of which may fail.
+fn failing() -> (Spread, Arc<Faulty>, ObjectId) {
+    let spread = spread(2);
+    let faulty = Arc::new(Faulty::new(heap()));
+    spread.add_target(2, faulty.clone(), heap().capability().clone());
+    (spread, faulty, Place::new(1, 10).unwrap().whole(ONE))
+}
+
+fn fails_before(verb: VerbKind, nth: u64) -> Fault {
+    Fault { verb: Some(verb), nth, action: Action::Fail(When::Before, Error::unavailable("away")) }
+}
+
+/// A target that was frozen for a seal, and away when it was to be let go, is passed by who repeats the seal (M2).
+#[test]
+fn m2_a_seal_that_was_cut_off_is_repeated_past_its_own_freeze() {
+    let (spread, faulty, whole) = failing();
+    write(&spread, whole, 0, &bytes(40)).unwrap();
+    faulty.arm(fails_before(VerbKind::Seal, 1));
+    faulty.arm(fails_before(VerbKind::Discard, 1));
+    let soon = OpCx::own(500_000_000);
+    run_one(&spread, &soon, op(whole, ObjectVerb::Seal), Memory::default()).unwrap_err();
+    run_one(&spread, &soon, op(whole, ObjectVerb::Seal), Memory::default()).unwrap();
+    assert_eq!(read(&spread, whole, 0, 100), bytes(40));
+    assert_eq!(write(&spread, whole, 0, b"late").unwrap_err().kind(), Kind::Immutable);
+}
+
+/// A cut that was shown is not told as one that was not carried out (O7).
+#[test]
+fn o7_a_cut_that_cannot_be_looked_at_behind_has_an_unknown_outcome() {
+    let (spread, faulty, whole) = failing();
+    spread.publish_by(Box::new(AtAll(spread.clone())));
+    write(&spread, whole, 0, &bytes(100)).unwrap();
+    faulty.arm(fails_before(VerbKind::Stat, 2));
+    let mut cut = op(whole, ObjectVerb::Truncate { size: 3 });
+    cut.demand.domain = Some(Uuid([7; 16]));
+    let e = run_one(&spread, &cx(), cut, Memory::default()).unwrap_err();
+    assert_eq!((e.kind(), e.outcome(), faulty.armed()), (Kind::Unavailable, Outcome::Unknown, 0), "{e}");
+    assert_eq!(stat(&spread, whole).size, 3);
+}
+
+/// Units are whole where the source has a hole, also between targets (M1).
+#[test]
+fn m1_a_copy_that_breaks_off_behind_a_hole_tears_no_unit() {
+    const MIB: u64 = 1 << 20;
+    let (spread, faulty, _) = failing();
+    spread.add_pattern(2, vec![2]);
+    let (from, to) = (Place::FIRST.whole(Uuid([1; 16])), Place::new(2, 4096).unwrap().whole(Uuid([2; 16])));
+    write(&spread, to, 0, &vec![0xaa; 2 << 20]).unwrap();
+    write(&spread, from, MIB + 100, &[1; 1000]).unwrap();
+    // Of the two writes one marks the end of the hole.
+    faulty.arm(fails_before(VerbKind::Write, 2));
+    let verb = ObjectVerb::Copy { source: from, source_offset: 0, offset: 0, len: MIB + 1100 };
+    let mut copy = op(to, verb);
+    copy.demand.unit = 4096;
+    let e = run_one(&spread, &cx(), copy, Memory::default()).unwrap_err();
+    assert_eq!((e.outcome(), faulty.armed()), (Outcome::Unknown, 0), "{e}");
+    assert!(read(&spread, to, MIB, 4096) == vec![0xaa; 4096], "the unit in which the hole ends is as it was");
+}
