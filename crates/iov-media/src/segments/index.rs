@@ -115,25 +115,42 @@ fn parse(bytes: &[u8]) -> Option<Change> {
 
 /// Applies a change; what lies nowhere any more.
 pub(super) fn apply(map: &mut Map, change: Change) -> Vec<Piece> {
-    let (from, to) = match change {
+    match change {
         Change::Mapped(offset, piece) => {
             map.insert(offset, piece);
-            return Vec::new();
+            Vec::new()
         }
-        Change::Cut(from, to) => (from, to),
-    };
+        Change::Cut(from, to) => cut(map, from, to, |piece| piece),
+    }
+}
+
+/// Takes what lies from `from` to `to` out of a map by offset, in a time that goes by how much that is.
+pub(super) fn cut<T: Clone>(
+    map: &mut BTreeMap<u64, T>,
+    from: u64,
+    to: u64,
+    piece_of: impl Fn(&mut T) -> &mut Piece,
+) -> Vec<Piece> {
     let first = map.range(..=from).next_back().map_or(from, |(at, _)| *at);
-    let touched: Vec<(u64, Piece)> =
-        map.range(first..to).filter(|(at, p)| *at + p.len > from).map(|(at, p)| (*at, *p)).collect();
+    let touched: Vec<u64> = map.range(first..to).map(|(at, _)| *at).collect();
     let mut out = Vec::new();
-    for (at, piece) in touched {
-        map.remove(&at);
-        let (keep, until) = (from.saturating_sub(at), (at + piece.len).min(to) - at);
+    for at in touched {
+        let Some(mut there) = map.remove(&at) else { continue };
+        let piece = *piece_of(&mut there);
+        let (keep, until) = (from.saturating_sub(at), (at + piece.len).min(to).saturating_sub(at));
+        if keep >= piece.len {
+            map.insert(at, there); // it ends before
+            continue;
+        }
+        let mut part = |at: u64, piece: Piece| {
+            *piece_of(&mut there) = piece;
+            map.insert(at, there.clone());
+        };
         if keep > 0 {
-            map.insert(at, piece.part(0, keep));
+            part(at, piece.part(0, keep));
         }
         if until < piece.len {
-            map.insert(at + until, piece.part(until, u64::MAX));
+            part(at + until, piece.part(until, u64::MAX));
         }
         out.push(piece.part(keep, until - keep));
     }
@@ -207,9 +224,9 @@ impl Index {
         Ok(())
     }
 
-    /// Whether it holds much that was changed since.
-    pub(super) fn is_wasteful(&self, map: &Map) -> bool {
-        self.records > 2 * map.len() + WASTE
+    /// Whether it holds much that was changed since; an object has so many stretches now.
+    pub(super) fn is_wasteful(&self, stretches: usize) -> bool {
+        self.records > 2 * stretches + WASTE
     }
 
     /// The file.

@@ -14,7 +14,7 @@ use iov_types::{Error, Extent, ExtentKind, Outcome, Range, Result, Uuid};
 
 use super::{
     Piece, Segments, Stretch, Wait,
-    index::{Change, Index, Map, apply, damaged},
+    index::{Change, Index, Map, cut, damaged},
 };
 
 /// The largest length of an object.
@@ -315,14 +315,8 @@ impl Shared {
         drop(map);
         index.add([Change::Cut(from, to)])?;
         let mut map = self.stretches.write().unwrap_or_else(PoisonError::into_inner);
-        let mut pieces: Map = map.iter().map(|(at, s)| (*at, s.piece)).collect();
-        let freed = apply(&mut pieces, Change::Cut(from, to));
-        let maps: BTreeMap<u32, _> = map.values().map(|s| (s.piece.segment, s.map.clone())).collect();
+        let freed = cut(&mut map, from, to, |stretch| &mut stretch.piece);
         self.allocated.fetch_sub(freed.iter().map(|piece| piece.len).sum(), Ordering::Relaxed);
-        *map = pieces
-            .into_iter()
-            .filter_map(|(at, piece)| Some((at, Stretch { piece, map: maps.get(&piece.segment)?.clone() })))
-            .collect();
         drop(map);
         self.segments.give(self.domain, freed, None, waits);
         Ok(())
@@ -471,7 +465,7 @@ impl Shared {
 
     /// Whether its index should be written anew.
     pub(crate) fn is_wasteful(&self) -> bool {
-        let map: Map = self.map().iter().map(|(at, s)| (*at, s.piece)).collect();
-        self.lock().is_wasteful(&map)
+        let stretches = self.map().len();
+        self.lock().is_wasteful(stretches)
     }
 }
