@@ -13,7 +13,7 @@ use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
     Clause, EntryKind, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
-    catalog::{CatalogOp, CatalogReply, Opened, Removed, Staged},
+    catalog::{CatalogOp, CatalogReply, Opened, Presented, Removed, Staged},
     limits,
 };
 use iov_wire::Wire;
@@ -26,6 +26,7 @@ use crate::{
     service::{Writer, room_for},
     state::Entry,
     targets::op,
+    verbs::resume::take_up,
 };
 
 /// A committed batch of which something is still to be done at targets.
@@ -427,7 +428,7 @@ fn remembered(
             .with_clause(Clause::B3)
             .with_outcome(Outcome::Applied));
     }
-    reopen(service, writer, cx, holder, &record.replies);
+    reopen(service, writer, cx, holder, &record.replies)?;
     Ok(Some(record.replies.into_iter().map(Ok).collect()))
 }
 
@@ -441,7 +442,7 @@ pub(crate) fn applied(service: &Service, cx: &OpCx) -> Result<Option<Vec<Result<
 }
 
 /// A session that repeats a batch has the handles that the batch opened, also if it is another session now.
-fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, replies: &[CatalogReply]) {
+fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, replies: &[CatalogReply]) -> Result<()> {
     let mut x = service.start(writer, cx, holder, Mode::Each);
     for reply in replies {
         let CatalogReply::Opened(opened) = reply else { continue };
@@ -449,7 +450,7 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
         let record = x.any_record(opened.ws, opened.uuid).ok();
         let exists = opened.uuid.is_nil() || record.is_some();
         let inline = record.as_ref().is_some_and(|r| r.inline);
-        let place = record.map(|r| r.layout.place).unwrap_or_default();
+        let place = record.as_ref().map(|r| r.layout.place).unwrap_or_default();
         let entry = x.entry(key);
         let fresh = entry.is_none();
         if !exists || entry.as_ref().is_some_and(|e| e.slot(cx.caller.session).is_some()) {
@@ -461,10 +462,20 @@ fn reopen(service: &Service, writer: &mut Writer, cx: &OpCx, holder: Uuid, repli
         if fresh {
             (entry.inline, entry.place) = (inline, place);
         }
+        if let (Some(record), true) = (record, opened.writable && !group) {
+            // As any open for writing: it has a writer again, and may get longer than its record says.
+            let (ws, uuid, kind, epoch) = (opened.ws, opened.uuid, opened.kind, opened.epoch);
+            let as_opened = Presented { ws, uuid, kind, handles: 1, writers: 1, epoch };
+            let noted = x.workspace_of_handle(ws).and_then(|at| take_up(&mut x, at, &as_opened, record, &mut entry));
+            if let Err(e) = noted {
+                x.undo_all();
+                service.recycle(writer, x);
+                return Err(e);
+            }
+        }
         x.set_entry(key, entry);
     }
-    x.committed();
-    service.recycle(writer, x);
+    service.commit_own(writer, cx, x)
 }
 
 /// An id that is not remembered must be young enough that it cannot have been forgotten.

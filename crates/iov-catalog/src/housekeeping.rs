@@ -30,13 +30,20 @@ const SWEEP_ON_NS: i64 = 2_000_000_000;
 const END_AGAIN_NS: i64 = 1_000_000_000;
 
 impl Writer {
-    /// Sessions whose end is to be tried again now.
-    pub(crate) fn take_unended(&mut self, now_ns: i64) -> Vec<Uuid> {
+    /// Sessions whose end is to be tried again now. They stay on the list until their turn: one that comes back takes itself off it.
+    pub(crate) fn to_be_ended(&mut self, now_ns: i64) -> Vec<Uuid> {
         if self.unended.is_empty() || self.closed || now_ns < self.end_again_ns {
             return Vec::new();
         }
         self.end_again_ns = now_ns.saturating_add(END_AGAIN_NS);
-        std::mem::take(&mut self.unended)
+        self.unended.clone()
+    }
+
+    /// Takes one off the list; whether it was there.
+    pub(crate) fn is_unended(&mut self, session: Uuid) -> bool {
+        let before = self.unended.len();
+        self.unended.retain(|unended| *unended != session);
+        self.unended.len() < before
     }
 }
 
@@ -53,6 +60,16 @@ impl Service {
     pub fn leave(&self, session: Uuid) {
         self.core.locks().report_dead(session, self.core.monotonic_ns());
         self.say_goodbye(session);
+    }
+
+    /// Tries again to end sessions whose end failed, but for those that are back.
+    pub(crate) fn end_again(&self, sessions: Vec<Uuid>) {
+        for session in sessions {
+            let unended = self.core.writer().is_unended(session);
+            if unended {
+                self.leave(session);
+            }
+        }
     }
 
     fn say_goodbye(&self, session: Uuid) {
@@ -78,9 +95,9 @@ impl Service {
         let cx = self.own_cx(Uuid::NIL);
         let unended = self.core.writer_if_idle().map_or_else(Vec::new, |mut writer| {
             self.end_temporary(&mut writer, &cx, false);
-            writer.take_unended(now_monotonic_ns)
+            writer.to_be_ended(now_monotonic_ns)
         });
-        unended.into_iter().for_each(|session| self.leave(session));
+        self.end_again(unended);
         if !self.sweep_is_due(now_monotonic_ns) {
             return;
         }
@@ -100,13 +117,19 @@ impl Service {
         let now_ns = self.core.now_ns();
         let mut x = self.start(writer, cx, Uuid::NIL, Mode::Each);
         // Both lists are in order of time.
+        let mut over = 0;
         for (key, value) in x.scan(&KeyRange::prefix(keys::BATCH), None, PORTION)? {
             let record = BatchRecord::decode(&value.value)?;
             if record.publish.is_empty() && record.seal.is_empty() && record.expires_ns <= now_ns {
                 x.delete(key.to_vec());
+                over += 1;
             }
         }
-        for (key, value) in x.scan(&KeyRange::prefix(keys::ABANDONED), None, PORTION)? {
+        // Who commits many a second must not be ahead of that for ever. What a target has still to do may lie among them.
+        let mut more = over > PORTION / 2;
+        let abandoned = x.scan(&KeyRange::prefix(keys::ABANDONED), None, PORTION)?;
+        let full = abandoned.len() == PORTION;
+        for (n, (key, value)) in abandoned.into_iter().enumerate() {
             let since = key.get(1..9).and_then(|b| b.try_into().ok()).map_or(0, i64::from_be_bytes);
             if since.saturating_add(ABANDONED_NS) > now_ns {
                 break;
@@ -119,6 +142,10 @@ impl Service {
                 }
                 _ => x.delete(key.to_vec()),
             }
+            more |= full && n + 1 == PORTION;
+        }
+        if more {
+            self.sweep_again_soon();
         }
         self.note_touched(&mut x, ends)?;
         for (key, value) in std::mem::take(&mut writer.lazy) {

@@ -47,9 +47,8 @@ impl Service {
             // What cannot be closed now is at the session's end.
             let _ = x.attempt(|x| verbs::close::close_all_but(x, &keep));
         }
-        let committed = self.commit(&mut writer, &mut x, false);
-        self.recycle(&mut writer, x);
-        committed.map(|()| results)
+        self.commit_own(&mut writer, cx, x)?;
+        Ok(results)
     }
 
     /// Takes up again the locks that a session has, on what it has open here. One result each; `Fenced` where one has

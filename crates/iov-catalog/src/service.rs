@@ -317,6 +317,7 @@ impl Service {
         }
         drop(changing);
         x.committed();
+        writer.unended.append(&mut x.after.heirs);
         writer.temporary.apply(std::mem::take(&mut x.after.bound));
         Ok(())
     }

@@ -1,9 +1,13 @@
 //! The records as a search sees them: collections and groups of a workspace, and the workspaces of a store.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    cell::OnceCell,
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use iov_store::{OpCx, Record as Stored};
-use iov_types::{Caller, Consistency, EntryKind, Kind, Metadata, Name, Result, Right, State, Uuid, Value};
+use iov_store::{OpCx, Record as Stored, Snapshot};
+use iov_types::{Caller, Consistency, EntryKind, Error, Kind, Metadata, Name, Result, Right, State, Uuid, Value};
 use iov_wire::Wire;
 
 use crate::{
@@ -22,17 +26,24 @@ const NOTED: usize = 4096;
 
 /// The collections and groups of a workspace.
 pub(crate) struct Collections {
-    core: Arc<Core>,
-    cx: OpCx,
+    looks: Arc<Looks>,
     ws: Uuid,
     indexes: Vec<String>,
-    /// The batch that searches: it sees what it has staged (O9).
-    stage: Option<Uuid>,
     /// The caller sees what others left unsealed.
     admin: bool,
+}
+
+/// How what is fresher than a record is had.
+struct Looks {
+    core: Arc<Core>,
+    cx: OpCx,
+    /// The batch that searches: it sees what it has staged (O9).
+    stage: Option<Uuid>,
     /// Collections that were open for writing when the snapshot was taken: their records there are behind, also once
     /// they are closed.
     behind: HashSet<Uuid>,
+    /// Why a fact could not be had that was asked for.
+    failed: Mutex<Option<Error>>,
 }
 
 impl Collections {
@@ -41,20 +52,33 @@ impl Collections {
         let ws = x.workspaces[at].uuid;
         let shared = x.shared();
         let written = shared.opens.iter().filter(|(_, e)| e.may_be_ahead() && e.ws == ws).map(|(uuid, _)| uuid);
-        Collections {
+        let looks = Looks {
             core: x.core.clone(),
             cx: x.cx.clone(),
-            ws,
-            indexes: x.record(at).indexes.clone(),
             stage: x.stage,
-            admin: x.has_right(at, Right::Admin),
             behind: written.take(NOTED).collect(),
-        }
+            failed: Mutex::default(),
+        };
+        let (indexes, admin) = (x.record(at).indexes.clone(), x.has_right(at, Right::Admin));
+        Collections { looks: Arc::new(looks), ws, indexes, admin }
     }
 
+    /// Leaves out indexes that are not declared any more in the snapshot that is searched: they have no entries there.
+    pub(crate) fn limit_indexes(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
+        if !self.indexes.is_empty()
+            && let Some(stored) = snapshot.get(&[&keys::workspace(self.ws)])?.pop().flatten()
+        {
+            let declared = WorkspaceRecord::decode(&stored.value)?.indexes;
+            self.indexes.retain(|key| declared.contains(key));
+        }
+        Ok(())
+    }
+}
+
+impl Looks {
     /// Length and times now, of what somebody may be writing; search sees them at most a second late where the collection
     /// is `sequential`, else as of the last publication (C7).
-    fn live(&self, uuid: Uuid, record: &Record) -> Result<Live> {
+    fn live(&self, uuid: Uuid, record: &Record) -> Live {
         let mut recorded = Live::of(record);
         if record.kind == EntryKind::Group
             && let Some(at_ns) = self.core.shared().touched.get(uuid)
@@ -68,13 +92,16 @@ impl Collections {
                 || self.behind.contains(&uuid)
                 || self.core.shared().opens.get(uuid).is_some_and(|e| e.may_be_ahead()));
         if !fresh {
-            return Ok(recorded);
+            return recorded;
         }
         match self.core.targets().stat(&self.cx, record.whole(uuid), self.stage) {
-            Ok(found) => Ok(recorded.with(&found, record.mtime(found.mtime_ns))),
+            Ok(found) => recorded.with(&found, record.mtime(found.mtime_ns)),
             // What is damaged is told to whoever uses it. It must not hide all others, nor itself from who removes it.
-            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Lost) => Ok(recorded),
-            Err(e) => Err(e),
+            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Lost) => recorded,
+            Err(e) => {
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+                recorded
+            }
         }
     }
 }
@@ -98,21 +125,28 @@ impl Source for Collections {
 
     fn decode(&self, uuid: Uuid, stored: &Stored) -> Result<Option<Box<dyn Found>>> {
         let mut record = Record::parse(&stored.value)?;
-        let hidden = record.abandoned_ns != 0 && record.uid != self.cx.caller.uid && !self.admin;
+        let hidden = record.abandoned_ns != 0 && record.uid != self.looks.cx.caller.uid && !self.admin;
         if record.deleted || hidden {
             return Ok(None);
         }
-        let live = self.live(uuid, &record)?;
         let metadata = record.pairs()?;
         let names = std::mem::take(&mut record.names).into_iter().map(|n| (n.parent, n.name)).collect();
-        Ok(Some(Box::new(FoundRecord { uuid, record, live, metadata, names })))
+        let (looks, live) = (self.looks.clone(), OnceCell::new());
+        Ok(Some(Box::new(FoundRecord { uuid, record, looks, live, metadata, names })))
+    }
+
+    fn check(&self) -> Result<()> {
+        let failed = self.looks.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.clone().map_or(Ok(()), Err)
     }
 }
 
 struct FoundRecord {
     uuid: Uuid,
     record: Record,
-    live: Live,
+    looks: Arc<Looks>,
+    /// Asked for when somebody wants to know: a target that is away hides no names.
+    live: OnceCell<Live>,
     metadata: Metadata,
     names: Vec<(Uuid, Name)>,
 }
@@ -123,7 +157,11 @@ impl Facts for FoundRecord {
     }
 
     fn system(&self, key: SystemKey) -> Option<Value> {
-        system::of_record(self.uuid, &self.record, &self.live, key)
+        let live = match key {
+            SystemKey::Size | SystemKey::Mtime => *self.live.get_or_init(|| self.looks.live(self.uuid, &self.record)),
+            _ => Live::of(&self.record),
+        };
+        system::of_record(self.uuid, &self.record, &live, key)
     }
 
     fn names(&self) -> &[(Uuid, Name)] {

@@ -86,7 +86,7 @@ impl Exec<'_> {
 
     /// Fails where a group may be held by a session of the catalog before, which has not come back yet. Nothing says
     /// whether the last hold had ended, so that it is taken for alive until nobody can come back any more.
-    fn may_return(&mut self, ws: Uuid, groups: &[Uuid]) -> Result<()> {
+    pub(crate) fn may_return(&mut self, ws: Uuid, groups: &[Uuid]) -> Result<()> {
         if !self.core.in_grace() {
             return Ok(());
         }

@@ -67,6 +67,8 @@ pub(crate) struct After {
     /// Collections to seal at the target once the records say so, and the operations that do so.
     pub(crate) seal: Vec<Staging>,
     pub(crate) seal_of: Vec<usize>,
+    /// Sessions that stand for who has closed what a target could not be asked for: to be ended once it can.
+    pub(crate) heirs: Vec<Uuid>,
     /// Collections whose mtime was set, in such a batch.
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.

@@ -54,7 +54,14 @@ impl Policy {
             Some(text) => {
                 let numbers = text.strip_prefix("targets:").ok_or_else(unknown)?;
                 let numbers: Option<Vec<u32>> = numbers.split(',').map(|n| n.trim().parse().ok()).collect();
-                numbers.filter(|n| !n.is_empty()).map(Policy::Named).ok_or_else(unknown)
+                let numbers = numbers.filter(|n| !n.is_empty()).ok_or_else(unknown)?;
+                if let Some(n) = numbers.iter().enumerate().find_map(|(at, n)| numbers[..at].contains(n).then_some(n)) {
+                    return Err(Error::invalid(format!(
+                        "layout: target {n} is named twice in {text:?}: name each once"
+                    ))
+                    .with_clause(Clause::O2));
+                }
+                Ok(Policy::Named(numbers))
             }
         }
     }

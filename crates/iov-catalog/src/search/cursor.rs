@@ -103,6 +103,7 @@ impl Cursor {
             return Err(e.clone());
         }
         let results = self.fill(page.clamp(1, limits::PAGE_ENTRIES), budget);
+        let results = results.and_then(|results| self.source.check().map(|()| results));
         self.failed = results.as_ref().err().cloned();
         results
     }

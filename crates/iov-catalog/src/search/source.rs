@@ -38,6 +38,11 @@ pub trait Source: Send + Sync {
     /// Reads a record; `None` if it is not to be found (deleted but still open, or not the caller's to see). What is
     /// fresher than the record, such as the size, is put in here.
     fn decode(&self, uuid: Uuid, record: &Record) -> Result<Option<Box<dyn Found>>>;
+
+    /// Fails where a fact that was asked of what was found could not be had: then nothing that was made of it holds.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The key of a record.

@@ -4,6 +4,7 @@
 mod access;
 mod along;
 mod appended;
+mod away;
 mod batches;
 mod check;
 mod crashes;

@@ -363,6 +363,9 @@ fn x2_nobody_gets_below_a_held_root_before_its_holder_could_come_back() {
         assert_eq!(create(&other, parent, "intruder").unwrap_err().clause(), Some(Clause::X2));
     }
     assert_eq!(kind(other.delete(group, "inside")), Kind::Busy);
+    assert_eq!(kind(other.open(inside)), Kind::Busy);
+    let shared = other.open_with(iov_types::Which::Uuid(ROOT), EntryKind::Group, Default::default());
+    assert_eq!(kind(shared), Kind::Busy, "beside that its holder could not come back");
     assert_eq!(kind(other.open_exclusive(ROOT, EntryKind::Group)), Kind::Busy);
     let root = Presented { kind: EntryKind::Group, writers: 0, ..presented(&client, ROOT, epoch) };
     resume(&client, root).unwrap();
@@ -402,4 +405,101 @@ fn x1_a_session_that_was_never_lost_says_what_it_has_and_no_more_is_kept() {
     assert_eq!(kind(client.other().open_exclusive(uuid, COLLECTION)), Kind::Busy);
     client.close(uuid).unwrap();
     client.other().open_exclusive(uuid, COLLECTION).expect("it was one handle");
+}
+
+/// The hold of a group that is older than the catalog that crashed is its holder's all the same.
+#[test]
+fn x1_a_held_group_of_an_earlier_catalog_is_not_given_to_others() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let group = client.group(ROOT, "g");
+    rig.service.close().unwrap();
+    let (rig, [client]) = crash(rig, 0, [client]);
+    let other = client.other();
+    let epoch = client.open_exclusive(group, EntryKind::Group).unwrap().epoch;
+    let (rig, [client, other]) = crash(rig, 30 * SECOND, [client, other]);
+    assert_eq!(kind(other.open_exclusive(group, EntryKind::Group)), Kind::Busy);
+    let held = Presented { kind: EntryKind::Group, writers: 0, ..presented(&client, group, epoch) };
+    resume(&client, held).unwrap();
+    drop(rig);
+}
+
+/// What a session closes by coming back, and has no name any more, gives its space back (O10).
+#[test]
+fn o10_what_is_not_presented_and_deleted_is_removed() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    client.bytes(uuid).write(0, b"bytes").unwrap();
+    client.delete(ROOT, "a").unwrap();
+    assert!(client.bytes(uuid).exists());
+    client.service.resume(&client.cx(), &[], true).unwrap();
+    client.create_in(ROOT, "anything");
+    assert!(!client.bytes(uuid).exists());
+}
+
+/// A session that comes back while others are being ended is not ended in its turn.
+#[test]
+fn x1_a_session_that_is_back_before_its_turn_is_not_ended() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let uuid = client.create("a");
+    rig.service.core.writer().unended.push(client.caller.session);
+    let to_be_ended = rig.service.core.writer().to_be_ended(i64::MAX - 1);
+    assert_eq!(to_be_ended, [client.caller.session]);
+    resume(&client, presented(&client, uuid, 0)).unwrap();
+    rig.service.end_again(to_be_ended);
+    client.close_written(uuid).unwrap();
+}
+
+/// Who repeats a batch from another session writes what it opens as any writer: it is not taken for abandoned.
+#[test]
+fn m2_who_repeats_a_batch_is_a_writer_of_what_it_opens() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    let (_, op) = client.create_with(COLLECTION, ROOT, "a", immutable());
+    let batch = iov_store::seam::new_uuid();
+    client.all(vec![op.clone()], batch, &[]).unwrap();
+    rig.service.end_session(client.caller.session);
+    let second = client.other();
+    second.all(vec![op.clone()], batch, &[]).unwrap();
+    rig.later(25 * 3600 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    second.lookup(ROOT, "a").unwrap();
+}
+
+/// The same after a restart, and another one (P2).
+#[test]
+fn p2_who_repeats_a_batch_may_make_longer_what_it_opens() {
+    let rig = rig();
+    let second = rig.in_workspace();
+    let (uuid, op) = second.create_with(COLLECTION, ROOT, "b", Default::default());
+    let batch = iov_store::seam::new_uuid();
+    second.all(vec![op.clone()], batch, &[]).unwrap();
+    second.close(uuid).unwrap();
+    rig.service.close().unwrap();
+    let (rig, [second]) = crash(rig, 0, [second]);
+    let third = second.other();
+    third.all(vec![op], batch, &[]).unwrap();
+    third.bytes(uuid).write(0, b"12345").unwrap();
+    let (_rig, [third]) = crash(rig, 0, [third]);
+    assert_eq!(third.stat(uuid).unwrap().bytes, 5);
+}
+
+/// What is remembered of batches goes when its time is over, however many there are.
+#[test]
+fn b3_remembered_batches_are_forgotten_as_fast_as_they_come() {
+    let rig = rig();
+    let client = rig.in_workspace();
+    for n in 0..3000 {
+        let (_, op) = client.create_with(EntryKind::Group, ROOT, &format!("g{n}"), Default::default());
+        client.all(vec![op], iov_store::seam::new_uuid(), &[]).unwrap();
+    }
+    assert_eq!(rig.keys(b'B').len(), 3000);
+    rig.later(25 * 3600 * SECOND);
+    for _ in 0..4 {
+        rig.service.tick(rig.service.core.monotonic_ns());
+        rig.later(3 * SECOND);
+    }
+    assert_eq!(rig.keys(b'B').len(), 0);
 }

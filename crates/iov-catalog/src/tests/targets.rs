@@ -2,58 +2,25 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicU32, Ordering},
 };
 
 use iov_store::{Backend, Bytes, Heap, MemoryStore, OpCx, Sink, Spread, Submitted, ask, run_all, seam};
 use iov_types::{
-    Capability, Demand, Error, Health, Kind, Layout, ObjectOp, ObjectVerb, Outcome, Reach, Target, Uuid,
+    Capability, Demand, Error, Kind, Layout, ObjectOp, ObjectVerb, Outcome, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged, Submission},
 };
 
-use super::rig::{Client, Rig, caller, durable_heap, name, options};
+use super::{
+    away::{target, that_may_be_away},
+    rig::{Client, Rig, caller, durable_heap, name, options},
+};
 use crate::{Fleet, Service, anywhere};
-
-/// A target that can be out of reach.
-struct Away {
-    inner: Heap,
-    away: AtomicBool,
-}
-
-impl Backend for Away {
-    fn capability(&self) -> &Capability {
-        self.inner.capability()
-    }
-
-    fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
-        if !self.away.load(Ordering::SeqCst) {
-            return self.inner.submit(cx, ops, sink);
-        }
-        (0..ops.len()).for_each(|i| sink.complete(i, Err(Error::unavailable("it is away"))));
-    }
-}
-
-fn target(number: u32, capability: &Capability) -> Target {
-    Target {
-        number,
-        uuid: Uuid::NIL,
-        capability: capability.clone(),
-        storage: "heap".into(),
-        host: "node7".into(),
-        domain: "node7".into(),
-        addresses: Vec::new(),
-        capacity: 1 << 30,
-        free: 1 << 30,
-        reach: Reach::Online,
-        health: Health::Good,
-        local: String::new(),
-    }
-}
 
 #[test]
 fn b3_what_is_staged_for_a_new_collection_stays_where_another_of_its_targets_is_away() {
     let first: Arc<dyn Backend> = Arc::new(durable_heap());
-    let second = Arc::new(Away { inner: durable_heap(), away: AtomicBool::new(false) });
+    let second = that_may_be_away();
     let capability = first.capability().clone();
     let targets = vec![target(0, &capability), target(1, &capability)];
     let spread = Spread::new(first.clone(), anywhere(&targets).unwrap());

@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 
-use iov_types::{Clause, Concurrency, EntryKind, Error, Mutability, Result, State, Uuid, catalog::CatalogReply};
+use iov_store::seam;
+use iov_types::{
+    Clause, Concurrency, EntryKind, Error, Mutability, Outcome, Result, State, Uuid, catalog::CatalogReply,
+};
 
 use super::{Reply, seal};
 use crate::{
+    batch::is_away,
     exec::{Exec, groups::group_key, holds::fenced},
     record::Record,
     state::Entry,
@@ -28,7 +32,7 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
     };
     let mut entry = x.entry(key).filter(|e| e.ws == ws).ok_or_else(stale)?;
     let slot = entry.slot(session).cloned().ok_or_else(stale)?;
-    let failed = if slot.fenced {
+    let mut failed = if slot.fenced {
         Err(fenced())
     } else if written && slot.writers > 0 && !entry.deleted {
         publish_at_close(x, ws, uuid)
@@ -36,6 +40,14 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
         Ok(())
     };
     let last = entry.close_one(session);
+    if failed.as_ref().is_err_and(is_away) && x.core.map().is_elsewhere(entry.place) {
+        // What was written is there and acknowledged; how long it is becomes known when its target is back. Until then it is as if
+        // a session had it that is to be ended, so that whoever asks is told by the target.
+        let heir = seam::new_uuid();
+        entry.add(heir, heir, true, 0);
+        x.after.heirs.push(heir);
+        failed = Ok(());
+    }
     if last {
         x.after.closed.push(key);
     }
@@ -44,7 +56,8 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
     let forgotten = forget_if_unused(x, ws, uuid, key, entry);
     if let Err(e) = failed.and(sealed).and(forgotten) {
         x.keep_effects();
-        return Err(e);
+        // It is closed: who waits for the target must not close it once more.
+        return Err(if is_away(&e) { e.with_outcome(Outcome::Unknown) } else { e });
     }
     Ok(CatalogReply::Done)
 }

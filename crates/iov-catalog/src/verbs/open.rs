@@ -56,6 +56,12 @@ pub(crate) fn open(
         State::Sealed => asked.concurrency == Some(Concurrency::Exclusive),
         _ => effective.concurrency == Concurrency::Exclusive,
     };
+    if x.core.in_grace() {
+        // Who held a group above it, or it, may still come back.
+        let mut groups = x.above(ws, &record.names)?;
+        groups.extend((kind == EntryKind::Group).then_some(uuid));
+        x.may_return(ws, &groups)?;
+    }
     let groups_are_held = x.shared().opens.may_cover();
     let covered = x.cover_of(ws, &record.names, true)?;
     if groups_are_held {
@@ -226,9 +232,8 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
     let none = Layout::default();
     let effective = promise::at_create(&defaults, asked, &none, &x.core.capability_anywhere())?;
     let exclusive = effective.concurrency == Concurrency::Exclusive;
-    if exclusive && record.epoch > 0 && x.core.in_grace() && x.entry(ws).is_none_or(|e| e.hold.is_none()) {
-        return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
-    }
+    // Also for who shares it: beside that one its holder could not come back.
+    x.may_return(ws, &[ws])?;
     let grant = x.hold(ws, ws, EntryKind::Group, record.epoch, exclusive, false)?;
     x.after.all_changes |= exclusive;
     if let Some(epoch) = grant.raised {

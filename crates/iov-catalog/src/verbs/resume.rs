@@ -93,7 +93,7 @@ fn record(x: &mut Exec<'_>, at: usize, p: &Presented) -> Result<Option<Record>> 
 }
 
 /// Notes in the record what an open for writing notes.
-fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry: &mut Entry) -> Result<()> {
+pub(crate) fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Record, entry: &mut Entry) -> Result<()> {
     if record.state == State::Sealed || (p.writers == 0 && p.epoch == 0) {
         return Ok(());
     }

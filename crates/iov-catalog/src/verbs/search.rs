@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iov_store::seam;
+use iov_store::{Snapshot, seam};
 use iov_types::{
     Error, Result, Right, Uuid,
     catalog::{CatalogReply, SearchSpec},
@@ -21,13 +21,19 @@ pub(crate) const BUDGET: u64 = 1 << 17;
 
 pub(crate) fn search(x: &mut Exec<'_>, ws: Uuid, spec: &SearchSpec) -> Reply {
     let at = x.workspace(ws, Right::Read)?;
-    let source = Arc::new(Collections::new(x, at));
-    first_page(x, source, spec)
+    let mut source = Collections::new(x, at);
+    let snapshot = x.snapshot()?;
+    source.limit_indexes(&*snapshot)?;
+    page_of(x, snapshot, Arc::new(source), spec)
 }
 
 /// Starts a search; what is left of it becomes a cursor of the session.
 pub(crate) fn first_page(x: &mut Exec<'_>, source: Arc<dyn Source>, spec: &SearchSpec) -> Reply {
     let snapshot = x.snapshot()?;
+    page_of(x, snapshot, source, spec)
+}
+
+fn page_of(x: &mut Exec<'_>, snapshot: Box<dyn Snapshot>, source: Arc<dyn Source>, spec: &SearchSpec) -> Reply {
     let mut cursor = Cursor::start(snapshot, source, spec)?;
     let mut results = cursor.next(spec.page, BUDGET)?;
     // Only the number at the end says anything.
