@@ -374,7 +374,7 @@ impl<'a> Restore<'a> {
         if unnamed.is_empty() {
             return Ok(());
         }
-        let results = publish(ctx, &self.ws, &unnamed, self.how.if_exists)?;
+        let results = publish(ctx, &self.ws, &unnamed, self.how.if_exists);
         for (made, result) in ready.into_iter().zip(results) {
             match result {
                 Ok(outcome) => self.told(ctx, made.line, made.uuid, made.bytes, outcome)?,

@@ -1,11 +1,11 @@
 //! Giving names to what is complete: a reader sees the old collection or the new one, never half of one.
 
 use ioverbs::{
-    BatchAttr, Clause, Collection, Consistency, EntryKind, Error, Kind, Lent, Name, OnError, Op, Parent, Result,
-    Status, Uuid, Which, Workspace, catalog::RenameMode, seam,
+    BatchAttr, Clause, Collection, Consistency, EntryKind, Error, Kind, Lent, Name, OnError, Op, Outcome as Applied,
+    Parent, Result, Status, Uuid, Which, Workspace, catalog::RenameMode, seam,
 };
 
-use crate::{ctx::Ctx, facts::close_op, failure::Done, options::IfExists, output::quoted};
+use crate::{ctx::Ctx, facts::close_op, options::IfExists, output::quoted};
 
 /// A complete collection without a name, and the name it is to have.
 pub(crate) struct Unnamed {
@@ -36,13 +36,9 @@ impl Outcome {
     }
 }
 
-/// Gives each its name. What does not get one is deleted again.
-pub(crate) fn publish(
-    ctx: &mut Ctx,
-    ws: &Workspace,
-    items: &[Unnamed],
-    if_exists: IfExists,
-) -> Done<Vec<Result<Outcome>>> {
+/// Gives each its name. What certainly does not get one is deleted again; of what nobody can tell, nothing is deleted: it may
+/// be all that there is under its name by now.
+pub(crate) fn publish(ctx: &mut Ctx, ws: &Workspace, items: &[Unnamed], if_exists: IfExists) -> Vec<Result<Outcome>> {
     let handles: Vec<Collection> = items.iter().map(|_| ws.pending(EntryKind::Collection)).collect();
     let mut ops: Vec<Lent<'_>> = Vec::with_capacity(items.len() * 2);
     for (item, c) in items.iter().zip(&handles) {
@@ -52,32 +48,98 @@ pub(crate) fn publish(
     for (item, c) in items.iter().zip(&handles) {
         ops.push(Op::Link { c: c.clone(), parent: item.parent.clone(), name: item.name.clone() }.into());
     }
-    let linked = ctx.batch(ops)?.split_off(items.len());
-    let mut results = Vec::with_capacity(items.len());
-    for ((item, c), status) in items.iter().zip(&handles).zip(linked) {
-        results.push(match status.result() {
-            Ok(()) => Ok(Outcome::Stored),
-            Err(e) if e.kind() == Kind::Exists => match if_exists {
-                IfExists::Skip => Ok(Outcome::Skipped),
-                IfExists::Replace => replace(ctx, ws, item, c),
-                IfExists::Fail => Err(e),
-            },
-            Err(e) => Err(e),
-        });
+    let linked = each(ctx, ops).split_off(items.len());
+    let (mut results, mut left) = (Vec::with_capacity(items.len()), Vec::new());
+    for ((item, c), linked) in items.iter().zip(&handles).zip(linked) {
+        let (result, is_left) = match linked {
+            Ok(()) => (Ok(Outcome::Stored), false),
+            Err(e) if e.kind() == Kind::Exists && if_exists == IfExists::Skip => (Ok(Outcome::Skipped), true),
+            Err(e) if e.kind() == Kind::Exists && if_exists == IfExists::Replace => {
+                let replaced = replace(ctx, ws, item, c);
+                settled(ctx, ws, item, replaced, Outcome::Replaced)
+            }
+            // Nothing gives way to a plain link, whenever it comes: what is not named is deleted, so that it comes to nothing.
+            Err(e) => (settled(ctx, ws, item, Err(e), Outcome::Stored).0, true),
+        };
+        left.extend((is_left && !is_named(&result)).then_some(item.uuid));
+        results.push(result);
     }
-    let closed = ctx.batch(handles.iter().map(close_op).collect())?;
-    let named = |r: &Result<Outcome>| matches!(r, Ok(Outcome::Stored | Outcome::Replaced));
-    for (result, status) in results.iter_mut().zip(closed) {
+    let closed = each(ctx, handles.iter().map(close_op).collect());
+    for ((item, result), closed) in items.iter().zip(&mut results).zip(closed) {
         // A promise that close keeps (persistence at close) is part of being stored.
-        if named(result)
-            && let Err(e) = status.result()
-        {
-            *result = Err(e);
+        match closed {
+            // What was there before is gone: this is all that there is.
+            Err(e) if matches!(result, Ok(Outcome::Replaced)) => {
+                *result = Err(e.context(format!("{:?} is replaced, and the new one stays, but", item.name)));
+            }
+            Err(e) if is_named(result) => {
+                left.push(item.uuid);
+                *result = Err(e);
+            }
+            _ => {}
         }
     }
-    let left: Vec<Uuid> = items.iter().zip(&results).filter(|(_, r)| !named(r)).map(|(item, _)| item.uuid).collect();
     discard(ctx, ws, &left);
-    Ok(results)
+    results
+}
+
+fn is_named(result: &Result<Outcome>) -> bool {
+    matches!(result, Ok(Outcome::Stored | Outcome::Replaced))
+}
+
+/// Runs operations; of each how it ended, and whether it may have taken effect.
+fn each(ctx: &mut Ctx, ops: Vec<Lent<'_>>) -> Vec<Result<()>> {
+    let n = ops.len();
+    match ctx.batch(ops) {
+        Ok(statuses) => statuses.iter().map(ended).collect(),
+        Err(failure) => {
+            let e = error(failure);
+            (0..n).map(|_| Err(e.clone())).collect()
+        }
+    }
+}
+
+fn ended(status: &Status) -> Result<()> {
+    status.result().map_err(|e| if status.outcome == Applied::NotApplied { e } else { e.with_outcome(status.outcome) })
+}
+
+/// How often the store is asked what has become of something: each time takes as long as a request may.
+const LOOKS: usize = 3;
+
+/// Where the answer of a store came too late to know what it has done: looks. Whether the collection is surely without a name.
+fn settled(
+    ctx: &mut Ctx,
+    ws: &Workspace,
+    item: &Unnamed,
+    result: Result<Outcome>,
+    named: Outcome,
+) -> (Result<Outcome>, bool) {
+    let e = match result {
+        Err(e) if e.outcome() != Applied::NotApplied => e,
+        Err(e) => return (Err(e), true),
+        ok => return (ok, false),
+    };
+    for _ in 0..LOOKS {
+        // Looking is no use any more to who wants to go.
+        if ctx.stop.is_set() {
+            break;
+        }
+        match crate::locate::find_in(ws, Uuid::NIL, &Which::Uuid(item.uuid), &[]) {
+            Ok(Some(facts)) if facts.name.is_some() => return (Ok(named), false),
+            // It may come yet.
+            Ok(_) => break,
+            Err(_) => {}
+        }
+    }
+    if named == Outcome::Replaced {
+        let address = [ws.name().as_bytes(), b"/", item.uuid.to_string().as_bytes()].concat();
+        ctx.warn(format_args!(
+            "the new {:?} is {}: whether it has that name the store has not said. Look with iov ls -l before you remove either",
+            item.name,
+            quoted(&address)
+        ));
+    }
+    (Err(e), false)
 }
 
 /// How often another command may get in between before this one gives up.
@@ -87,7 +149,9 @@ const TRIES: usize = 16;
 pub(crate) fn replace(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result<Outcome> {
     let group = item.parent.as_ref().map_or(Ok(Uuid::NIL), Collection::uuid)?;
     for _ in 0..TRIES {
-        let there = crate::locate::find_in(ws, group, &Which::Name(item.name.clone()), &[]).map_err(error)?;
+        // Who only looks changes nothing, whether the answer comes or not.
+        let there = crate::locate::find_in(ws, group, &Which::Name(item.name.clone()), &[])
+            .map_err(|e| error(e).with_outcome(Applied::NotApplied))?;
         if there.as_ref().is_some_and(|there| there.is_group()) {
             return Err(Error::exists(format!("{:?} is a group, which a collection cannot replace", item.name))
                 .with_clause(Clause::O3));
@@ -99,11 +163,13 @@ pub(crate) fn replace(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collect
             // No rollback batches there (B3): a rename over the old name is one step too.
             over(ctx, ws, item, c).map(|()| Outcome::Replaced)
         } else {
-            let delete =
-                Op::Delete { w: ws.clone(), parent: item.parent.clone(), which: Which::Name(item.name.clone()) };
-            let attr = BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
-            let statuses = ioverbs::run_batch(ws.session(), attr, vec![delete.into(), link.into()])?;
-            first_failure(&statuses).map(|()| Outcome::Replaced)
+            let which = Which::Name(item.name.clone());
+            let replaced = at_once(ctx, ws, || {
+                let delete = Op::Delete { w: ws.clone(), parent: item.parent.clone(), which: which.clone() };
+                let link = Op::Link { c: c.clone(), parent: item.parent.clone(), name: item.name.clone() };
+                vec![delete.into(), link.into()]
+            });
+            replaced.map(|()| Outcome::Replaced)
         };
         match result {
             // Somebody else took or gave up the name meanwhile.
@@ -112,6 +178,20 @@ pub(crate) fn replace(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collect
         }
     }
     Err(Error::conflict(format!("others keep changing {:?}: try again later", item.name)))
+}
+
+/// Does all of it or nothing. Where the answer is lost it is asked for again, which does nothing twice (B3).
+fn at_once(ctx: &Ctx, ws: &Workspace, ops: impl Fn() -> Vec<Lent<'static>>) -> Result<()> {
+    let (id, mut looks) = (seam::new_uuid(), 0);
+    loop {
+        let attr = BatchAttr { on_error: Some(OnError::Rollback), id: Some(id), ..BatchAttr::default() };
+        let statuses = ioverbs::run_batch(ws.session(), attr, ops())?;
+        looks += 1;
+        match first_failure(&statuses) {
+            Err(e) if e.outcome() != Applied::NotApplied && looks < LOOKS && !ctx.stop.is_set() => {}
+            done => return done,
+        }
+    }
 }
 
 fn over(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result<()> {
@@ -129,7 +209,9 @@ fn over(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result
     let renamed = ioverbs::run(ws.session(), rename).map(drop);
     if renamed.is_err() {
         let delete = Op::Delete { w: ws.clone(), parent: item.parent.clone(), which: Which::Name(aside.clone()) };
-        if ioverbs::run(ws.session(), delete).is_err() {
+        let deleted = ioverbs::run(ws.session(), delete);
+        // It is not there any more where it has its name after all.
+        if deleted.is_err_and(|e| e.kind() != Kind::NotFound) {
             ctx.warn(format_args!("{aside} was left behind: remove it with iov rm"));
         }
     }
@@ -138,7 +220,7 @@ fn over(ctx: &mut Ctx, ws: &Workspace, item: &Unnamed, c: &Collection) -> Result
 
 fn first_failure(statuses: &[Status]) -> Result<()> {
     let failed = statuses.iter().find(|s| s.state == ioverbs::OpState::Failed);
-    failed.or(statuses.iter().find(|s| s.state != ioverbs::OpState::Ok)).map_or(Ok(()), Status::result)
+    failed.or(statuses.iter().find(|s| s.state != ioverbs::OpState::Ok)).map_or(Ok(()), ended)
 }
 
 fn error(failure: crate::failure::Failure) -> Error {

@@ -369,14 +369,7 @@ impl Storer {
         if unnamed.is_empty() {
             return Ok(());
         }
-        let results = match publish(ctx, &self.ws, &unnamed, self.if_exists) {
-            Ok(results) => results,
-            Err(e) => {
-                let uuids: Vec<Uuid> = unnamed.iter().map(|u| u.uuid).collect();
-                discard(ctx, &self.ws, &uuids);
-                return Err(e);
-            }
-        };
+        let results = publish(ctx, &self.ws, &unnamed, self.if_exists);
         for ((source, place, bytes, uuid), result) in ready.into_iter().zip(results) {
             match result {
                 Ok(outcome) => self.report(ctx, &source, &place, uuid, bytes, outcome)?,

@@ -13,6 +13,7 @@ mod full;
 mod held;
 mod inline;
 mod interrupted;
+mod late;
 mod libraries;
 mod meanwhile;
 mod mounts;

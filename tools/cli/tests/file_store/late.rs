@@ -1,0 +1,43 @@
+//! Answers of a store that come too late: what it has done all the same is not undone, and nothing is lost by it.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    mounts::kill,
+    store::{Store, finished},
+};
+
+#[test]
+fn b3_what_is_replaced_is_the_old_or_the_new_one_although_the_answer_comes_too_late() {
+    const FILES: usize = 200;
+    let store = Store::with_workspace();
+    let local = |i: usize| store.path("tree").join(format!("f{i:03}"));
+    let fill = |round: usize| (0..FILES).for_each(|i| std::fs::write(local(i), format!("{round} of {i}")).unwrap());
+    std::fs::create_dir(store.path("tree")).unwrap();
+    fill(0);
+    store.iov(&["put", "-r", "tree", "w"]).ok();
+    let pid = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap() as u32;
+    let replace = ["put", "-r", "--if-exists", "replace", "--timeout", "300ms", "tree", "w"];
+    let begun = Instant::now();
+    store.iov(&replace).ok();
+    let takes = begun.elapsed();
+    for round in 1..=10 {
+        fill(round);
+        let put = store.start(&replace);
+        // One name after the other is replaced meanwhile: whatever is on its way is answered too late.
+        std::thread::sleep(takes.mul_f64(0.4 + 0.05 * round as f64));
+        kill(pid, "STOP");
+        std::thread::sleep(Duration::from_millis(450));
+        kill(pid, "CONT");
+        let ran = finished(put, 60);
+        let back = format!("back{round}");
+        store.iov(&["get", "-r", "w/tree", &back]).ok();
+        for i in 0..FILES {
+            let got = std::fs::read_to_string(store.path(&back).join(format!("f{i:03}"))).unwrap_or_default();
+            let old_or_new = got.strip_suffix(&format!(" of {i}")).and_then(|n| n.parse::<usize>().ok());
+            // Who says that all is done has done it.
+            let good = old_or_new.is_some_and(|n| n <= round && (n == round || ran.code != Some(0)));
+            assert!(good, "{i} in round {round} is {got:?}\n{}", ran.err);
+        }
+    }
+}
