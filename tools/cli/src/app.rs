@@ -29,24 +29,24 @@ pub(crate) fn main() -> ExitCode {
     let out = Out::new(Box::new(BufWriter::with_capacity(64 << 10, stdout)), terminals.0);
     let err = Out::new(Box::new(stderr), terminals.1);
     let Some(args) = crate::habits::translate(std::env::args_os().collect()) else { return ExitCode::SUCCESS };
-    let code = run(args, out, err, Box::new(std::io::stdin()), Interrupt::on_signals());
+    let code = run(args, out, err, Box::new(std::io::stdin()), |cli| cli.command.interrupt());
     ExitCode::from(code)
 }
 
-/// One command line, with streams of its own.
+/// One command line, with streams of its own; `stop`: what may stop such a command.
 pub(crate) fn run(
     args: impl IntoIterator<Item = OsString>,
     out: Out,
     err: Out,
     stdin: Box<dyn Read + Send>,
-    stop: Interrupt,
+    stop: impl FnOnce(&Cli) -> Interrupt,
 ) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(e) => return usage(&e, &args, out, err),
     };
-    let mut ctx = Ctx::new(cli.global.clone(), out, err, stdin, stop);
+    let mut ctx = Ctx::new(cli.global.clone(), out, err, stdin, stop(&cli));
     let done = cli.command.run(&mut ctx).and_then(|()| ctx.end()).and_then(|()| ctx.out.flush());
     if cli.global.stats {
         print_counters(&mut ctx);

@@ -8,6 +8,7 @@ use crate::{
     commands,
     ctx::Ctx,
     failure::{Done, Next},
+    interrupt::Interrupt,
     options::Global,
 };
 
@@ -91,6 +92,14 @@ impl Command {
             Command::Df(_) | Command::Export(_) => true,
             Command::Help(_) | Command::Completions(_) | Command::Man(_) => true,
             _ => false,
+        }
+    }
+
+    /// What may stop it. What becomes another program leaves all signals as they are, which that one inherits.
+    pub(crate) fn interrupt(&self) -> Interrupt {
+        match self {
+            Command::Run(_) | Command::StartProgram(_) => Interrupt::default(),
+            _ => Interrupt::on_signals(),
         }
     }
 

@@ -24,14 +24,16 @@ const SAME_NS: i64 = 1_000_000_000;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that listens to the signals that end programs. Where nobody can listen they end the process at once, as they
-    /// do by default.
+    /// One that listens to the signals that end programs, but for those that whoever has started this one lets it ignore, as
+    /// `nohup` does. Where nobody can listen they end the process at once, as they do by default.
     pub(crate) fn on_signals() -> Interrupt {
         let stop = Interrupt::default();
-        let Ok(signals) = Signals::new(SIGNALS) else { return stop };
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let wanted = SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let Ok(signals) = Signals::new(wanted.clone()) else { return stop };
         let asked = stop.clone();
         if seam::spawn("iov-signals", move || listen(signals, &asked)).is_err() {
-            for signal in SIGNALS {
+            for signal in wanted {
                 // Without a thread nobody looks at the time: the second signal ends the process, whenever it comes. The
                 // order matters: it finds the flag set by the first.
                 let _ = flag::register_conditional_shutdown(signal, 128 + signal, stop.0.clone());
@@ -55,6 +57,12 @@ impl Interrupt {
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_set() { Err(interrupted()) } else { Ok(()) }
     }
+}
+
+/// The signals that a process ignores, the first one lowest, by what the system says of it.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Takes every signal: the first asks to stop, those that follow at once are the same wish, a later one ends the process.

@@ -189,7 +189,7 @@ fn a_reader_that_goes_ends_the_command_quietly() {
     let err = Shared::default();
     let streams = (Out::new(Box::new(Gone), false), Out::new(Box::new(err.clone()), false));
     let args = ["iov", "--store", &world.url, "ls"].map(Into::into);
-    let code = app::run(args, streams.0, streams.1, Box::new(std::io::empty()), Interrupt::default());
+    let code = app::run(args, streams.0, streams.1, Box::new(std::io::empty()), |_| Interrupt::default());
     assert_eq!((code, err.0.lock().unwrap().len()), (141, 0));
 }
 
@@ -200,7 +200,7 @@ fn nothing_on_a_terminal_can_steer_it() {
     let out = Shared::default();
     let streams = (Out::new(Box::new(out.clone()), true), Out::new(Box::new(Shared::default()), true));
     let args = ["iov", "--store", &world.url, "ls", "w"].map(Into::into);
-    app::run(args, streams.0, streams.1, Box::new(std::io::empty()), Interrupt::default());
+    app::run(args, streams.0, streams.1, Box::new(std::io::empty()), |_| Interrupt::default());
     assert_eq!(out.0.lock().unwrap().as_slice(), b"\\u{1b}[31mred\n");
 }
 

@@ -106,7 +106,7 @@ impl World {
         all.extend(args);
         let (out, err) = (Shared::default(), Shared::default());
         let streams = (Out::new(Box::new(out.clone()), false), Out::new(Box::new(err.clone()), false));
-        let code = app::run(all, streams.0, streams.1, stdin, stop);
+        let code = app::run(all, streams.0, streams.1, stdin, |_| stop);
         let err = String::from_utf8(err.0.lock().unwrap().clone()).unwrap();
         // Suggested commands name the store that was named here, which differs from test to test.
         let err = err.replace(&format!("-S {} ", self.url), "");

@@ -1,4 +1,7 @@
-use std::io::{Read, Write};
+use std::{
+    io::{Read, Write},
+    process::Stdio,
+};
 
 use crate::{
     mounts::kill,
@@ -55,6 +58,34 @@ fn two_signals_at_once_leave_no_part_of_a_get() {
         assert_eq!(store.path("back").exists(), ran.code == Some(0));
         assert!(!store.path("back.part").exists());
         let _ = std::fs::remove_file(store.path("back"));
+    }
+}
+
+#[test]
+fn signals_that_whoever_starts_it_ignores_are_ignored() {
+    let store = Store::with_workspace();
+    // As `nohup` starts it.
+    let ignoring = |args: &[&str]| {
+        let iov = store.command(args);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(iov.get_program()).args(iov.get_args());
+        command.current_dir(store.path("")).envs(iov.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut child = ignoring(&["put", "-", "w/f"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&pattern(20 << 20)).unwrap();
+    until("the first pieces are stored", || store.count() != "0");
+    signal(&child, "HUP");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    drop(stdin);
+    finished(child, 60).ok();
+    assert!(store.cat("w/f") == pattern(20 << 20));
+    if has_library() {
+        let ran = finished(ignoring(&["run", "--", "grep", "SigIgn", "/proc/self/status"]), 60).ok().text();
+        let mask = u64::from_str_radix(ran.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+        assert_eq!(mask & 1, 1, "{ran}");
     }
 }
 
