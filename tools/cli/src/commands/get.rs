@@ -22,7 +22,7 @@ use crate::{
 
 /// Fetch a collection, or a group with all that is in it
 ///
-/// The file takes its name when it is complete; until then it is FILE.part. Holes stay holes.
+/// The file takes its name when it is complete; until then it is FILE.*.part. Holes stay holes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS/NAME; with -r also WS or WS/GROUP

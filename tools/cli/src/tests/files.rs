@@ -15,7 +15,7 @@ fn a_file_comes_back_as_it_was() {
         world.iov(&["get", &format!("w/{name}"), &back]).ok();
         assert_eq!(std::fs::read(&back).unwrap(), bytes, "{name}");
     }
-    assert!(!world.path("back.part").exists());
+    assert_eq!(world.parts(), 0);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn o6_a_part_behind_the_end_is_an_error() {
         let ran = world.iov(&[args, &["--range", "10..20"]].concat());
         assert_eq!(ran.fails(64, &["w/a", "begins at byte 10", "there are 5 bytes"]).out, b"");
     }
-    assert!(!world.path("back").exists() && !world.path("back.part").exists());
+    assert!(!world.path("back").exists() && world.parts() == 0);
     assert_eq!(world.iov(&["cat", "w/a", "--range", "3..20"]).ok().out, b"45");
 }
 
@@ -163,7 +163,7 @@ fn an_interrupt_leaves_nothing_behind() {
     let back = arg(&world.path("back"));
     let args = ["get", "w/f", &back].iter().map(OsString::from).collect();
     assert_eq!(world.run(args, Box::new(std::io::empty()), stop).code, 130);
-    assert!(!world.path("back").exists() && !world.path("back.part").exists());
+    assert!(!world.path("back").exists() && world.parts() == 0);
 }
 
 /// A stream that asks to stop, and one that breaks.
@@ -214,7 +214,7 @@ fn local_files_are_replaced_as_cp_does_unless_told_otherwise() {
     assert_eq!(std::fs::read(&old).unwrap(), b"new");
     world.iov(&["get", "w/f", &arg(world.dir.path())]).ok();
     let elsewhere = arg(&world.path("no/such/folder/f"));
-    world.iov(&["get", "w/f", &elsewhere]).fails(66, &["f.part"]);
+    world.iov(&["get", "w/f", &elsewhere]).fails(66, &["no/such/folder/f."]);
 }
 
 #[test]
@@ -222,22 +222,36 @@ fn a_device_is_written_to_as_it_is() {
     let world = World::with_workspace();
     world.with_stdin(b"x", &["put", "-", "w/f"]).ok();
     world.iov(&["get", "w/f", "/dev/null"]).ok();
-    assert!(!std::path::Path::new("/dev/null.part").exists());
     world.iov(&["put", "/dev/null", "w/nothing"]).ok();
     assert_eq!(world.cat("w/nothing"), b"");
 }
 
 #[test]
-fn a_part_that_another_command_writes_is_left_alone() {
+fn files_that_are_called_as_parts_are_left_alone() {
     let world = World::with_workspace();
-    world.with_stdin(&pattern(2 << 20), &["put", "-", "w/f"]).ok();
-    let part = std::fs::File::create(world.path("back.part")).unwrap();
-    part.lock().unwrap();
-    world.iov(&["get", "w/f", &arg(&world.path("back"))]).fails(75, &["another command is writing"]);
-    assert!(world.path("back.part").exists());
-    drop(part);
-    world.iov(&["get", "w/f", &arg(&world.path("back"))]).ok();
-    assert!(!world.path("back.part").exists());
+    let bytes = pattern(2 << 20);
+    world.with_stdin(b"report", &["put", "-", "w/report"]).ok();
+    world.with_stdin(&bytes, &["put", "-", "w/report.part"]).ok();
+    // What the same command fetches.
+    world.iov(&["get", "-r", "w", &arg(&world.path("all"))]).ok();
+    assert_eq!(std::fs::read(world.path("all/report")).unwrap(), b"report");
+    assert!(std::fs::read(world.path("all/report.part")).unwrap() == bytes);
+    assert_eq!(std::fs::read_dir(world.path("all")).unwrap().count(), 2);
+    // What is there, and what a link of that name leads to.
+    world.file("report.part", b"own");
+    let (victim, link) = (world.file("victim", b"precious"), world.path("back.part"));
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    for name in ["report", "back"] {
+        world.iov(&["get", "w/report", &arg(&world.path(name))]).ok();
+        assert!(world.path(name).symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), b"report");
+    }
+    assert_eq!(std::fs::read(world.path("report.part")).unwrap(), b"own");
+    assert_eq!((std::fs::read(victim).unwrap(), link.is_symlink()), (b"precious".to_vec(), true));
+    // A name as long as names may be.
+    let long = arg(&world.path(&"n".repeat(255)));
+    world.iov(&["get", "w/report", &long]).ok();
+    assert_eq!(std::fs::read(long).unwrap(), b"report");
 }
 
 #[test]

@@ -135,6 +135,12 @@ impl World {
         arg(&path)
     }
 
+    /// How many files there are that are not complete.
+    fn parts(&self) -> usize {
+        let names = std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().is_some_and(|name| name.ends_with(".part"))).count()
+    }
+
     /// What `iov cat` shows.
     fn cat(&self, address: &str) -> Vec<u8> {
         self.iov(&["cat", address]).ok().out

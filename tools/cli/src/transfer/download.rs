@@ -3,7 +3,6 @@
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    hash::{DefaultHasher, Hash, Hasher},
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
     sync::{
@@ -79,18 +78,13 @@ impl Source {
     }
 }
 
-/// `TARGET.part`; where that were too long for a file's name, its beginning and a number made from all of it.
+/// A name beside the target that nothing else has: `TARGET.*.part`, or less of it where that were too long for a file's name.
 fn part_of(target: &Path) -> PathBuf {
     const LONGEST: usize = 255;
     let name = target.file_name().unwrap_or_default().as_bytes();
-    if name.len() + ".part".len() <= LONGEST {
-        return target.with_file_name(OsStr::from_bytes(&[name, b".part"].concat()));
-    }
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let end = format!("~{:016x}.part", hasher.finish());
-    let cut = [&name[..LONGEST - end.len()], end.as_bytes()].concat();
-    target.with_file_name(OsStr::from_bytes(&cut))
+    let end = format!(".{}.part", &seam::new_uuid().to_string()[29..]);
+    let part = [&name[..name.len().min(LONGEST - end.len())], end.as_bytes()].concat();
+    target.with_file_name(OsStr::from_bytes(&part))
 }
 
 /// A file that takes its name when it is complete.
@@ -102,21 +96,12 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Makes `TARGET.part`. One that an earlier command has left is used again, one that another command writes is not.
+    /// Makes it, under a name of its own: whatever else is called like a part is somebody's file, or was fetched just now.
     pub(crate) fn new(target: &Path) -> Result<Part> {
         let path = part_of(target);
-        let made = |e| local("the file", &path, e);
-        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(made)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(Error::busy(format!("another command is writing {}: wait for it", path.display())));
-            }
-            // A file system without locks: then nobody else can be told apart.
-            Err(std::fs::TryLockError::Error(_)) => {}
-        }
-        file.set_len(0).map_err(made)?;
-        Ok(Part { path: path.clone(), target: target.to_owned(), file: Arc::new(file), done: false })
+        let file = OpenOptions::new().create_new(true).read(true).write(true).open(&path);
+        let file = Arc::new(file.map_err(|e| local("the file", &path, e))?);
+        Ok(Part { path, target: target.to_owned(), file, done: false })
     }
 
     /// The open file.
