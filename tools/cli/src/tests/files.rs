@@ -255,6 +255,28 @@ fn files_that_are_called_as_parts_are_left_alone() {
 }
 
 #[test]
+fn a_file_that_says_less_than_it_has_is_stored_to_its_end() {
+    let world = World::with_workspace();
+    // Files of the kernel say that they have no bytes.
+    for path in ["/proc/kallsyms", "/proc/version"] {
+        let Ok(bytes) = std::fs::read(path) else { continue };
+        world.iov(&["put", path, "w/f", "--if-exists", "replace"]).ok();
+        assert!(world.cat("w/f") == bytes, "{path}: {} of {} bytes", world.cat("w/f").len(), bytes.len());
+        let (from, link) = (world.path("from"), world.path("from/f"));
+        let _ = std::fs::remove_dir_all(&from);
+        std::fs::create_dir(&from).unwrap();
+        std::os::unix::fs::symlink(path, link).unwrap();
+        let ran = world.iov(&["import", &arg(&from), "imported", "--replace"]);
+        if bytes.len() > 1 << 20 {
+            ran.fails(64, &["it says it has 0 bytes and has more", "iov put"]);
+        } else {
+            ran.ok();
+            assert_eq!(world.cat("imported/f"), bytes);
+        }
+    }
+}
+
+#[test]
 fn what_was_stored_is_told_as_json() {
     let world = World::with_workspace();
     let (a, b) = (world.file("a", b"12345"), world.file("b", &pattern(2 << 20)));

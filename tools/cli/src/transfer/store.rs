@@ -147,9 +147,11 @@ impl Storer {
             let mut bytes = Vec::with_capacity(facts.len() as usize);
             let limit = &mut Read::by_ref(&mut file).take(SMALL + 1);
             limit.read_to_end(&mut bytes).map_err(|e| local("reading", path, e))?;
-            // One that grows meanwhile is stored as long as it was found to be.
-            bytes.truncate(SMALL as usize);
-            Content::Bytes(bytes)
+            // Files of the kernel say that they have no bytes, and others grow meanwhile.
+            match bytes.len() as u64 > SMALL {
+                true => Content::Stream(Box::new(std::io::Cursor::new(bytes).chain(file))),
+                false => Content::Bytes(bytes),
+            }
         } else if facts.is_file() {
             Content::File(file, facts.len())
         } else if facts.is_dir() {
