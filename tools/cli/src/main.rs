@@ -17,6 +17,7 @@ mod failure;
 mod habits;
 mod interrupt;
 mod locate;
+mod modes;
 mod options;
 mod output;
 mod pairs;

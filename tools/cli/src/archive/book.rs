@@ -7,7 +7,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::{File, Metadata, OpenOptions, TryLockError},
     io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -35,7 +35,12 @@ impl Export {
     /// Begins an export into a directory, or goes on with one.
     pub(crate) fn write(root: &Path) -> Result<Export> {
         let own = root.join(SIDECARS);
-        std::fs::create_dir_all(&own).map_err(|e| local("the directory", &own, e))?;
+        std::fs::create_dir_all(root).map_err(|e| local("the directory", root, e))?;
+        // The sidecars tell of everything, also of what is for its owner alone.
+        match std::fs::DirBuilder::new().mode(0o700).create(&own) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(local("the directory", &own, e)),
+            _ => {}
+        }
         let path = own.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(|e| local("the file", &path, e))?;

@@ -2,8 +2,8 @@
 //! checksum of its content.
 
 use std::{
-    fs::File,
-    os::unix::fs::FileExt,
+    fs::{File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, UNIX_EPOCH},
@@ -17,6 +17,7 @@ use super::{book::time_of, sums::Sum};
 use crate::{
     ctx::Ctx,
     failure::{Done, local},
+    modes,
     progress::Progress,
     transfer::{
         SPARSE,
@@ -63,10 +64,15 @@ pub(crate) fn stats(ctx: &mut Ctx, ws: &Workspace, kind: EntryKind, uuids: &[Uui
     Ok(statuses.chunks(3).map(|three| three[0].result().and_then(|()| stat_of(&three[1]))).collect())
 }
 
+/// Makes a file that is for no more people than the collection.
+fn create(path: &Path, stat: &Stat) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(modes::for_export(stat.mode)).open(path)
+}
+
 /// Makes a file of bytes that are at hand.
 fn file_of(path: &Path, bytes: &[u8], data: &[Range], stat: Stat) -> Result<Fetched> {
     let failed = |e| local("writing", path, e);
-    let file = File::create_new(path).map_err(failed)?;
+    let file = create(path, &stat).map_err(failed)?;
     file.set_len(bytes.len() as u64).map_err(failed)?;
     for range in data {
         let piece = &bytes[range.offset as usize..range.end() as usize];
@@ -173,7 +179,7 @@ pub(crate) fn large(ctx: &mut Ctx, ws: &Workspace, uuid: Uuid, path: &Path, prog
     let c = ctx.open(ws, EntryKind::Collection, uuid)?;
     let stat = ioverbs::stat(&c)?;
     let failed = |e| local("writing", path, e);
-    let file = Arc::new(File::create_new(path).map_err(failed)?);
+    let file = Arc::new(create(path, &stat).map_err(failed)?);
     file.set_len(stat.bytes).map_err(failed)?;
     let data = of_collection(&c, 0, stat.bytes)?;
     progress.more(sum(&data));

@@ -207,7 +207,7 @@ impl<'a> Restore<'a> {
     pub(crate) fn finish(mut self, ctx: &mut Ctx) -> Done {
         self.collections(ctx)?;
         let mut ops: Vec<Lent<'_>> = Vec::new();
-        for line in self.new_groups.iter().filter(|_| self.tree.is_export()) {
+        for line in &self.new_groups {
             if let Some(Some(group)) = self.groups.get(&line.uuid) {
                 ops.push(Op::SetAttr { c: group.clone(), attr: attr_of(line) }.into());
             }

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     ctx::Ctx,
     failure::{Done, local},
+    modes,
 };
 
 /// A workspace to be.
@@ -122,7 +123,9 @@ impl Tree {
         // For others to refer to; what it will be is not known yet.
         let uuid = seam::new_uuid();
         let file = folder.join(entry.file_name());
-        let line = MemberLine { uuid, parent, name: Some(name), file: Some(file.clone()), ..MemberLine::default() };
+        let mode = Some(i64::from(modes::of_local(&facts)));
+        let line =
+            MemberLine { uuid, parent, name: Some(name), file: Some(file.clone()), mode, ..MemberLine::default() };
         if facts.is_file() {
             self.collections.push(MemberLine { size: facts.len(), mtime_ns: time_of(&facts), ..line });
         } else if facts.is_dir() && !is_link {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +18,7 @@ use crate::{
     ctx::Ctx,
     facts::{self, Facts, everything, members},
     failure::{Done, local},
+    modes,
     output::{JsonList, printable},
     progress::Progress,
     transfer::{BATCH, BATCH_BYTES, SMALL},
@@ -70,9 +72,10 @@ impl<'a> Walk<'a> {
     ) -> Done<Walk<'a>> {
         let name = ws.name();
         let directory = PathBuf::from(file_of(name.as_bytes(), ws.uuid()));
-        make_directory(&export.root.join(&directory))?;
+        let line = workspace_line(ctx, ws, &directory)?;
+        make_directory(&export.root.join(&directory), line.mode)?;
         let mut book = Book::begin(export, name.as_bytes(), ws.uuid())?;
-        book.add(&Line::Workspace(Box::new(workspace_line(ctx, ws, &directory)?)))?;
+        book.add(&Line::Workspace(Box::new(line)))?;
         Ok(Walk {
             export,
             report,
@@ -112,7 +115,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             if !made {
-                make_directory(&self.path(Path::new(UNNAMED)))?;
+                make_directory(&self.path(Path::new(UNNAMED)), None)?;
                 made = true;
             }
             let file = Path::new(UNNAMED).join(&found.uuid.to_string()["uuid:".len()..]);
@@ -167,7 +170,7 @@ impl<'a> Walk<'a> {
             if self.seen.contains_key(&found.uuid) {
                 return Ok(());
             }
-            make_directory(&self.path(&file))?;
+            make_directory(&self.path(&file), found.mode)?;
             // Who may not open it is told so by what is in it.
             let stat = fetch::stats(ctx, &self.ws, EntryKind::Group, &[found.uuid])?.pop();
             if let Some(Ok(stat)) = stat {
@@ -393,8 +396,10 @@ pub(super) fn as_bytes(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-fn make_directory(path: &Path) -> Result<()> {
-    match std::fs::create_dir(path) {
+/// Makes a directory that is not there, for no more people than a mode says; its owner puts something in it.
+fn make_directory(path: &Path, mode: Option<i64>) -> Result<()> {
+    let mode = mode.and_then(|mode| u32::try_from(mode).ok()).map_or(0, modes::for_export);
+    match std::fs::DirBuilder::new().mode(0o700 | mode).create(path) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(Error::exists(format!("{} is there, and is no directory: move it away", path.display())))

@@ -8,13 +8,14 @@ use crate::{
     facts::{self, Facts, members},
     failure::{Done, Next},
     locate::{Spot, What, find_in},
+    modes,
     options::{ControlArgs, IfExists, MetadataArgs},
     transfer::store::{Content, Item, Place, Storer},
 };
 
 /// Copy collections and groups within a store
 ///
-/// Metadata and controls are copied too, unless -m and -c say otherwise. A reader sees nothing of a copy until it is complete. Holes stay holes.
+/// Metadata and controls are copied too, unless -m and -c say otherwise, and modes without what the umask takes. A reader sees nothing of a copy until it is complete. Holes stay holes.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = "iov cp [OPTIONS] <SOURCE>... <TARGET>")]
 pub(crate) struct Args {
@@ -92,7 +93,7 @@ impl Copy<'_> {
 
     fn metadata_of(&self, facts: &Facts) -> Done<Metadata> {
         let mut metadata = Metadata::new();
-        // The copy has a mode of its own, and a list without its mode would let others do more, or less.
+        // The mode of the copy is not all that its source has, and a list without that would let others do more, or less.
         for (key, value) in facts.user.iter().filter(|(key, _)| !posix::is_acl_key(key)) {
             metadata.set(key.clone(), value.clone())?;
         }
@@ -107,7 +108,7 @@ impl Copy<'_> {
         let content = Content::Copy(from, Box::new(facts.clone()));
         let source = source.to_string().into();
         self.storer
-            .add(ctx, Item { source, place, content, metadata, controls })
+            .add(ctx, Item { source, place, content, metadata, controls, mode: modes::of_copy(facts) })
             .map_err(|e| e.about(format_args!("{}", facts_label(facts))))
     }
 
@@ -165,7 +166,7 @@ impl Copy<'_> {
             metadata: self.metadata_of(facts)?,
             controls: Controls::default(),
         };
-        ioverbs::run(self.ws.session(), create)?;
+        modes::make(ctx, create, &out, modes::of_copy(facts))??;
         Ok(Some(out))
     }
 }

@@ -2,18 +2,20 @@
 
 use std::{
     ffi::OsStr,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
-use ioverbs::{Error, Uuid, Which, Workspace};
+use ioverbs::{Error, Uuid, Which, Workspace, posix};
 
 use crate::{
     address::Address,
+    commands::ws,
     ctx::Ctx,
     facts::{self, Facts, members},
-    failure::{Done, Next, local},
-    locate::Spot,
+    failure::{Done, Failure, Next, local},
+    locate::{Spot, What},
+    modes,
     options::IfExists,
     output::Out,
     quantity::Span,
@@ -22,7 +24,8 @@ use crate::{
 
 /// Fetch a collection, or a group with all that is in it
 ///
-/// The file takes its name when it is complete; until then it is FILE.*.part. Holes stay holes.
+/// The file takes its name when it is complete; until then it is FILE.*.part. Holes stay holes, links links, and modes what the umask
+/// leaves of them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS/NAME; with -r also WS or WS/GROUP
@@ -75,11 +78,22 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let target = target(args.file.as_deref(), &label)?;
     let mut fetcher = Fetcher::new(ctx, "get", args.if_exists);
     match group {
+        None if modes::kind(located.facts()?) == modes::Kind::Other => {
+            let why = format!("{} is a pipe, a socket or a device, and no file", args.address);
+            return Err(Error::invalid(why)).next(|| "iov cp copies it within the store".into());
+        }
         None => {
             let spot = located.spot(ctx)?;
             fetcher.add(ctx, spot, located.facts()?, args.address.clone(), target, span)?;
         }
-        Some(group) => tree(ctx, &mut fetcher, &located.ws, group, &args.address, &target)?,
+        Some(group) => {
+            let facts = match located.what {
+                What::Root => ws::facts_of(&located.ws)?,
+                _ => Some(located.facts()?.clone()),
+            };
+            make_directory(&target, facts.as_ref())?;
+            tree(ctx, &mut fetcher, &located.ws, group, &args.address, &target)?
+        }
     }
     fetcher.end(ctx)
 }
@@ -109,11 +123,24 @@ fn local_name(label: &Which) -> Done<PathBuf> {
     }
 }
 
+/// Makes a directory that is not there, for no more people than the group is for.
+fn make_directory(path: &Path, facts: Option<&Facts>) -> Done {
+    let failed = |e| local("the directory", path, e);
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above).map_err(failed)?;
+    }
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(facts.map_or(0o777, modes::for_directory));
+    match builder.create(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => Ok(made.map_err(failed)?),
+    }
+}
+
 fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, address: &Address, target: &Path) -> Done {
-    std::fs::create_dir_all(target).map_err(|e| local("the directory", target, e))?;
     let parent = ctx.open_group(ws, group)?;
     let mut groups = Vec::new();
-    let mut results = facts::search(ws, members(group, &["iov.size"]))?;
+    let mut results = facts::search(ws, members(group, &["iov.size", "iov.mode", posix::ACL_KEY]))?;
     while let Some(entry) = results.next()? {
         ctx.stop.check()?;
         let facts = Facts::new(entry);
@@ -122,7 +149,7 @@ fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, addre
         let added = local_name(&which).and_then(|name| {
             let (address, target) = (address.join(which.clone()), target.join(name));
             if facts.is_group() {
-                groups.push((facts.uuid, address, target));
+                groups.push((facts.clone(), address, target));
                 return Ok(());
             }
             let spot = Spot { ws: ws.clone(), parent: parent.clone(), which: which.clone() };
@@ -131,8 +158,16 @@ fn tree(ctx: &mut Ctx, fetcher: &mut Fetcher, ws: &Workspace, group: Uuid, addre
         added.or_else(|e| ctx.tell(e))?;
     }
     drop(results);
-    for (uuid, address, target) in groups {
-        tree(ctx, fetcher, ws, uuid, &address, &target)?;
+    for (facts, address, target) in groups {
+        // It may have been fetched with what it leads to elsewhere.
+        if target.is_symlink() {
+            let error =
+                Error::exists(format!("{} is a link, and is to be a directory: move it away", target.display()));
+            ctx.tell(Failure::from(error).about(&address))?;
+            continue;
+        }
+        make_directory(&target, Some(&facts))?;
+        tree(ctx, fetcher, ws, facts.uuid, &address, &target)?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::{
     ctx::Ctx,
     failure::{Done, Next, local},
     locate::{Located, What, find_in},
+    modes,
     options::{ControlArgs, IfExists, MetadataArgs},
     transfer::store::{Content, Item, Place, Storer},
 };
@@ -135,13 +136,13 @@ fn make_groups(ctx: &mut Ctx, target: &Address, n: usize) -> Done {
         let Which::Name(name) = part else {
             return Err(Error::invalid(format!("{part} is no name: --parents makes groups by name")).into());
         };
-        into = group(ctx, &into, name)?;
+        into = group(ctx, &into, name, None)?;
     }
     Ok(())
 }
 
-/// Opens a group of a group, or makes it.
-fn group(ctx: &mut Ctx, into: &Into, name: &Name) -> Done<Into> {
+/// Opens a group of a group, or makes it with this mode.
+fn group(ctx: &mut Ctx, into: &Into, name: &Name, mode: Option<u32>) -> Done<Into> {
     let which = Which::Name(name.clone());
     let out = into.ws.pending(EntryKind::Group);
     let create = Op::Create {
@@ -158,8 +159,8 @@ fn group(ctx: &mut Ctx, into: &Into, name: &Name) -> Done<Into> {
                 .next(|| "choose another name for the group".into());
         }
         Some(facts) => ctx.open(&into.ws, EntryKind::Group, facts.uuid).map_err(|e| e.about(&at))?,
-        None => match ioverbs::run(into.ws.session(), create) {
-            Ok(_) => out,
+        None => match modes::make(ctx, create, &out, mode)? {
+            Ok(()) => out,
             // Somebody else was faster.
             Err(e) if e.kind() == Kind::Exists => {
                 let out = into.ws.pending(EntryKind::Group);
@@ -188,10 +189,12 @@ impl Put<'_> {
             let name = name.ok_or_else(|| Error::invalid("standard input has no name: give it one as WS/NAME"))?;
             let content = Content::Stream(ctx.stdin()?);
             let (metadata, controls) = (self.metadata.clone(), self.controls.clone());
-            let item = Item { source: file.to_owned(), place: to.place(name), content, metadata, controls };
+            let source = file.to_owned();
+            let item = Item { source, place: to.place(name), content, metadata, controls, mode: None };
             return self.storer.add(ctx, item);
         }
-        let directory = file.metadata().map_err(|e| local("the file", file, e))?.is_dir();
+        let facts = file.metadata().map_err(|e| local("the file", file, e))?;
+        let directory = facts.is_dir();
         let name = match name {
             Some(name) => name,
             None => base_name(file)?,
@@ -199,7 +202,7 @@ impl Put<'_> {
         match (directory, self.args.recursive) {
             (false, _) => self.file(ctx, file, to, name),
             (true, true) => {
-                let below = group(ctx, to, &name)?;
+                let below = group(ctx, to, &name, Some(modes::of_local(&facts)))?;
                 self.directory(ctx, file, &below)
             }
             (true, false) => Err(Error::invalid(format!("{} is a directory", file.display())))
@@ -243,7 +246,8 @@ impl Put<'_> {
         if is_file {
             self.file(ctx, &path, to, name)
         } else if kind.is_dir() {
-            let below = group(ctx, to, &name)?;
+            let mode = path.metadata().map_err(failed)?;
+            let below = group(ctx, to, &name, Some(modes::of_local(&mode)))?;
             self.directory(ctx, &path, &below)
         } else {
             ctx.warn(format_args!("{} is no file and no directory: left out", path.display()));

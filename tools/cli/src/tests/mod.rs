@@ -9,6 +9,7 @@ mod help;
 mod holes;
 mod listing;
 mod metadata;
+mod modes;
 mod names;
 mod promises;
 mod quantities;

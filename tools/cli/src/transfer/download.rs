@@ -3,7 +3,10 @@
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    os::unix::{ffi::OsStrExt, fs::FileExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -96,10 +99,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Makes it, under a name of its own: whatever else is called like a part is somebody's file, or was fetched just now.
-    pub(crate) fn new(target: &Path) -> Result<Part> {
+    /// Makes it with a mode, under a name of its own: whatever else is called like a part is somebody's file, or was fetched just now.
+    pub(crate) fn new(target: &Path, mode: u32) -> Result<Part> {
         let path = part_of(target);
-        let file = OpenOptions::new().create_new(true).read(true).write(true).open(&path);
+        let file = OpenOptions::new().create_new(true).read(true).write(true).mode(mode).open(&path);
         let file = Arc::new(file.map_err(|e| local("the file", &path, e))?);
         Ok(Part { path, target: target.to_owned(), file, done: false })
     }
@@ -126,10 +129,27 @@ impl Drop for Part {
     }
 }
 
+/// Makes a symbolic link, in the place of what has that name.
+pub(crate) fn to_link(bytes: &[u8], target: &Path) -> Result<()> {
+    let failed = |e| local("the link", target, e);
+    let path = part_of(target);
+    std::os::unix::fs::symlink(OsStr::from_bytes(bytes), &path).map_err(failed)?;
+    std::fs::rename(&path, target).map_err(|e| {
+        // It is found by its name.
+        let _ = std::fs::remove_file(&path);
+        failed(e)
+    })
+}
+
 /// Writes a part of a collection to a file, holes as holes. Tells its length.
-pub(crate) fn to_file(ctx: &mut Ctx, spot: &Spot, span: Span, target: &Path, progress: &mut Progress) -> Done<u64> {
+pub(crate) fn to_file(
+    ctx: &mut Ctx,
+    (spot, span): (&Spot, Span),
+    (target, mode): (&Path, u32),
+    progress: &mut Progress,
+) -> Done<u64> {
     let source = open(spot, span)?;
-    let part = Part::new(target)?;
+    let part = Part::new(target, mode)?;
     let len = source.to - source.from;
     part.file.set_len(len).map_err(|e| local("the file", target, e))?;
     progress.more(sum(&source.data));

@@ -18,6 +18,7 @@ use crate::{
     facts::Facts,
     failure::{Done, Failure, Next, local},
     locate::Spot,
+    modes,
     options::IfExists,
     output::{JsonList, json_name},
     progress::Progress,
@@ -31,6 +32,9 @@ struct Wanted {
     size: u64,
     address: Address,
     target: PathBuf,
+    /// What others may do with it.
+    mode: u32,
+    is_link: bool,
 }
 
 /// Fetches collections one after the other, keeping small ones until there are enough for a batch.
@@ -82,7 +86,13 @@ impl Fetcher {
         if !self.wants(&target)? {
             return Ok(());
         }
-        let wanted = Wanted { spot, uuid: facts.uuid, size: facts.size, address, target };
+        let (mode, kind) = (modes::for_local(facts, &target), modes::kind(facts));
+        if kind == modes::Kind::Other {
+            ctx.warn(format_args!("{address} is no file and no group: left out"));
+            return Ok(());
+        }
+        let is_link = kind == modes::Kind::Link && span == Span::default();
+        let wanted = Wanted { spot, uuid: facts.uuid, size: facts.size, address, target, mode, is_link };
         if wanted.size > SMALL || span != Span::default() {
             return self.large(ctx, wanted, span);
         }
@@ -104,7 +114,8 @@ impl Fetcher {
     }
 
     fn large(&mut self, ctx: &mut Ctx, wanted: Wanted, span: Span) -> Done {
-        let fetched = download::to_file(ctx, &wanted.spot, span, &wanted.target, &mut self.progress);
+        let target = (&*wanted.target, wanted.mode);
+        let fetched = download::to_file(ctx, (&wanted.spot, span), target, &mut self.progress);
         let bytes = fetched.map_err(|e| e.about(&wanted.address))?;
         self.report(ctx, &wanted, bytes)
     }
@@ -141,7 +152,7 @@ impl Fetcher {
             let n = read.bytes as usize;
             let told = match result {
                 Ok(()) if n == room.len() => self.large(ctx, wanted, Span::default()),
-                Ok(()) => match write(&wanted.target, &room[..n], &extents.output) {
+                Ok(()) => match write(&wanted, &room[..n], &extents.output) {
                     Ok(()) => {
                         self.progress.at(self.progress.moved() + n as u64);
                         self.report(ctx, &wanted, n as u64)
@@ -170,10 +181,13 @@ impl Fetcher {
     }
 }
 
-/// Writes a small file, holes as holes.
-fn write(target: &Path, bytes: &[u8], extents: &Output) -> Result<()> {
-    let failed = |e| local("writing", target, e);
-    let part = Part::new(target)?;
+/// Writes a small file, holes as holes; or makes a link.
+fn write(wanted: &Wanted, bytes: &[u8], extents: &Output) -> Result<()> {
+    let failed = |e| local("writing", &wanted.target, e);
+    if wanted.is_link {
+        return download::to_link(bytes, &wanted.target);
+    }
+    let part = Part::new(&wanted.target, wanted.mode)?;
     part.file().set_len(bytes.len() as u64).map_err(failed)?;
     let whole = Range { offset: 0, len: bytes.len() as u64 };
     let data: Vec<Range> = match extents {

@@ -26,6 +26,7 @@ use crate::{
     facts::Facts,
     failure::{Done, Failure, Next, local},
     locate::{Spot, find_names},
+    modes,
     options::IfExists,
     output::{JsonList, json_name},
     progress::Progress,
@@ -73,6 +74,8 @@ pub(crate) struct Item {
     pub(crate) content: Content,
     pub(crate) metadata: Metadata,
     pub(crate) controls: Controls,
+    /// What others may do with it, and what kind of file it is; `None`: as of everything new.
+    pub(crate) mode: Option<u32>,
 }
 
 /// Stores things one after the other, keeping small ones until there are enough for a batch.
@@ -160,7 +163,8 @@ impl Storer {
         } else {
             Content::Stream(Box::new(file))
         };
-        self.add(ctx, Item { source: path.to_owned(), place, content, metadata, controls })
+        let mode = facts.is_file().then(|| modes::of_local(&facts));
+        self.add(ctx, Item { source: path.to_owned(), place, content, metadata, controls, mode })
     }
 
     /// Stores something, at once or with the next batch.
@@ -291,6 +295,7 @@ impl Storer {
     fn small_ops<'a>(&self, ops: &mut Vec<Lent<'a>>, item: &'a Item, out: &Collection) -> Done {
         let effective = self.ws.session().check_controls(Some(&self.ws), &item.controls)?;
         ops.push(self.create(item, out).into());
+        ops.extend(modes::set(out, item.mode).map(Lent::from));
         match &item.content {
             Content::Bytes(data) if data.is_empty() => {}
             Content::Bytes(data) if effective.mutability == Mutability::Append => {
@@ -320,17 +325,22 @@ impl Storer {
     fn large(&mut self, ctx: &mut Ctx, item: Item) -> Done {
         let Some(mut item) = self.without_taken(ctx, vec![item])?.pop() else { return Ok(()) };
         let out = self.ws.pending(EntryKind::Collection);
-        ioverbs::run(self.ws.session(), self.create(&item, &out))?;
+        let born = std::iter::once(self.create(&item, &out)).chain(modes::set(&out, item.mode)).map(Lent::from);
+        let born = ctx.batch(born.collect())?;
+        born.first().map_or(Ok(()), Status::result)?;
         let uuid = out.uuid()?;
         let before = self.progress.moved();
         let content = std::mem::replace(&mut item.content, Content::Bytes(Vec::new()));
-        let filled = match content {
-            Content::File(file, size) => {
-                upload::file(ctx, &out, &item.source, file, size, &mut self.progress).map(|()| size)
-            }
-            Content::Stream(stream) => upload::stream(ctx, &out, &item.source, stream, &mut self.progress),
-            Content::Copy(spot, _) => copy::large(ctx, &spot, &out, &mut self.progress),
-            Content::Bytes(_) => Err(Error::internal("a small thing was taken for a large one").into()),
+        let filled = match born.iter().try_for_each(Status::result).map(|()| content) {
+            Err(e) => Err(e.into()),
+            Ok(content) => match content {
+                Content::File(file, size) => {
+                    upload::file(ctx, &out, &item.source, file, size, &mut self.progress).map(|()| size)
+                }
+                Content::Stream(stream) => upload::stream(ctx, &out, &item.source, stream, &mut self.progress),
+                Content::Copy(spot, _) => copy::large(ctx, &spot, &out, &mut self.progress),
+                Content::Bytes(_) => Err(Error::internal("a small thing was taken for a large one").into()),
+            },
         };
         let ended = filled.and_then(|bytes| {
             if out.effective()?.mutability == Mutability::Immutable {
