@@ -7,7 +7,7 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::fs::MetadataExt,
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::Path,
     process::{Command, Stdio},
@@ -159,38 +159,45 @@ pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
 
 /// Has the kernel give up what is mounted there: who is in it hears of it, and requests that nobody takes end.
 pub(crate) fn give_up(at: &Path) {
-    // It is in use by those, and then goes all the same.
-    let _ = rustix::mount::unmount(at, UnmountFlags::FORCE | UnmountFlags::DETACH);
-    let _ = unmount(at, true);
+    // It is in use by those, and then goes all the same. What lies below it stays.
+    if rustix::mount::unmount(at, UnmountFlags::FORCE | UnmountFlags::DETACH) == Err(rustix::io::Errno::PERM) {
+        let _ = unmount(at, true);
+    }
 }
 
-/// The file that says whether the kernel of this machine lets requests go by rings (`fuse.enable_uring`), held by one process at a time;
+/// The file that says whether the kernel of this machine lets requests go by rings (`fuse.enable_uring`), by one process at a time;
 /// by root, it is switched on until it is dropped.
 pub(crate) struct Switch {
-    file: Option<File>,
+    /// It, and what others wait for who want to switch it.
+    held: Option<(File, File)>,
 }
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+/// Only root can open it: whoever can open the switch, as everybody can, could keep it locked.
+const LOCK: &str = "/run/iov-fuse-rings.lock";
 
 impl Switch {
     pub(crate) fn on() -> Switch {
         // The module is loaded, and has that file, once somebody opens its device.
         let _device = File::open("/dev/fuse");
         let mut options = File::options();
-        let Ok(file) = options.read(true).write(true).open(SWITCH) else { return Switch { file: None } };
+        let Ok(file) = options.read(true).write(true).open(SWITCH) else { return Switch { held: None } };
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        let Ok(lock) = options.open(LOCK) else { return Switch { held: None } };
         // Two that mount at a time would switch it off behind each other.
-        if rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).is_err() {
-            return Switch { file: None };
+        if rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).is_err() {
+            return Switch { held: None };
         }
         let is_on = std::fs::read(SWITCH).is_ok_and(|now| now.starts_with(b"Y"));
         let switched = !is_on && rustix::io::pwrite(&file, b"Y", 0).is_ok();
-        Switch { file: switched.then_some(file) }
+        Switch { held: switched.then_some((file, lock)) }
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        if let Some((file, _)) = &self.held {
             let _ = rustix::io::pwrite(file, b"N", 0);
         }
     }

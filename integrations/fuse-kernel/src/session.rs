@@ -48,6 +48,7 @@ struct Shared<F> {
     /// Threads that serve, and who starts the first ones.
     alive: AtomicUsize,
     has_ended: AtomicBool,
+    given_up: AtomicBool,
     failed: Mutex<Option<Error>>,
 }
 
@@ -161,11 +162,12 @@ fn attempt<F: Filesystem>(
         threads: Mutex::default(),
         alive: AtomicUsize::new(1),
         has_ended: AtomicBool::new(false),
+        given_up: AtomicBool::new(false),
         failed: Mutex::default(),
     });
     let queues = queues.filter(|_| granted.rings).unwrap_or(0);
     if let Err(e) = Shared::begin(&shared, granted, queues) {
-        mounting::give_up(at);
+        shared.give_up();
         shared.join_threads();
         return Err((Arc::into_inner(shared).map(|shared| shared.fs), e));
     }
@@ -240,7 +242,7 @@ impl<F: Filesystem> Shared<F> {
                 catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_| Err(Error::other("a thread panicked")));
             if served.is_err() {
                 // What came that way would wait for ever: better that programs hear of it.
-                mounting::give_up(&shared.at);
+                shared.give_up();
             }
             shared.ends(served);
         });
@@ -269,6 +271,13 @@ impl<F: Filesystem> Shared<F> {
     fn is_gone(&self) {
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.fs.end();
+        }
+    }
+
+    /// Has the kernel give it up, once: what somebody mounts there later is none of this.
+    fn give_up(&self) {
+        if !self.given_up.swap(true, Ordering::AcqRel) {
+            mounting::give_up(&self.at);
         }
     }
 

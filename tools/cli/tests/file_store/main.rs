@@ -17,6 +17,7 @@ mod interrupted;
 mod late;
 mod libraries;
 mod meanwhile;
+mod mounting;
 mod mounts;
 mod network;
 mod offline;

@@ -13,7 +13,7 @@ use crate::{
 
 /// A mounted workspace; it goes before its store does.
 pub(crate) struct Mounted<'a> {
-    store: &'a Store,
+    pub(crate) store: &'a Store,
     pub(crate) at: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl Mounted<'_> {
         Mounted { store, at }
     }
 
-    fn again(&self, options: &str) {
+    pub(crate) fn again(&self, options: &str) {
         let mut args = vec!["mount", "w", self.at.to_str().unwrap()];
         if !options.is_empty() {
             args.extend(["-o", options]);
@@ -128,18 +128,20 @@ fn programs_work_where_nothing_is_cached() {
 }
 
 /// Whether requests of what is mounted there go by rings: only then the kernel has a queue for each processor.
-fn goes_by_rings(m: &Mounted<'_>) -> bool {
+pub(crate) fn goes_by_rings(m: &Mounted<'_>) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", m.server())).unwrap();
     let mut names = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
     names.any(|name| name.starts_with("iov-fuse-"))
 }
 
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// How the system has it, while nobody is mounting.
 fn switch() -> Option<String> {
     let file = std::fs::File::open(SWITCH).ok()?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).unwrap();
+    // Nobody but root switches, and holds this meanwhile.
+    let lock = std::fs::File::open("/run/iov-fuse-rings.lock");
+    lock.iter().for_each(|lock| rustix::fs::flock(lock, rustix::fs::FlockOperation::LockShared).unwrap());
     Some(std::io::read_to_string(file).unwrap())
 }
 

@@ -1,0 +1,84 @@
+//! Mounting and unmounting: what lies below, who waits for it, what it keeps, and what its options say.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    mounts::{Mounted, SWITCH, goes_by_rings, has_fuse},
+    store::{Ran, Store, finished},
+};
+
+/// Memory as a file system in a directory of the test's own.
+struct Memory(PathBuf);
+
+impl Memory {
+    /// Only root can mount one.
+    fn new(at: PathBuf) -> Option<Memory> {
+        if !has_fuse() || !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        std::fs::create_dir_all(&at).unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "memory"]).arg(&at).stderr(Stdio::null()).status();
+        mount.unwrap().success().then(|| Memory(at))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+/// A directory to mount on.
+fn directory<'a>(store: &'a Store, name: &str) -> Mounted<'a> {
+    let at = store.path(name);
+    std::fs::create_dir_all(&at).unwrap();
+    Mounted { store, at }
+}
+
+/// A script in the directory of the store, with `$IOV` for the program and `$AT` for where to mount.
+fn script(store: &Store, at: &Path, text: &str) -> Ran {
+    let iov = store.command(&[]);
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", text]).current_dir(store.path(""));
+    command.envs(iov.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("IOV", iov.get_program()).env("AT", at);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finished(command.spawn().unwrap(), 60)
+}
+
+#[test]
+fn what_lies_below_stays_where_a_mount_fails() {
+    let store = Store::with_workspace();
+    let Some(memory) = Memory::new(store.path("mnt")) else { return };
+    let below = memory.0.join("below");
+    std::fs::write(&below, "").unwrap();
+    // Descriptors for the rings of some processors, or of none, are missing.
+    for limit in 10..16 {
+        let ran = script(&store, &memory.0, &format!("ulimit -n {limit}; \"$IOV\" mount w \"$AT\" -o io_uring"));
+        if ran.code == Some(0) {
+            store.iov(&["umount", memory.0.to_str().unwrap()]).ok();
+        }
+        assert!(below.exists(), "with {limit} descriptors: {ran:?}");
+    }
+}
+
+#[test]
+fn who_may_only_read_the_switch_of_rings_keeps_nobody_from_mounting() {
+    let Ok(switch) = File::open(SWITCH) else { return };
+    if !has_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    rustix::fs::flock(&switch, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let store = Store::with_workspace();
+    let m = directory(&store, "mnt");
+    let mut mount = store.command(&["mount", "w", m.at.to_str().unwrap(), "-o", "io_uring"]);
+    // Nobody reads what the process behind it would keep open.
+    mount.stdout(Stdio::null()).stderr(Stdio::null());
+    finished(mount.spawn().unwrap(), 30).ok();
+    assert!(goes_by_rings(&m));
+}
+
