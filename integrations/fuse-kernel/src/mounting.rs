@@ -50,12 +50,16 @@ impl MountTable {
                 "noexec" => (MountFlags::NOEXEC, true),
                 "exec" => (MountFlags::NOEXEC, false),
                 "noatime" => (MountFlags::NOATIME, true),
-                "atime" => (MountFlags::NOATIME, false),
+                "atime" | "relatime" => (MountFlags::NOATIME, false),
                 "sync" => (MountFlags::SYNCHRONOUS, true),
                 "dirsync" => (MountFlags::DIRSYNC, true),
                 _ => continue,
             };
             flags.set(flag, on);
+            if flag == MountFlags::NOATIME {
+                // A remount without any word of these leaves them as they are.
+                flags.set(MountFlags::RELATIME, !on);
+            }
         }
         flags.set(MountFlags::RDONLY, self.readonly);
         flags
@@ -150,8 +154,13 @@ pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
     if e == rustix::io::Errno::PERM {
         let mut command = Command::new(FUSERMOUNT);
         command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(at);
-        if command.status().is_ok_and(|status| status.success()) {
-            return Ok(());
+        match command.status() {
+            Ok(status) if status.success() => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let why = "only root may unmount, and there is no fusermount3, which does it for others: install fuse3";
+                return Err(Error::new(ErrorKind::PermissionDenied, why));
+            }
+            _ => {}
         }
     }
     Err(e.into())

@@ -19,11 +19,12 @@ mod passing;
 mod requests;
 mod retried;
 mod shown;
+mod table;
 mod tagged;
 
 pub use iov_fuse_kernel::Rings;
 pub use iov_posix::Rule;
-pub use mount::{Mount, MountOptions, parse_options, remount, unmount};
+pub use mount::{Mount, MountOptions, parse_option, parse_options, remount, split_options, unmount};
 
 #[cfg(test)]
 mod tests;

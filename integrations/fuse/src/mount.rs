@@ -1,7 +1,6 @@
 //! Making a workspace appear in a directory, and disappear again.
 
 use std::{
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicI64},
     time::Duration,
@@ -16,6 +15,7 @@ use crate::{
     opened::Opened,
     passing::Passing,
     retried::Retried,
+    table::Mounted,
 };
 
 /// How long the kernel takes names and attributes for true, unless somebody says otherwise.
@@ -62,42 +62,60 @@ impl Default for MountOptions {
 const FLAGS: [&str; 11] =
     ["nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "relatime", "sync", "dirsync"];
 
+/// Takes a list of options apart, at its commas. `\\,` is a comma of a value, as in libfuse.
+pub fn split_options(text: &str) -> Vec<String> {
+    let (mut parts, mut letters) = (vec![String::new()], text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        let last = parts.len() - 1;
+        match letter {
+            ',' => parts.push(String::new()),
+            '\\' => parts[last].push(letters.next_if(|next| matches!(next, ',' | '\\')).unwrap_or(letter)),
+            _ => parts[last].push(letter),
+        }
+    }
+    parts
+}
+
 /// Options in the style of `fstab`, separated by commas, on top of those that there are: `ro`, `rw`, `strict`, `session`, `ttl=SECONDS`,
 /// `tags`, `tags=NAME`, `passthrough`, `passthrough=off`, `io_uring`, `io_uring=off`, `allow_other`, and those of the kernel.
 pub fn parse_options(options: &mut MountOptions, text: &str) -> Result<()> {
-    for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
-        match option.split_once('=').unwrap_or((option, "")) {
-            ("ro", "") => options.posix.readonly = true,
-            ("rw", "") => options.posix.readonly = false,
-            ("strict", "") => options.posix.level = Level::Strict,
-            ("session", "") => options.posix.level = Level::Session,
-            ("allow_other", "") => options.allow_other = true,
-            ("passthrough", "" | "on") => options.passthrough = true,
-            ("passthrough", "off") => options.passthrough = false,
-            ("io_uring", "" | "on") => options.rings = Rings::On,
-            ("io_uring", "off") => options.rings = Rings::Off,
-            ("io_uring", "auto") => options.rings = Rings::Auto,
-            ("tags", "") => options.tags = Some(TAGS.to_owned()),
-            ("tags", name) => options.tags = Some(name.to_owned()),
-            ("ttl", seconds) => {
-                let seconds = seconds.parse().ok().filter(|s: &f64| (0.0..=86_400.0).contains(s));
-                let seconds =
-                    seconds.ok_or_else(|| Error::invalid(format!("{option:?}: ttl is a number of seconds")))?;
-                options.ttl = Duration::from_secs_f64(seconds);
-            }
-            // What those who read fstab say to each other.
-            ("defaults" | "auto" | "noauto" | "nouser" | "users" | "nofail" | "_netdev" | "async" | "lazytime", "")
-            | ("user" | "uhelper" | "comment", _) => {}
-            // So it is anyway.
-            ("default_permissions" | "diratime" | "nodiratime" | "strictatime" | "norelatime", "") => {}
-            (flag, "") if FLAGS.contains(&flag) => options.kernel.push(option.to_owned()),
-            (name, _) if name.starts_with("x-") => {}
-            _ => {
-                return Err(Error::invalid(format!(
-                    "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
+    split_options(text).iter().try_for_each(|option| parse_option(options, option))
+}
+
+/// One of them.
+pub fn parse_option(options: &mut MountOptions, option: &str) -> Result<()> {
+    let option = option.trim();
+    match option.split_once('=').unwrap_or((option, "")) {
+        ("", "") => {}
+        ("ro", "") => options.posix.readonly = true,
+        ("rw", "") => options.posix.readonly = false,
+        ("strict", "") => options.posix.level = Level::Strict,
+        ("session", "") => options.posix.level = Level::Session,
+        ("allow_other", "") => options.allow_other = true,
+        ("passthrough", "" | "on") => options.passthrough = true,
+        ("passthrough", "off") => options.passthrough = false,
+        ("io_uring", "" | "on") => options.rings = Rings::On,
+        ("io_uring", "off") => options.rings = Rings::Off,
+        ("io_uring", "auto") => options.rings = Rings::Auto,
+        ("tags", "") => options.tags = Some(TAGS.to_owned()),
+        ("tags", name) => options.tags = Some(name.to_owned()),
+        ("ttl", seconds) => {
+            let seconds = seconds.parse().ok().filter(|s: &f64| (0.0..=86_400.0).contains(s));
+            let seconds = seconds.ok_or_else(|| Error::invalid(format!("{option:?}: ttl is a number of seconds")))?;
+            options.ttl = Duration::from_secs_f64(seconds);
+        }
+        // What those who read fstab say to each other.
+        ("defaults" | "auto" | "noauto" | "nouser" | "users" | "nofail" | "_netdev" | "async" | "lazytime", "")
+        | ("user" | "owner" | "group" | "uhelper" | "comment", _) => {}
+        // So it is anyway.
+        ("default_permissions" | "diratime" | "nodiratime" | "strictatime" | "norelatime", "") => {}
+        (flag, "") if FLAGS.contains(&flag) => options.kernel.push(option.to_owned()),
+        (name, _) if name.starts_with("x-") => {}
+        _ => {
+            return Err(Error::invalid(format!(
+                "there is no mount option {option:?}: ro, rw, strict, session, ttl=SECONDS, allow_other, tags, \
                      tags=NAME, passthrough=off, io_uring, io_uring=off, nosuid, nodev, noexec and noatime are known"
-                )));
-            }
+            )));
         }
     }
     Ok(())
@@ -138,7 +156,7 @@ fn view(fs: &FileSystem, name: &str) -> Result<Tags> {
 
 impl Mount {
     /// Makes a workspace appear in a directory. What lies there is hidden meanwhile.
-    pub fn new(ws: Workspace, at: &Path, options: MountOptions) -> Result<Mount> {
+    pub fn new(ws: Workspace, at: &Path, mut options: MountOptions) -> Result<Mount> {
         let fail = |e: std::io::Error| Error::from(e).context(format!("mounting on {}", at.display()));
         // One that was left by a mount that was killed answers nobody, once the kernel knows. What the kernel remembers of it says nothing, and
         // so it is asked for what it does not.
@@ -158,6 +176,8 @@ impl Mount {
             readonly: options.posix.readonly,
             options: options.kernel,
         };
+        // The kernel alone sees to that, who is told when it changes (`remount`).
+        options.posix.readonly = false;
         let strict = options.posix.level == Level::Strict;
         let ttl = if strict { Duration::ZERO } else { options.ttl };
         let staying = iov_posix::stay(&ws);
@@ -205,16 +225,16 @@ impl Mount {
     }
 }
 
-/// Changes what the kernel sees to of a workspace that is mounted, by options of which `remount` is one: `ro`, `rw`, `nosuid` and such. What else `mount` says with them stays as it is.
+/// Changes what the kernel sees to of a workspace that is mounted, by options of which `remount` is one: `ro`, `rw`, `nosuid` and such. What they do not name
+/// stays as it is, and so does what is no business of the kernel's.
 pub fn remount(at: &Path, options: &str) -> Result<()> {
-    if !is_ours(at)? {
-        return Err(Error::invalid(format!("no workspace is mounted on {}", at.display())));
-    }
-    let mut table = MountTable::default();
-    for option in options.split(',').map(str::trim) {
-        match option {
+    let Some(mounted) = Mounted::on(at)?.filter(|mounted| mounted.is_ours) else { return Err(not_ours(at)) };
+    let mut table = MountTable { readonly: mounted.is_readonly(), options: mounted.flags(), ..MountTable::default() };
+    for option in split_options(options) {
+        match option.trim() {
             "ro" => table.readonly = true,
             "rw" => table.readonly = false,
+            "async" => table.options.retain(|flag| flag != "sync"),
             flag if FLAGS.contains(&flag) => table.options.push(flag.to_owned()),
             _ => {}
         }
@@ -225,46 +245,30 @@ pub fn remount(at: &Path, options: &str) -> Result<()> {
 /// Makes a mounted workspace disappear; `lazily`: at once, also if somebody is in it.
 pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
     if !is_ours(at)? {
-        return Err(Error::invalid(format!("no workspace is mounted on {}", at.display())));
+        return Err(not_ours(at));
     }
-    iov_fuse_kernel::unmount(at, lazily).map_err(|e| match e.raw_os_error().map(Errno) {
+    let user = rustix::process::getuid().as_raw();
+    let Err(e) = iov_fuse_kernel::unmount(at, lazily) else { return Ok(()) };
+    let still = Mounted::on(at)?.is_some_and(|mounted| mounted.is_ours && mounted.is_of(user));
+    Err(failed(at, e, still && !lazily))
+}
+
+/// Why something could not be unmounted. Who is not root hears from the system's program only that it was not; where it is `own`, that is no question of
+/// rights.
+pub(crate) fn failed(at: &Path, e: std::io::Error, own: bool) -> Error {
+    match e.raw_os_error().map(Errno) {
         Some(Errno::EBUSY) => Error::new(Kind::Busy, format!("{} is in use: end what runs in it", at.display())),
+        Some(Errno::EPERM) if own => Error::new(Kind::Busy, format!("{} is in use: end what runs in it", at.display())),
         Some(Errno::EINVAL) => Error::invalid(format!("nothing is mounted on {}", at.display())),
         _ => Error::from(e).context(format!("unmounting {}", at.display())),
-    })
+    }
+}
+
+fn not_ours(at: &Path) -> Error {
+    Error::invalid(format!("no workspace is mounted on {}", at.display()))
 }
 
 /// Whether what is mounted on a directory is a workspace. The table of mounts knows also where nobody answers.
 fn is_ours(at: &Path) -> Result<bool> {
-    let at = match at.canonicalize() {
-        Ok(at) => at,
-        Err(_) => std::path::absolute(at).map_err(Error::from)?,
-    };
-    let table = std::fs::read_to_string("/proc/self/mountinfo").map_err(Error::from)?;
-    let mut found = table.lines().filter_map(|line| {
-        let (facts, source) = line.split_once(" - ")?;
-        (unescaped(facts.split(' ').nth(4)?) == at.as_os_str().as_bytes()).then_some(source)
-    });
-    // The last one hides those below.
-    Ok(found.next_back().is_some_and(|source| source.starts_with("fuse.iov ")))
-}
-
-/// A path of the table, in which blanks and others are octal numbers.
-pub(crate) fn unescaped(path: &str) -> Vec<u8> {
-    let (mut out, bytes) = (Vec::new(), path.as_bytes());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let octal = path.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal.filter(|_| *byte == b'\\') {
-            Some(escaped) => {
-                out.push(escaped);
-                at += 4;
-            }
-            None => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    out
+    Ok(Mounted::on(at)?.is_some_and(|mounted| mounted.is_ours))
 }

@@ -8,10 +8,12 @@ use crate::{
     MountOptions,
     convert::kind,
     inodes::{Content, Inodes, Known},
-    mount::unescaped,
+    mount::failed,
     owners::{Owners, Taken},
     parse_options,
     shown::{Dropped, Shown},
+    split_options,
+    table::{Mounted, unescaped},
     unmount,
 };
 
@@ -41,7 +43,9 @@ fn options_are_read_as_in_fstab() {
         let mut options = MountOptions::default();
         parse_options(&mut options, text).map(|()| options)
     };
-    let all = read("rw,ro, strict,ttl=0.5,allow_other,noexec,x-systemd.requires=a,_netdev,user=me,defaults").unwrap();
+    let all =
+        read("rw,ro, strict,ttl=0.5,allow_other,noexec,x-systemd.requires=a,_netdev,user=me,owner,group,defaults")
+            .unwrap();
     assert!(all.posix.readonly && all.posix.level == Level::Strict && all.allow_other);
     assert_eq!((all.ttl, all.kernel), (Duration::from_millis(500), vec!["noexec".to_owned()]));
     assert_eq!(read("sync,nodiratime,default_permissions,strictatime").unwrap().kernel, ["sync"]);
@@ -59,9 +63,42 @@ fn only_what_is_ours_is_unmounted() {
         let e = unmount(at, true).unwrap_err();
         assert!(e.to_string().contains("no workspace is mounted"), "{e}");
     }
-    assert_eq!(unescaped("/a\\040b\\134c\\011"), b"/a b\\c\t");
-    assert_eq!(unescaped("/\\04"), b"/\\04");
-    assert_eq!(unescaped("/größe"), "/größe".as_bytes());
+    assert_eq!(unescaped(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
+    assert_eq!(unescaped(b"/\\04"), b"/\\04");
+    assert_eq!(unescaped("/größe".as_bytes()), "/größe".as_bytes());
+}
+
+#[test]
+fn the_table_of_mounts_is_bytes_and_the_last_one_hides_the_others() {
+    let table = b"1 0 0:1 / / rw - ext4 /dev/vda rw\n\
+        2 1 0:2 / /a\\040b rw,nosuid,nodev,noexec,relatime shared:5 - fuse.iov w ro,user_id=7,group_id=7,default_permissions\n\
+        3 1 0:3 / /tmp/\xff\xfe rw,noatime - tmpfs \xff rw\n\
+        4 2 0:4 / /a\\040b ro,noatime master:1 - fuse.iov iov:///w rw,sync,user_id=8\nbroken\n";
+    let last = Mounted::of(table, b"/a b").unwrap();
+    assert!(last.is_ours && last.is_readonly() && last.is_of(8) && !last.is_of(7));
+    assert_eq!(last.flags(), ["suid", "dev", "exec", "noatime", "sync"]);
+    let end = table.windows(3).position(|part| part == b"\n4 ").unwrap();
+    let first = Mounted::of(&table[..end], b"/a b").unwrap();
+    assert!(first.is_ours && first.is_readonly() && first.is_of(7));
+    assert_eq!(first.flags(), ["nosuid", "nodev", "noexec", "relatime"]);
+    let other = Mounted::of(table, b"/tmp/\xff\xfe").unwrap();
+    assert!(!other.is_ours && !other.is_readonly());
+    assert_eq!(Mounted::of(table, b"/none"), None);
+}
+
+#[test]
+fn what_the_systems_program_could_not_unmount_is_in_use() {
+    let (at, errno) = (std::path::Path::new("/x"), std::io::Error::from_raw_os_error);
+    for (number, own, kind) in [(16, false, Some("is in use")), (1, true, Some("is in use")), (1, false, None)] {
+        let e = failed(at, errno(number), own);
+        assert_eq!(e.kind() == ioverbs::Kind::Busy, kind.is_some(), "{e}");
+    }
+}
+
+#[test]
+fn a_comma_of_a_value_has_a_backslash_before_it() {
+    assert_eq!(split_options("a,store=iov://x\\,y\\\\z,\\q\\"), ["a", "store=iov://x,y\\z", "\\q\\"]);
+    assert_eq!(split_options(""), [""]);
 }
 
 #[test]

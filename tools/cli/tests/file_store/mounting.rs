@@ -1,13 +1,15 @@
 //! Mounting and unmounting: what lies below, who waits for it, what it keeps, and what its options say.
 
 use std::{
+    ffi::OsStr,
     fs::File,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use crate::{
-    mounts::{Mounted, SWITCH, goes_by_rings, has_fuse},
+    mounts::{Mounted, SWITCH, goes_by_rings, has_fuse, kill, wait_until},
     store::{Ran, Store, finished},
 };
 
@@ -64,6 +66,48 @@ fn what_lies_below_stays_where_a_mount_fails() {
         }
         assert!(below.exists(), "with {limit} descriptors: {ran:?}");
     }
+}
+
+#[test]
+fn mount_points_of_others_may_be_called_anything() {
+    let store = Store::with_workspace();
+    let odd = store.dir.path().join(OsStr::from_bytes(b"odd \xff\xfe"));
+    let Some(_memory) = Memory::new(odd) else { return };
+    let m = Mounted::new(&store, "mnt", "");
+    let at = m.at.to_str().unwrap();
+    store.iov(&["mount", "w", at, "-o", "remount,ro"]).ok();
+    store.iov(&["umount", at]).ok();
+    // One that was killed is replaced, and a signal unmounts.
+    m.again("");
+    kill(m.server(), "KILL");
+    wait_until("the end", || std::fs::metadata(&m.at).is_err());
+    m.again("");
+    std::fs::write(m.path("f"), "bytes").unwrap();
+    kill(m.server(), "TERM");
+    wait_until("the unmount", || !m.path("f").exists());
+}
+
+#[test]
+fn a_remount_changes_what_it_says_and_nothing_else() {
+    if !has_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "ro,noexec");
+    let remount = |options: &str| store.iov(&["mount", "w", m.at.to_str().unwrap(), "-o", options]).ok();
+    let has = |options: &str| m.shell(&format!("grep -q \" $AT fuse.iov {options},\" /proc/self/mounts")).ok();
+    has("ro,nosuid,nodev,noexec,relatime");
+    m.shell("! touch f 2> /dev/null").ok();
+    remount("remount,rw");
+    has("rw,nosuid,nodev,noexec,relatime");
+    m.shell("echo x > f").ok();
+    remount("remount,ro");
+    has("ro,nosuid,nodev,noexec,relatime");
+    remount("remount,noatime");
+    has("ro,nosuid,nodev,noexec,noatime");
+    m.shell("! touch g 2> /dev/null").ok();
+    remount("remount,rw,suid,exec,atime");
+    has("rw,nodev,relatime");
 }
 
 #[test]
