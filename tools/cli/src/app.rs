@@ -21,6 +21,7 @@ use crate::{
 
 /// The program.
 pub(crate) fn main() -> ExitCode {
+    crate::commands::mount::begin();
     if let Some(code) = crate::commands::bench::worker() {
         return code;
     }

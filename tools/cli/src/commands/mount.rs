@@ -1,13 +1,19 @@
 //! `iov mount`: a workspace as a directory of the system.
 
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader, Read, Write},
-    os::unix::process::CommandExt,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
     path::PathBuf,
-    process::{Command, Stdio},
-    sync::Arc,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    time::Duration,
 };
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use ioverbs::{Error, seam};
 
 use crate::{
@@ -15,12 +21,15 @@ use crate::{
     ctx::Ctx,
     failure::{Done, Failure},
     options::ControlArgs,
+    output::printable,
 };
 
 /// What the process in the background says once the directory can be used.
 const READY: &str = "mounted";
 /// The process in the background is told by this that it is the one.
 const BEHIND: &str = "IOV_MOUNT_BEHIND";
+/// How soon it is asked to stop once more.
+const AGAIN_NS: i64 = 1_500_000_000;
 /// How often the process in front looks whether it is to stop.
 const LOOK_NS: u64 = 100_000_000;
 
@@ -32,15 +41,15 @@ const LOOK_NS: u64 = 100_000_000;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS
-    #[arg(value_parser = Address::parser())]
-    workspace: Address,
+    #[arg(value_parser = Source::parser())]
+    workspace: Source,
 
     /// Where it is to appear: an empty directory, or one whose contents may be hidden meanwhile
     #[arg(value_name = "DIR")]
     at: PathBuf,
 
     /// As in fstab, separated by commas: ro, strict, ttl=SECONDS (how long the kernel may take names and attributes for true;
-    /// 1 unless said), tags (by/KEY/VALUE shows what has that metadata; tags=NAME: under another name), store=URL (as -S),
+    /// 1 unless said), tags (by/KEY/VALUE shows what has that metadata; tags=NAME: under another name), store=URL (as -S, \, for a comma),
     /// allow_other (other users may enter), passthrough=off (the kernel moves no bytes of files by itself),
     /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime,
     /// remount (with ro, rw and others that the kernel sees to: what is mounted gets them)
@@ -60,19 +69,42 @@ pub(crate) struct Args {
     foreground: bool,
 }
 
+/// What is mounted, and how that was written.
+#[derive(Clone, Debug)]
+struct Source {
+    address: Address,
+    text: OsString,
+}
+
+impl Source {
+    fn parser() -> impl TypedValueParser<Value = Source> {
+        let read = |text: OsString| Address::parse(&text).map(|address| Source { address, text });
+        OsStringValueParser::new().try_map(move |text| read(text).map_err(|e| e.detail().to_owned()))
+    }
+}
+
+/// To be called before anything is opened: what the program that mounts has open is not for the process that serves the directory, which may
+/// stay for years, with locks that somebody waits for.
+pub(crate) fn begin() {
+    if std::env::var_os(BEHIND).is_some() {
+        ioverbs::kept::close_inherited();
+    }
+}
+
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
-    args.workspace.only_workspace()?;
+    let Source { address, text } = &args.workspace;
+    address.only_workspace()?;
     let said = args.options.join(",");
-    if said.split(',').any(|option| option.trim() == "remount") {
+    let parts = iov_fuse::split_options(&said);
+    if parts.iter().any(|option| option.trim() == "remount") {
         return Ok(iov_fuse::remount(&args.at, &said)?);
     }
     let mut options = iov_fuse::MountOptions::default();
-    for text in &args.options {
-        let (stores, others): (Vec<&str>, Vec<&str>) = text.split(',').partition(|o| o.starts_with("store="));
-        if let Some(url) = stores.last().and_then(|store| store.strip_prefix("store=")) {
-            ctx.global.store.get_or_insert_with(|| url.to_owned());
+    for option in &parts {
+        match option.strip_prefix("store=") {
+            Some(url) => drop(ctx.global.store.get_or_insert_with(|| url.to_owned())),
+            None => iov_fuse::parse_option(&mut options, option)?,
         }
-        iov_fuse::parse_options(&mut options, &others.join(","))?;
     }
     options.posix.controls = args.controls.read()?;
     options.posix.rules = args.rules.iter().map(|rule| iov_fuse::Rule::parse(rule)).collect::<Result<_, _>>()?;
@@ -83,14 +115,17 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if !args.foreground && !behind {
         return in_background(ctx);
     }
-    let ws = ctx.workspace(&args.workspace)?;
-    options.source = args.workspace.workspace_text();
+    let ws = ctx.workspace(address)?;
+    // As in fstab: by that `mount -a` sees that it is there.
+    options.source = printable(text.as_bytes());
     options.posix.report = Some(Arc::new(|what, e| {
         // There may be nobody to read it.
         let _ = writeln!(std::io::stderr(), "iov: mount: {what}: {e}");
     }));
     let mount = iov_fuse::Mount::new(ws, &args.at, options)?;
     if behind {
+        // It keeps no other file system from being unmounted. Whatever was named from here has been found by now.
+        rustix::process::chdir("/").map_err(|e| Error::from(std::io::Error::from(e)))?;
         ctx.out.line(READY)?;
         ctx.out.flush()?;
     }
@@ -108,6 +143,37 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     Ok(mount.wait()?)
 }
 
+/// Asks the process in the background to take back what it has done. It may have ended by itself.
+fn end(child: &Child) {
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::TERM);
+}
+
+/// What the process in the background says first. Who does not want to wait any longer ends it.
+fn waited(ctx: &Ctx, child: &mut Child) -> std::io::Result<String> {
+    let Some(out) = child.stdout.take() else { return Ok(String::new()) };
+    let (tell, told) = channel();
+    seam::spawn("iov-ready", move || {
+        let mut line = String::new();
+        let read = BufReader::new(out).read_line(&mut line).map(|_| line.trim_end().to_owned());
+        // Nobody may wait any more.
+        let _ = tell.send(read);
+    })?;
+    let mut asked_ns = None;
+    loop {
+        match told.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+            Ok(line) => return line,
+            Err(RecvTimeoutError::Disconnected) => return Ok(String::new()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = seam::monotonic_ns();
+        // The first asks it to take back what it has done; where it is in the middle of something, the second ends it.
+        if ctx.stop.is_set() && asked_ns.is_none_or(|asked| now - asked > AGAIN_NS) {
+            asked_ns = Some(now);
+            end(child);
+        }
+    }
+}
+
 /// Starts this command once more, in front of nobody, and waits until it serves the directory.
 fn in_background(ctx: &mut Ctx) -> Done {
     let failed = |e: std::io::Error| Error::from(e).context("starting the process that serves the directory");
@@ -118,12 +184,12 @@ fn in_background(ctx: &mut Ctx) -> Done {
     // Signals for this terminal's programs are not for it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;
-    let mut line = String::new();
-    if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut line).map_err(failed)?;
-    }
-    if line.trim_end() == READY {
-        return Ok(());
+    if waited(ctx, &mut child).map_err(failed)? == READY {
+        if ctx.stop.is_set() {
+            end(&child);
+            child.wait().map_err(failed)?;
+        }
+        return Ok(ctx.stop.check()?);
     }
     let mut said = Vec::new();
     if let Some(mut err) = child.stderr.take() {

@@ -74,7 +74,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let mut settings = Settings::default();
-    for option in args.options.iter().flat_map(|options| options.split(',')).filter(|o| !o.is_empty()) {
+    let options: Vec<String> = args.options.iter().flat_map(|options| iov_fuse::split_options(options)).collect();
+    for option in options.iter().filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             None if option == "strict" => settings.strict = true,
             Some(("store", url)) => drop(ctx.global.store.get_or_insert_with(|| url.to_owned())),
