@@ -61,7 +61,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         let spot = located.spot(ctx)?;
         return download::to_out(ctx, &spot, span).map(drop).map_err(|e| e.about(&args.address));
     }
-    if let Some(path) = args.file.as_deref().filter(|p| is_stream(p)) {
+    if let Some(path) = args.file.as_deref().filter(|p| download::is_stream(p)) {
         // A pipe or device has no half: it is written to as it is.
         located.collection()?;
         let spot = located.spot(ctx)?;
@@ -96,11 +96,6 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         }
     }
     fetcher.end(ctx)
-}
-
-/// Whether a path is there, and neither file nor directory.
-fn is_stream(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir())
 }
 
 /// The file or directory to write: the given one, in it if it is a directory, or the name itself.

@@ -1,7 +1,7 @@
 //! `iov segment`: bytes that have an identity and nothing else.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,9 +12,13 @@ use serde_json::json;
 use crate::{
     address::Address,
     ctx::Ctx,
-    failure::Done,
+    failure::{Done, local},
     options::ControlArgs,
     quantity::{self, Span},
+    transfer::{
+        download::{Part, is_stream},
+        upload::Pieces,
+    },
 };
 
 /// Make, fill, read and remove segments: bytes with an id instead of a name
@@ -171,30 +175,18 @@ fn print_id(ctx: &mut Ctx, id: Uuid) -> Done {
 fn send(ctx: &mut Ctx, args: &Store, endless: bool) -> Done {
     let segments = segments(ctx, &args.ws)?;
     let (id, mut at) = (parse(&args.id)?, quantity::read_limit(&args.at)?);
-    let mut from: Box<dyn Read> = match args.file.as_os_str().as_encoded_bytes() {
+    let from: Box<dyn Read + Send> = match args.file.as_os_str().as_encoded_bytes() {
         b"-" => ctx.stdin()?,
         _ => Box::new(open(&args.file)?),
     };
-    let mut piece = vec![0; PIECE];
-    let begin = at;
-    loop {
-        let mut filled = 0;
-        while filled < piece.len() {
-            match from.read(&mut piece[filled..]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from(e).context(args.file.display()).into()),
-            }
-        }
-        if filled == 0 {
-            break;
-        }
+    let (pieces, begin) = (Pieces::of(&args.file, from)?, at);
+    while let Some(piece) = pieces.next(ctx)? {
         match endless {
-            true => segments.write(id, at, &piece[..filled])?,
-            false => segments.put(id, at, &piece[..filled])?,
+            true => segments.write(id, at, &piece)?,
+            false => segments.put(id, at, &piece)?,
         }
-        at += filled as u64;
+        at += piece.len() as u64;
+        pieces.back(piece);
     }
     if at > begin {
         // Behind it, the length is right in listings too.
@@ -217,27 +209,54 @@ fn receive(ctx: &mut Ctx, args: &Fetch, endless: bool) -> Done {
         (true, None) => span.of(size_or_none(&segments, id)?),
         (false, _) => span.within(segments.size(id)?)?,
     };
-    let mut file = match &args.file {
-        Some(path) if path.as_os_str() != "-" => {
-            Some(std::fs::File::create(path).map_err(|e| Error::from(e).context(path.display()))?)
-        }
-        _ => None,
-    };
+    let mut to = To::of(args.file.as_deref())?;
     let mut piece = vec![0; PIECE.min(end.saturating_sub(at) as usize)];
     while at < end {
+        ctx.stop.check()?;
         let part = (end - at).min(piece.len() as u64) as usize;
         let out = &mut piece[..part];
         match endless {
             true => segments.read(id, at, out).map(drop)?,
             false => segments.get(id, at, out)?,
         }
-        match &mut file {
-            Some(file) => std::io::Write::write_all(file, out).map_err(Error::from)?,
-            None => ctx.out.bytes(out)?,
+        let written = |done: std::io::Result<()>| {
+            done.map_err(|e| local("writing", args.file.as_deref().unwrap_or(Path::new("-")), e))
+        };
+        match &mut to {
+            To::Out => ctx.out.bytes(out)?,
+            To::Stream(file) => written(file.write_all(out))?,
+            To::File(part) => written(part.file().as_ref().write_all(out))?,
         }
         at += part as u64;
     }
-    Ok(())
+    match to {
+        To::File(part) => Ok(part.finish()?),
+        To::Out | To::Stream(_) => Ok(()),
+    }
+}
+
+/// What others may do with a file of a segment, which has no mode: as with what is new in a store.
+const MODE: u32 = 0o640;
+
+/// Where a segment is read to.
+enum To {
+    Out,
+    /// A pipe or a device, which has no half.
+    Stream(std::fs::File),
+    File(Part),
+}
+
+impl To {
+    fn of(path: Option<&Path>) -> Done<To> {
+        match path.filter(|path| path.as_os_str() != "-") {
+            None => Ok(To::Out),
+            Some(path) if is_stream(path) => {
+                let file = std::fs::OpenOptions::new().write(true).open(path);
+                Ok(To::Stream(file.map_err(|e| local("the file", path, e))?))
+            }
+            Some(path) => Ok(To::File(Part::new(path, MODE)?)),
+        }
+    }
 }
 
 /// The length of a block, or 0 if nobody has written it.

@@ -1,4 +1,7 @@
+use std::ffi::OsString;
+
 use super::{World, arg, pattern};
+use crate::interrupt::Interrupt;
 
 #[test]
 fn a_segment_is_made_filled_read_and_removed() {
@@ -39,4 +42,25 @@ fn a_workspace_is_an_endless_space_of_blocks() {
     assert!(world.iov(&["segment", "ls", "w"]).ok().text().contains(id));
     world.with_stdin(b"", &["segment", "write", "w", "8", "-"]).ok();
     world.with_stdin(b"x", &["segment", "put", "w", "8", "-"]).fails(66, &["there is no segment"]);
+}
+
+#[test]
+fn a_file_is_replaced_by_a_segment_that_was_read_and_not_before() {
+    let world = World::with_workspace();
+    world.with_stdin(&pattern(9 << 20), &["segment", "write", "w", "1", "-"]).ok();
+    let file = world.file("own", b"precious");
+    world.iov(&["segment", "get", "w", "2", &file]).fails(66, &[]);
+    world.iov(&["segment", "get", "w", "1", &file, "--range", "10MiB..11MiB"]).fails(64, &[]);
+    let stop = Interrupt::default();
+    stop.set();
+    let args = |args: &[&str]| args.iter().map(OsString::from).collect();
+    let ran = world.run(args(&["segment", "get", "w", "1", &file]), Box::new(std::io::empty()), stop.clone());
+    assert_eq!((ran.code, std::fs::read(&file).unwrap()), (130, b"precious".to_vec()));
+    // A stream that says nothing does not keep anybody.
+    let (silent, _write) = std::io::pipe().unwrap();
+    assert_eq!(world.run(args(&["segment", "write", "w", "3", "-"]), Box::new(silent), stop).code, 130);
+    assert_eq!(world.parts(), 0);
+    world.iov(&["segment", "get", "w", "1", &file]).ok();
+    assert!(std::fs::read(&file).unwrap() == pattern(9 << 20));
+    world.iov(&["segment", "get", "w", "1", "/dev/null"]).ok();
 }

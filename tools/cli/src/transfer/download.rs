@@ -90,6 +90,11 @@ fn part_of(target: &Path) -> PathBuf {
     target.with_file_name(OsStr::from_bytes(&part))
 }
 
+/// Whether a path is there, and neither file nor directory.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir())
+}
+
 /// A file that takes its name when it is complete.
 pub(crate) struct Part {
     path: PathBuf,

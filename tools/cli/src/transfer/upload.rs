@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
     },
 };
 
@@ -58,14 +58,10 @@ pub(crate) fn stream(
     progress: &mut Progress,
 ) -> Done<u64> {
     let appends = c.effective()?.mutability == Mutability::Append;
-    let (full, filled) = sync_channel::<Filled>(1);
-    let (back, empty) = channel::<Vec<u8>>();
-    let name = path.to_owned();
-    let body = move || read_on(reader, &name, &full, &empty);
-    seam::spawn("iov-reader", body).map_err(|e| Error::from(e).context("a thread to read with"))?;
+    let pieces = Pieces::of(path, reader)?;
     let before = progress.moved();
     let mut offset = 0;
-    while let Some(buf) = next(ctx, &filled)? {
+    while let Some(buf) = pieces.next(ctx)? {
         if appends {
             ioverbs::append(c, &buf)?;
         } else {
@@ -73,21 +69,44 @@ pub(crate) fn stream(
         }
         offset += buf.len() as u64;
         progress.at(before + offset);
-        // The reader is gone once it has read the end.
-        let _ = back.send(buf);
+        pieces.back(buf);
     }
     Ok(offset)
 }
 
-/// The next piece; `None` at the end. An interrupt is noticed although the stream may be silent.
-fn next(ctx: &Ctx, filled: &Receiver<Filled>) -> Done<Option<Vec<u8>>> {
-    loop {
-        ctx.stop.check()?;
-        match filled.recv_timeout(LOOK) {
-            Ok(buf) => return Ok(Some(buf?)),
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
+/// What a stream has, read ahead by a thread.
+pub(crate) struct Pieces {
+    filled: Receiver<Filled>,
+    back: Sender<Vec<u8>>,
+}
+
+impl Pieces {
+    /// Begins to read; `path` is for messages.
+    pub(crate) fn of(path: &Path, reader: Box<dyn Read + Send>) -> Result<Pieces> {
+        let (full, filled) = sync_channel::<Filled>(1);
+        let (back, empty) = channel::<Vec<u8>>();
+        let name = path.to_owned();
+        let body = move || read_on(reader, &name, &full, &empty);
+        seam::spawn("iov-reader", body).map_err(|e| Error::from(e).context("a thread to read with"))?;
+        Ok(Pieces { filled, back })
+    }
+
+    /// The next piece; `None` at the end. An interrupt is noticed although the stream may be silent.
+    pub(crate) fn next(&self, ctx: &Ctx) -> Done<Option<Vec<u8>>> {
+        loop {
+            ctx.stop.check()?;
+            match self.filled.recv_timeout(LOOK) {
+                Ok(buf) => return Ok(Some(buf?)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
+    }
+
+    /// Gives its memory back, to be filled again.
+    pub(crate) fn back(&self, piece: Vec<u8>) {
+        // The reader is gone once it has read the end.
+        let _ = self.back.send(piece);
     }
 }
 
