@@ -56,11 +56,12 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 
 /// Runs a worker process of a benchmark, if that is what this process is.
 pub(crate) fn worker() -> Option<std::process::ExitCode> {
-    let mut args = std::env::args().skip(1);
-    if args.next().as_deref() != Some(iov_bench::WORKER_COMMAND) {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_none_or(|first| first != iov_bench::WORKER_COMMAND) {
         return None;
     }
-    Some(match iov_bench::worker(&args.collect::<Vec<_>>()) {
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    Some(match iov_bench::worker(&args) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("iov: {e:#}");

@@ -1,5 +1,6 @@
 use std::{
     io::{Read, Write},
+    os::unix::ffi::OsStrExt,
     process::Stdio,
 };
 
@@ -93,6 +94,14 @@ fn signals_that_whoever_starts_it_ignores_are_ignored() {
         let mask = u64::from_str_radix(ran.trim().rsplit('\t').next().unwrap(), 16).unwrap();
         assert_eq!(mask & 1, 1, "{ran}");
     }
+}
+
+#[test]
+fn arguments_that_are_no_text_are_wrong_and_no_defect() {
+    let store = Store::new();
+    let mut command = store.command(&[]);
+    command.arg(std::ffi::OsStr::from_bytes(b"\xff"));
+    Ran::new(command.output().unwrap()).fails(64, &["unrecognized subcommand"]);
 }
 
 #[test]
