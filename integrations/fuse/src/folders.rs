@@ -103,7 +103,10 @@ pub(crate) fn fill_plus(
         Stream::Directory(stream) => fill_found((door, req), stream, place(offset), names),
         Stream::View(entries) => {
             for (at, (name, tag)) in entries.iter().enumerate().skip(place(offset)) {
-                let attr = door.tell_tag(Arc::new(tag.clone()))?;
+                let attr = match door.tell_tag(Arc::new(tag.clone())) {
+                    Err(_) if at > place(offset) => return Ok(()),
+                    attr => attr?,
+                };
                 if !names.add_entry(&Entry { ttl, attr }, at as u64 + 3, name) {
                     door.known.inodes.forget(attr.ino, 1);
                     break;
@@ -122,9 +125,9 @@ fn fill_found(
 ) -> Outcome<()> {
     let mut told = false;
     loop {
-        let entries = stream.entries(at, AT_ONCE_PLUS)?;
         let asked_ns = seam::monotonic_ns();
-        let found = match stream.found(&entries) {
+        let found = stream.entries(at, AT_ONCE_PLUS).and_then(|entries| stream.found(&entries).map(|it| (entries, it)));
+        let (entries, found) = match found {
             // What is in the buffer counts as looked up: the kernel has to get it, and asks again for the rest.
             Err(_) if told => return Ok(()),
             found => found?,
