@@ -31,7 +31,7 @@ const END_AGAIN_NS: i64 = 1_000_000_000;
 
 impl Writer {
     /// Sessions whose end is to be tried again now. They stay on the list until their turn: one that comes back takes itself off it.
-    pub(crate) fn to_be_ended(&mut self, now_ns: i64) -> Vec<Uuid> {
+    pub(crate) fn ends_again(&mut self, now_ns: i64) -> Vec<Uuid> {
         if self.unended.is_empty() || self.closed || now_ns < self.end_again_ns {
             return Vec::new();
         }
@@ -95,7 +95,7 @@ impl Service {
         let cx = self.own_cx(Uuid::NIL);
         let unended = self.core.writer_if_idle().map_or_else(Vec::new, |mut writer| {
             self.end_temporary(&mut writer, &cx, false);
-            writer.to_be_ended(now_monotonic_ns)
+            writer.ends_again(now_monotonic_ns)
         });
         self.end_again(unended);
         if !self.sweep_is_due(now_monotonic_ns) {

@@ -445,7 +445,7 @@ fn x1_a_session_that_is_back_before_its_turn_is_not_ended() {
     let client = rig.in_workspace();
     let uuid = client.create("a");
     rig.service.core.writer().unended.push(client.caller.session);
-    let to_be_ended = rig.service.core.writer().to_be_ended(i64::MAX - 1);
+    let to_be_ended = rig.service.core.writer().ends_again(i64::MAX - 1);
     assert_eq!(to_be_ended, [client.caller.session]);
     resume(&client, presented(&client, uuid, 0)).unwrap();
     rig.service.end_again(to_be_ended);
