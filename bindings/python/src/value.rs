@@ -27,29 +27,41 @@ fn whole(obj: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
+/// A value of the types that Python has for it; `None`: it is of another one.
+fn plain(obj: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    // In this order: a bool is an int.
+    Ok(Some(if let Ok(b) = obj.cast::<PyBool>() {
+        Value::Bool(b.is_true())
+    } else if let Ok(s) = obj.cast::<PyString>() {
+        Value::Str(text(s)?)
+    } else if obj.is_instance_of::<PyInt>() {
+        Value::I64(whole(obj)?)
+    } else if let Ok(x) = obj.cast::<PyFloat>() {
+        Value::F64(x.value())
+    } else if let Ok(b) = obj.cast::<PyBytes>() {
+        Value::Bytes(b.as_bytes().to_vec())
+    } else {
+        return Ok(None);
+    }))
+}
+
 /// A value that can be stored.
 pub(crate) fn value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
-    // In this order: a bool is an int.
-    if let Ok(b) = obj.cast::<PyBool>() {
-        return Ok(Value::Bool(b.is_true()));
-    }
-    if let Ok(s) = obj.cast::<PyString>() {
-        return text(s).map(Value::Str);
-    }
-    if obj.is_instance_of::<PyInt>() {
-        return whole(obj).map(Value::I64);
-    }
-    if let Ok(x) = obj.cast::<PyFloat>() {
-        return Ok(Value::F64(x.value()));
-    }
-    if let Ok(b) = obj.cast::<PyBytes>() {
-        return Ok(Value::Bytes(b.as_bytes().to_vec()));
+    if let Some(value) = plain(obj)? {
+        return Ok(value);
     }
     let py = obj.py();
     let normal =
         NORMAL.get_or_try_init(py, || Ok::<_, PyErr>(py.import("ioverbs._values")?.getattr("normal")?.unbind()))?;
-    let (is_time, plain): (bool, Bound<'_, PyAny>) = normal.bind(py).call1((obj,))?.extract()?;
-    if is_time { whole(&plain).map(Value::Time) } else { value(&plain) }
+    let (is_time, made): (bool, Bound<'_, PyAny>) = normal.bind(py).call1((obj,))?.extract()?;
+    if is_time {
+        return whole(&made).map(Value::Time);
+    }
+    // Once only: what is no plainer by now may never be.
+    plain(&made)?.ok_or_else(|| {
+        let kind = obj.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!("metadata hold str, int, float, bool, bytes and aware datetimes, not {kind}"))
+    })
 }
 
 /// Several.

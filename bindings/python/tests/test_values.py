@@ -72,6 +72,9 @@ def test_a_timestamp_compares_with_datetimes() -> None:
         (np.uint64(7), 7),
         (np.float32(0.5), 0.5),
         (np.float64(0.1), 0.1),
+        (np.float16(0.5), 0.5),
+        (np.longdouble(0.5), 0.5),
+        (np.array(0.5, np.longdouble), 0.5),
         (np.bool_(True), True),
         (np.str_("s"), "s"),
         (np.bytes_(b"s"), b"s"),
@@ -113,3 +116,23 @@ def test_o4_keys(ws: ioverbs.Workspace) -> None:
     for wrong in ("", "iov.size", "a" * 256):
         with pytest.raises(ioverbs.Invalid, match="O4"):
             ws.create("c", {wrong: 1})
+
+
+class Endless:
+    """What says that it is a number, and has nothing plainer to offer than itself."""
+
+    dtype = np.dtype("int64")
+    ndim = 0
+
+    def item(self) -> Endless:
+        return self
+
+
+def test_o4_what_never_becomes_plain_is_refused(url: str) -> None:
+    with ioverbs.open(url) as session:
+        ws = session.workspace("w")
+        with pytest.raises(TypeError, match="Endless"):
+            ws.create("c", {"k": Endless()})  # type: ignore[dict-item]
+        with pytest.raises(TypeError, match="Endless"):
+            ws.find("k = ?", Endless())  # type: ignore[arg-type]
+        assert ws.find("k = ?", np.longdouble(0.5)).all() == []  # type: ignore[arg-type]

@@ -141,7 +141,10 @@ def normal(value: object) -> tuple[bool, object]:
     if kind is not None and getattr(value, "ndim", None) == 0:
         if kind == "M":
             return True, int(value.astype("datetime64[ns]").astype("int64"))  # type: ignore[attr-defined]
-        if kind in "biufSU":
+        if kind == "f":
+            # By float: item() of what is longer than a double is that again.
+            return False, float(value)  # type: ignore[arg-type]
+        if kind in "biuSU":
             return False, value.item()  # type: ignore[attr-defined]
     if kind is None and isinstance(value, SupportsIndex):
         return False, value.__index__()
