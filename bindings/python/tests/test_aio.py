@@ -264,3 +264,49 @@ def test_nothing_is_watched_when_nothing_waits(url: str) -> None:
             assert not loop.remove_reader(session.blocking._native.event_fd())
 
     run(main())
+
+
+def test_o11_locks_end_with_their_handle(url: str) -> None:
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            await (await ws.create("c")).close()
+            a, b = await ws.open("c"), await ws.open("c")
+            first, second = await a.lock(0, 10), await a.lock(10, 10)
+            await first.release()
+            with pytest.raises(ioverbs.Busy):
+                await b.lock(wait=False)
+            await a.close()
+            async with await b.lock(wait=False):
+                pass
+            assert second.held
+            c = await ws.open("c")
+            locks = [await c.lock(offset, 10, owner=7) for offset in (0, 10)]
+            await locks[0].release()
+            await c.close()
+            async with await b.lock(wait=False):
+                pass
+            for _ in range(3):
+                async with await b.lock():
+                    pass
+            assert b._locks == []
+            await b.close()
+
+    run(main())
+
+
+def test_a_loop_that_was_closed_keeps_nobody_from_hearing(session: ioverbs.Session) -> None:
+    """Whoever closes a loop in which somebody waits hears nothing any more; those who wait in other loops do."""
+    reactor = session._reactor
+
+    class Done:
+        done = True
+
+    closed, alive = asyncio.new_event_loop(), asyncio.new_event_loop()
+    futures = [loop.create_future() for loop in (closed, alive, closed, alive)]
+    closed.close()
+    reactor._waiting.update(dict.fromkeys(futures, Done()))  # type: ignore[arg-type]
+    reactor.look()
+    alive.run_until_complete(asyncio.wait_for(asyncio.gather(futures[1], futures[3]), 5))
+    assert not reactor._waiting
+    alive.close()

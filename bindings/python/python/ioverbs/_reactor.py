@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 
 from . import _ioverbs
 
@@ -69,7 +70,9 @@ class Reactor:
             for future in done:
                 del self._waiting[future]
         for future in done:
-            future.get_loop().call_soon_threadsafe(_finish, future)
+            # A loop that was closed has nobody who waits any more; those in others do.
+            with suppress(RuntimeError):
+                future.get_loop().call_soon_threadsafe(_finish, future)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

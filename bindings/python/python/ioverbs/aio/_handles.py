@@ -55,16 +55,18 @@ class MetadataView:
 class Object(Handle):
     """What collections and groups have in common."""
 
-    __slots__ = ("_at", "_name")
+    __slots__ = ("_at", "_name", "_locks")
     _group: ClassVar[bool] = False
     _at: Workspace
     _name: str | None
+    _locks: list[int]
 
     @classmethod
     def _pending(cls, workspace: Workspace, name: str | bytes | UUID | None) -> Self:
         self = cls(workspace._native, cls._group)
         self._at = workspace
         self._name = name_text(name)
+        self._locks = []
         return self
 
     @property
@@ -124,6 +126,7 @@ class Object(Handle):
         """See :meth:`ioverbs.Collection.lock`: ``async with await c.lock(): …``."""
         own, op = lock_op(self, offset, length, exclusive, wait, lease, owner)
         await self._run(op)
+        self._locks.append(own)
         return Lock(self, offset, length, own)
 
     async def commit(self) -> None:
@@ -137,6 +140,10 @@ class Object(Handle):
     async def close(self) -> None:
         """See :meth:`ioverbs.Collection.close`."""
         if self.closable():
+            # This waits for nobody.
+            for owner in set(self._locks):
+                self.release_locks(owner)
+            self._locks.clear()
             await self._run(Op.close(self))
 
     async def __aenter__(self) -> Self:
@@ -172,6 +179,8 @@ class Lock:
         """Gives it back. Again: does nothing."""
         if self._held:
             self._held = False
+            if self.owner in self._handle._locks:
+                self._handle._locks.remove(self.owner)
             await self._handle._run(Op.unlock(self._handle, self.offset, self.length or 0, self.owner))
 
     async def __aenter__(self) -> Lock:
