@@ -461,3 +461,16 @@ def test_the_guide() -> None:
     said: list[str] = []
     doctest.DocTestRunner(verbose=False).run(test, out=said.append)
     assert len(test.examples) > 6 and not said, "".join(said)
+
+
+def test_arrays_without_items(fs: IOVFileSystem) -> None:
+    np = pytest.importorskip("numpy")
+    nothing = np.empty((0, 3))
+    fs.pipe_file("w/piped", nothing)
+    with fs.open("w/a", "wb") as f:
+        assert f.write(nothing) == 0 and f.write(np.ones((2, 3))) == 48
+    with fs.open("w/a", "r+b") as f:
+        assert f.raw.write(nothing) == 0
+    with fs.open("w/a") as f:
+        assert f.readinto(nothing) == 0 and f.readinto(room := np.zeros((2, 3))) == 48 and room.all()
+    assert (fs.size("w/a"), fs.size("w/piped")) == (48, 0)

@@ -25,4 +25,6 @@ if TYPE_CHECKING:
 
 def bytes_of(buffer: ReadableBuffer) -> memoryview:
     """Its memory as bytes."""
-    return memoryview(cast("Buffer", buffer)).cast("B")
+    view = memoryview(cast("Buffer", buffer))
+    # The shape of an array without items has a zero, which cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
