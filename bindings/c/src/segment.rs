@@ -40,6 +40,7 @@ fn store(
     guard(|| {
         let w = w.get()?;
         Range::new(offset, len as u64)?;
+        let _uses = w.cx.buffers.uses(&[(buf.address(), len)]);
         how(w.segments()?, id_of(id)?, buf.lend(len)?.bytes())
     })
 }
@@ -91,6 +92,7 @@ pub extern "C" fn iov_segment_get(
     guard(|| {
         let w = w.get()?;
         Range::new(offset, len as u64)?;
+        let _uses = w.cx.buffers.uses(&[(buf.address(), len)]);
         w.segments()?.get(id_of(&id)?, offset, buf.lend(len)?.bytes_mut())
     })
 }
@@ -121,6 +123,7 @@ pub extern "C" fn iov_segment_read(
         let w = w.get()?;
         let got = got.optional("got")?;
         Range::new(offset, len as u64)?;
+        let _uses = w.cx.buffers.uses(&[(buf.address(), len)]);
         got.write(w.segments()?.read(id_of(&id)?, offset, buf.lend(len)?.bytes_mut())?);
         Ok(())
     })

@@ -95,12 +95,63 @@ static void test_several_backends_at_once(void) {
     FAILS(INVALID, iov_open("mem:none?colour=blue", NULL, &nothing));
 }
 
+/* A table that, before it moves bytes, tries to take away the memory that they are moved from or to. */
+static const iov_backend_ops *behind;
+static iov_session *holder;
+static void *lent;
+static int tried;
+
+static int submit_and_try(void *state, const iov_backend_op *ops, size_t n, iov_backend_done done, void *sink) {
+    if (lent != NULL) {
+        FAILS(BUSY, iov_buffer_free(holder, lent));
+        tried++;
+    }
+    return behind->submit(state, ops, n, done, sink);
+}
+
+static void test_a_segment_keeps_the_buffer_that_it_uses(void) {
+    static iov_backend_ops table;
+    const size_t len = 300000;
+    iov_workspace *w;
+    iov_uuid id, space;
+    size_t got = 0;
+    void *buffer = NULL;
+    behind = iov_backend_ops_v1();
+    table = *behind;
+    table.name = "jealous";
+    table.submit = submit_and_try;
+    OK(iov_backend_import("jealous", &table));
+    holder = open_store(store("jealous", "import:jealous", "/jealous"));
+    w = new_workspace(holder, "w");
+    memset(&space, 7, sizeof space);
+    OK(iov_segment_create(w, len, NULL, &id));
+    OK(iov_buffer_alloc(holder, len, NULL, &buffer));
+    memset(buffer, 's', len);
+    lent = buffer;
+    OK(iov_segment_put(w, &id, 0, buffer, len));
+    CHECK(tried > 0);
+    tried = 0;
+    OK(iov_segment_get(w, &id, 0, buffer, len));
+    CHECK(tried > 0);
+    tried = 0;
+    OK(iov_segment_write(w, &space, 0, buffer, len));
+    CHECK(tried > 0);
+    tried = 0;
+    OK(iov_segment_read(w, &space, 0, buffer, len, &got));
+    CHECK(tried > 0 && got == len && ((char *)buffer)[len - 1] == 's');
+    lent = NULL;
+    OK(iov_buffer_free(holder, buffer));
+    OK(iov_workspace_close(w));
+    OK(iov_close(holder));
+}
+
 int main(void) {
     char line[64];
     CHECK(mkdtemp(dir) != NULL);
     RUN(test_a_linked_table_has_the_bytes);
     RUN(test_names_are_one_table_each);
     RUN(test_several_backends_at_once);
+    RUN(test_a_segment_keeps_the_buffer_that_it_uses);
     snprintf(line, sizeof line, "rm -r %s", dir);
     CHECK(system(line) == 0);
     return 0;
