@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fsspec.asyn import AsyncFileSystem, get_loop
-from fsspec.callbacks import NoOpCallback
+from fsspec.asyn import get_loop
 from fsspec.utils import stringify_path, tokenize
 
 from .._errors import Invalid
@@ -19,18 +18,15 @@ from .._ioverbs import default_url
 from .._session import SessionArguments
 from ._drive import Awaiting, Blocking, now
 from ._file import IOVFile, UpdateFile, check_mode
-from ._local import receive, send
+from ._moving import Moves
 from ._paths import PROTOCOL, Parts, parts_of, path_of, split_url
 from ._reading import Controls
 from ._tree import Store
-from ._whole import Files
+from ._transfers import Transfers
 
 if TYPE_CHECKING:
     from .._buffers import ReadableBuffer
     from .._values import Metadata
-
-_QUIET = NoOpCallback()
-"""Tells nobody how far a transfer is."""
 
 
 class _DefaultStore:
@@ -40,7 +36,7 @@ class _DefaultStore:
         return default_url()
 
 
-class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
+class IOVFileSystem(Transfers):
     """A store as a file system for fsspec, and so for pandas, xarray, Zarr, Dask, PyArrow and PyTorch.
 
     ``iov://HOST/WORKSPACE/PATH`` is a path of a running store, ``iov:///WORKSPACE/PATH`` one of the default store, or of `store`.
@@ -84,8 +80,8 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.readonly = readonly
         arguments = SessionArguments(store or default_url(), readonly, direct, True, True, deadline, None, background)
         opened = Store(arguments)
-        self._blocking = Files(opened, Blocking())
-        self._awaiting = Files(opened, Awaiting())
+        self._blocking = Moves(opened, Blocking())
+        self._awaiting = Moves(opened, Awaiting())
         self._blocking.make_parents = self._awaiting.make_parents = auto_mkdir
 
     # -- URLs
@@ -239,18 +235,10 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         got = await self._awaiting.ranges([(self._parts(one), None, None) for one in paths])
         if on_error == "raise":
             _told(got, on_error)
-        if len(paths) > 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path):
+        if len(paths) != 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path):
             pairs = zip(paths, got, strict=True)
             return {one: found for one, found in pairs if on_error != "omit" or not isinstance(found, Exception)}
         return got[0]
-
-    async def _get_file(self, rpath: str, lpath: Any, callback: Any = _QUIET, **_: Any) -> None:
-        if await self._isdir(rpath):
-            await self._awaiting.no_link_to_a_directory(self._parts(rpath))
-            os.makedirs(lpath, exist_ok=True)
-            return
-        opened = await self._awaiting.open(self._parts(rpath))
-        await self._awaiting.drive.call(receive, opened, lpath, callback)
 
     # -- Writing
 
@@ -271,16 +259,6 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         controls: Controls = options.pop("controls", self.controls)
         return {"exclusive": mode == "create", "metadata": metadata, "controls": controls}
 
-    async def _put_file(
-        self, lpath: Any, rpath: str, callback: Any = _QUIET, mode: str = "overwrite", **options: Any
-    ) -> None:
-        parts = self._parts(rpath)
-        if os.path.isdir(lpath):
-            await self._awaiting.make(parts)
-            return
-        born = self._born(mode, options)
-        await self._awaiting.drive.call(send, self._blocking, lpath, parts, callback, born)
-
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
         """Makes an empty file; ``truncate=False``: one that is there keeps its bytes, and has been changed now."""
         if truncate:
@@ -291,37 +269,6 @@ class IOVFileSystem(AsyncFileSystem):  # type: ignore[misc]
         except FileExistsError:
             with now(self._blocking.open(self._parts(path)))[0] as there:
                 there.setattr(mtime=datetime.now(UTC))
-
-    async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        await self._awaiting.copy(self._parts(path1), self._parts(path2), self.controls)
-
-    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Copies a file with its metadata, within the store."""
-        now(self._blocking.copy(self._parts(path1), self._parts(path2), self.controls))
-
-    def mv_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Moves a file or directory; within a workspace in one step."""
-        old, new = self._parts(path1), self._parts(path2)
-        if len(old) > 1 and len(new) > 1 and old[0] == new[0]:
-            now(self._blocking.move(old, new))
-        else:
-            super().mv(path1, path2, recursive=self.isdir(path1))
-
-    async def _mv_file(self, path1: str, path2: str) -> None:
-        await self._awaiting.drive.call(self.mv_file, path1, path2)
-
-    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
-        """Moves what a path leads to, into `path2` if that is a directory; within a workspace in one step."""
-        plain = isinstance(path1, str) and isinstance(path2, str) and not any(c in path1 for c in "*?[")
-        if not plain or maxdepth is not None:
-            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
-            return
-        old, new = self._parts(path1), self._parts(path2)
-        if old != new and (path2.endswith("/") or self.isdir(path2)):
-            new = (*new, old[-1])
-        self.mv_file(path1, path_of(new))
-
-    rename = move = mv
 
     # -- Directories
 

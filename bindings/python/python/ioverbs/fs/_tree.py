@@ -377,15 +377,18 @@ class Tree:
 
     # -- Directories
 
-    async def make(self, parts: Parts, *, parents: bool = True, exist_ok: bool = True) -> Workspace | Group:
-        """Makes a directory, and those above it. A path of one name is a workspace."""
+    async def make(
+        self, parts: Parts, *, parents: bool = True, exist_ok: bool = True, workspaces: bool = True
+    ) -> Workspace | Group:
+        """Makes a directory, and those above it. A path of one name is a workspace; without `workspaces` none is made."""
         if not parts:
             raise Invalid("a path begins with a workspace")
         for _ in range(_TRIES):
             try:
                 there = await self.place(parts)
             except FileNotFoundError:
-                pass
+                if len(parts) == 1 and not workspaces:
+                    raise
             except NotADirectoryError:
                 await self.look(parts)
                 exists(path_of(parts))
@@ -405,7 +408,7 @@ class Tree:
             except FileNotFoundError:
                 if not parents:
                     raise
-                above = await self.make(parts[:-1])
+                above = await self.make(parts[:-1], workspaces=workspaces)
             since = monotonic()
             batch = await self.batch()
             made = batch.group(above, parts[-1])

@@ -262,18 +262,20 @@ class Files(Reading):
         except FileNotFoundError:
             if not self.make_parents or len(parts) < 2:
                 raise
-            return await self.make(parts)
+            # Who writes a file does not say that there is to be a workspace: its name may be a mistake.
+            return await self.make(parts, workspaces=False)
 
     # -- Names
 
-    async def copy(self, source: Parts, target: Parts, controls: Controls = None) -> None:
-        """Copies a file with its metadata, within the store; of a directory, makes one."""
+    async def copy(self, source: Parts, target: Parts, controls: Controls = None) -> Stat | None:
+        """Copies a file with its metadata, within the store, and tells the facts of what was copied; of a directory, makes one. A path of
+        one name is a workspace, which is made only if it is the target itself."""
         try:
             old, stat = await self.open(source)
         except IsADirectoryError:
             await self.no_link_to_a_directory(source)
-            await self.make(target)
-            return
+            await self.make(target, workspaces=len(target) == 1)
+            return None
         batch = await self.batch()
         metadata = batch.metadata(old)
         await self.drive.batch(batch)
@@ -281,6 +283,7 @@ class Files(Reading):
             await self._copy(old, stat.size, target, metadata.result(), controls)
         finally:
             await self._close(old)
+        return stat
 
     async def _copy(self, old: Collection, size: int, target: Parts, pairs: Metadata, controls: Controls) -> None:
         if size <= WHOLE:
