@@ -30,14 +30,12 @@ os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.Lock
 def _passport(session: Session, exclusive: bool) -> tuple[Any, ...]:
     session._native.check()
     arguments = list(session._arguments.tuple())
+    # From the root on, since the session was opened.
     url = session.url
-    scheme, _, rest = url.partition(":")
-    if scheme == "mem":
+    if url.startswith("mem:"):
         raise Unsupported(
             "handles of a mem: store cannot leave their process, in which its bytes are: use a file: store, or pass the bytes"
         )
-    if scheme == "file":
-        url = f"file:{os.path.abspath(rest)}"
     arguments[0] = url
     token = session._native.export_token() if exclusive else b""
     # The clock is the same for all processes of this machine.

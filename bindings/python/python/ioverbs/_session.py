@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -47,6 +48,16 @@ def open(
     return Session(SessionArguments(url, readonly, direct, cache, start, deadline, program, background))
 
 
+def absolute_url(url: str) -> str:
+    """A URL that means the same in every directory: a ``file:`` store is where its path leads to now. All else stays as it is."""
+    scheme, _, place = url.partition(":")
+    if scheme != "file" or not place or os.path.isabs(place):
+        return url
+    # Behind a link .. leads elsewhere than the text says.
+    whole = os.path.join(os.getcwd(), place)
+    return f"file:{whole if '..' in place.split('/') else os.path.normpath(whole)}"
+
+
 class SessionArguments:
     """What a session was opened with, to open another like it."""
 
@@ -63,7 +74,7 @@ class SessionArguments:
         program: str | None,
         background: bool = False,
     ) -> None:
-        self.url = url
+        self.url = None if url is None else absolute_url(url)
         self.readonly, self.direct, self.cache, self.start = readonly, direct, cache, start
         self.deadline = deadline
         self.program = program
@@ -72,7 +83,7 @@ class SessionArguments:
     def open(self) -> _ioverbs.Session:
         deadline_ns = nanoseconds(self.deadline, "deadline")
         return _ioverbs.Session(
-            self.url,
+            absolute_url(_ioverbs.default_url()) if self.url is None else self.url,
             self.readonly,
             not self.direct,
             not self.cache,

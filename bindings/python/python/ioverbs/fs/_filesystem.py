@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import get_loop
-from fsspec.utils import stringify_path, tokenize
+from fsspec.utils import tokenize
 
 from .._errors import Invalid
 from .._ioverbs import default_url
@@ -19,8 +19,9 @@ from .._session import SessionArguments
 from ._drive import Awaiting, Blocking, now
 from ._file import IOVFile, UpdateFile, check_mode
 from ._moving import Moves
-from ._paths import PROTOCOL, Parts, parts_of, path_of, split_url
+from ._paths import PROTOCOL, Parts, parts_of, path_of, split_url, url_of
 from ._reading import Controls
+from ._store_of import DefaultStore, Inside, OfOneStore
 from ._tree import Store
 from ._transfers import Transfers
 
@@ -29,20 +30,15 @@ if TYPE_CHECKING:
     from .._values import Metadata
 
 
-class _DefaultStore:
-    """The store that is opened where none is named, whenever it is asked for."""
-
-    def __get__(self, instance: object, owner: type) -> str:
-        return default_url()
-
-
-class IOVFileSystem(Transfers):
+class IOVFileSystem(Transfers, metaclass=OfOneStore):
     """A store as a file system for fsspec, and so for pandas, xarray, Zarr, Dask, PyArrow and PyTorch.
 
     ``iov://HOST/WORKSPACE/PATH`` is a path of a running store, ``iov:///WORKSPACE/PATH`` one of the default store, or of `store`.
     Directories are groups, files are collections: the same that mounts and ``iov run`` show.
 
-    :param store: The store's URL; ``None``: the URL's host, else ``$IOVERBS_URL``, else this user's default store.
+    :param store: The store's URL; ``None``: the URL's host, else ``$IOVERBS_URL``, else this user's default store. A relative ``file:DIR``
+        is in the directory that is the current one when it is said. Of a URL with a host, `store` has the same host, and may add
+        ``?secret=…``; everything else is a ``ValueError``, and so are paths of other stores in all methods.
     :param controls: What is promised of files that are made, such as ``"profile=checkpoint"``; ``None``: what their workspace says.
     :param auto_mkdir: Whether directories are made for what is written in them; workspaces never are.
     :param readonly: No changes. :param direct: :param deadline: :param background: As of :func:`ioverbs.open`.
@@ -56,7 +52,8 @@ class IOVFileSystem(Transfers):
     cachable = True
     async_impl = True
     mirror_sync_methods = True
-    _default_store = _DefaultStore()
+    _default_store = DefaultStore()
+    _strip_protocol = Inside()
     # Who asks for the default store gets that of now, not one that was the default before.
     _extra_tokenize_attributes = ("_default_store",)
     _pid: int
@@ -86,21 +83,14 @@ class IOVFileSystem(Transfers):
 
     # -- URLs
 
-    @classmethod
-    def _strip_protocol(cls, path: Any) -> Any:
-        if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
-        return split_url(stringify_path(path))[1]
-
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
         store, _ = split_url(path)
-        return {} if store is None else {"store": store}
+        return {} if store is None else {"host": store}
 
     def unstrip_protocol(self, name: str) -> str:
         """The URL of a path."""
-        store = self.store if (self.store or "").startswith(f"{PROTOCOL}://") else f"{PROTOCOL}://"
-        return f"{store}/{self._strip_protocol(name)}"
+        return url_of(self.store, self._strip_protocol(name))
 
     @property
     def fsid(self) -> str:
@@ -121,10 +111,7 @@ class IOVFileSystem(Transfers):
         super().invalidate_cache(path)
 
     def _parts(self, path: Any) -> Parts:
-        store, inside = split_url(stringify_path(path))
-        if store is not None and store != self.store:
-            raise ValueError(f"{path}: this file system is of {self.store or 'the default store'}")
-        return parts_of(inside)
+        return parts_of(self._strip_protocol(path))
 
     # -- Facts
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 PROTOCOL = "iov"
 
@@ -11,15 +12,42 @@ Parts = tuple[bytes, ...]
 """A path: the workspace, groups, a name. Empty: the store."""
 
 
+_OPTIONS = re.compile(r"\?(?:secret|tls)=")
+"""Where a path ends, and what is said of its store begins."""
+
+
 def split_url(url: str) -> tuple[str | None, str]:
-    """The store that a URL names (``None``: none, so that it is the default one), and the path in it."""
+    """The store that a URL names (``None``: none, so that it is the default one), and the path in it. Behind the path of a URL with a host
+    may stand what the store's URL says of secret and TLS."""
     if not url.startswith(f"{PROTOCOL}:"):
         return None, url.strip("/")
     rest = url[len(PROTOCOL) + 1 :]
     if not rest.startswith("//"):
         return None, rest.strip("/")
-    host, _, path = rest[2:].partition("/")
-    return f"{PROTOCOL}://{host}" if host else None, path.strip("/")
+    rest = rest[2:]
+    options = None if rest.startswith("/") else _OPTIONS.search(rest)
+    end = options.start() if options else len(rest)
+    host, _, path = rest[:end].partition("/")
+    return f"{PROTOCOL}://{host}{rest[end:]}" if host else None, path.strip("/")
+
+
+def host_of(store: str) -> str:
+    """What tells whether URLs are of the same store: the hosts of one that is reached over a network, any other as a whole."""
+    return store.partition("?")[0].rstrip("/") if store.startswith(f"{PROTOCOL}://") else store
+
+
+def canonical(store: str) -> str:
+    """The URL of a store over a network in the form that :func:`split_url` has it in; any other as it is."""
+    found, path = split_url(store)
+    return store if found is None or path else found
+
+
+def url_of(store: str | None, path: str) -> str:
+    """The URL of a path: of the store if that has hosts, else of the default one."""
+    if store is None or not store.startswith(f"{PROTOCOL}://"):
+        return f"{PROTOCOL}:///{path}"
+    hosts = host_of(store)
+    return f"{hosts}/{path}{canonical(store)[len(hosts):]}"
 
 
 def parts_of(path: str) -> Parts:
