@@ -111,31 +111,39 @@ class IOVFileSystem(Transfers, metaclass=OfOneStore):
         super().invalidate_cache(path)
 
     def _parts(self, path: Any) -> Parts:
+        parts = self._named(path)
+        if b".." in parts:
+            why = "in a store .. is not the directory above, and mounts could not show what has that name: say the path without it"
+            raise Invalid(f"{path}: {why}")
+        return parts
+
+    def _named(self, path: Any) -> Parts:
+        """The names of what may be there already, to be looked at, moved away and removed, whatever they are."""
         return parts_of(self._strip_protocol(path))
 
     # -- Facts
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
-        return (await self._awaiting.info(self._parts(path))).info()
+        return (await self._awaiting.info(self._named(path))).info()
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """What a path leads to: ``name``, ``size``, ``type`` (``file``, ``directory``, ``link`` for a dangling one, ``other``),
         ``mode``, ``uid``, ``created``, ``mtime`` in seconds since 1970, ``uuid`` and ``version``."""
-        return now(self._blocking.info(self._parts(path))).info()
+        return now(self._blocking.info(self._named(path))).info()
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        return _listed(await self._awaiting.entries(self._parts(path)), detail)
+        return _listed(await self._awaiting.entries(self._named(path)), detail)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """What a directory holds; of a file, itself."""
-        return _listed(now(self._blocking.entries(self._parts(path))), detail)
+        return _listed(now(self._blocking.entries(self._named(path))), detail)
 
     async def _exists(self, path: str, **_: Any) -> bool:
-        return await self._awaiting.is_there(self._parts(path))
+        return await self._awaiting.is_there(self._named(path))
 
     def exists(self, path: str, **_: Any) -> bool:
         """Whether a path leads somewhere."""
-        return now(self._blocking.is_there(self._parts(path)))
+        return now(self._blocking.is_there(self._named(path)))
 
     def isdir(self, path: str) -> bool:
         """Whether it is a directory."""
@@ -280,18 +288,18 @@ class IOVFileSystem(Transfers, metaclass=OfOneStore):
     mkdirs = makedirs
 
     async def _rmdir(self, path: str) -> None:
-        await self._awaiting.remove_directory(self._parts(path))
+        await self._awaiting.remove_directory(self._named(path))
 
     def rmdir(self, path: str) -> None:
         """Removes an empty directory, or an empty workspace."""
-        now(self._blocking.remove_directory(self._parts(path)))
+        now(self._blocking.remove_directory(self._named(path)))
 
     async def _rm_file(self, path: str, **_: Any) -> None:
-        await self._awaiting.remove(self._parts(path))
+        await self._awaiting.remove(self._named(path))
 
     def rm_file(self, path: str) -> None:
         """Removes a file."""
-        now(self._blocking.remove(self._parts(path)))
+        now(self._blocking.remove(self._named(path)))
 
     async def _rm(
         self, path: Any, recursive: bool = False, batch_size: int | None = None, maxdepth: int | None = None, **_: Any
@@ -299,7 +307,7 @@ class IOVFileSystem(Transfers, metaclass=OfOneStore):
         # What is below a directory goes with it, to whatever depth.
         deep = recursive and maxdepth is None
         paths = await self._expand_path(path, recursive=recursive and not deep, maxdepth=maxdepth)
-        roots = [self._parts(one) for one in paths]
+        roots = [self._named(one) for one in paths]
         await self._awaiting.remove_tree(roots, directories_too=recursive, below=deep)
 
     # -- Open files

@@ -26,6 +26,8 @@ def apart(pairs: Sequence[Pair]) -> None:
             raise Invalid("the store cannot be moved: name workspaces")
         if not target:
             raise Invalid(f"{path_of(source)} cannot take the place of the store: name a workspace")
+        if b".." in target:
+            raise Invalid(f"{path_of(target)}: mounts could not show what has the name ..: move that elsewhere first")
         for n in range(1, len(target) + 1):
             if target[:n] in sources:
                 why = "it is moved itself" if n == len(target) else f"that lies in {path_of(target[:n])}, which is moved itself"

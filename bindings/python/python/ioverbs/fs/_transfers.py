@@ -31,6 +31,9 @@ class Transfers(AsyncFileSystem):  # type: ignore[misc]
     def _parts(self, path: Any) -> Parts:
         raise NotImplementedError
 
+    def _named(self, path: Any) -> Parts:
+        raise NotImplementedError
+
     def _born(self, mode: str, options: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
 
@@ -40,7 +43,7 @@ class Transfers(AsyncFileSystem):  # type: ignore[misc]
         self, path: Any, maxdepth: int | None = None, topdown: bool = True, on_error: Any = None, **options: Any
     ) -> AsyncIterator[Step]:
         detail = options.get("detail", False)
-        async for step in walk(self._awaiting, self._parts(path), maxdepth, topdown, on_error, detail):
+        async for step in walk(self._awaiting, self._named(path), maxdepth, topdown, on_error, detail):
             yield step
 
     def walk(
@@ -49,7 +52,7 @@ class Transfers(AsyncFileSystem):  # type: ignore[misc]
         """Each directory from `path` on with the names in it, as :func:`os.walk`. A directory that cannot be listed is an error, unless it
         is not there; ``on_error="omit"`` leaves it out, ``"raise"`` and a function that takes the error are as of fsspec.
         `find`, `glob` and `du` take it as well. ``detail=True``: facts by name."""
-        steps = walk(self._blocking, self._parts(path), maxdepth, topdown, on_error, options.get("detail", False))
+        steps = walk(self._blocking, self._named(path), maxdepth, topdown, on_error, options.get("detail", False))
         while True:
             try:
                 yield now(steps.__anext__())  # type: ignore[arg-type]
@@ -135,7 +138,7 @@ class Transfers(AsyncFileSystem):  # type: ignore[misc]
         or an empty directory.
 
         :raises Invalid: It would lie in itself. :raises Busy: Files that somebody changed meanwhile are in both places."""
-        old, new = self._parts(path1), self._parts(path2)
+        old, new = self._named(path1), self._parts(path2)
         if old == new and old:
             now(self._blocking.look(old))
         elif len(old) > 1 and len(new) > 1 and old[0] == new[0]:
@@ -153,11 +156,11 @@ class Transfers(AsyncFileSystem):  # type: ignore[misc]
         plain = isinstance(path1, str) and isinstance(path2, str) and not any(c in path1 for c in "*?[")
         if not plain or maxdepth is not None:
             plan = sync(self.loop, self._plan, path1, path2, recursive, maxdepth)
-            pairs = [(self._parts(old), self._parts(new)) for old, new in plan]
+            pairs = [(self._named(old), self._parts(new)) for old, new in plan]
             partly = maxdepth is not None
             now(self._blocking.move_all(pairs, directories=recursive, partly=partly, controls=self.controls))
             return
-        old, new = self._parts(path1), self._parts(path2)
+        old, new = self._named(path1), self._parts(path2)
         if old and old != new and (path2.endswith("/") or self.isdir(path2)):
             new = (*new, old[-1])
         self.mv_file(path1, path_of(new))
