@@ -17,7 +17,7 @@ from .._handles import Collection
 from .._results import Stat
 from ._drive import now
 from ._paths import Parts
-from ._reading import PIECE, Controls
+from ._reading import PIECE, Controls, fill, read
 from ._tree import of_stat
 from ._whole import WHOLE, Files
 
@@ -103,7 +103,7 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
     # -- Reading
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.collection.read(start, end - start)
+        return read(self.collection, start, end - start)
 
     def _check_reading(self) -> None:
         if self.mode != "rb":
@@ -128,7 +128,7 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
             self._look_ahead(n, left, grows=True)
             out = self._ahead[:n]
         else:
-            out = self.collection.read(self.loc, n)
+            out = read(self.collection, self.loc, n)
         self.loc += len(out)
         self._last = self.loc
         return out
@@ -137,7 +137,7 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
         """Reads the next `n` of the `left` bytes, and some more if it `grows`: one behind the other each time twice as much as before."""
         more = min(max(2 * len(self._ahead), _SMALL), self.blocksize) if grows else 0
         ahead = min(max(n, more), left)
-        self._ahead = self.collection.read(self.loc, ahead)
+        self._ahead = read(self.collection, self.loc, ahead)
         self._ahead_at = self.loc
 
     def readinto(self, b: WriteableBuffer) -> int:
@@ -148,7 +148,7 @@ class IOVFile(AbstractBufferedFile):  # type: ignore[misc]
             into[: len(data)] = data
             return len(data)
         self._check_reading()
-        got = self.collection.readinto(self.loc, into[: max(self.size - self.loc, 0)])
+        got = fill(self.collection, self.loc, into[: max(self.size - self.loc, 0)])
         self.loc += got
         self._last = self.loc
         return got

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -21,7 +22,7 @@ PIECE = 8 << 20
 FILES = 500
 """Files of one batch."""
 TOGETHER = 256 << 20
-"""Bytes that one batch reads."""
+"""Bytes that one request reads: all of them have to come within its deadline."""
 _FEW = 4
 """Files of a batch that are not closed together."""
 
@@ -46,6 +47,43 @@ class _Late:
     collection: Collection
     offset: int
     length: int
+
+
+class _Room:
+    """Memory for bytes that come in pieces, each to where it stays."""
+
+    def __init__(self, size: int) -> None:
+        # What is behind such a stream is bytes already.
+        self._stream = io.BytesIO()
+        self._stream.seek(size - 1)
+        self._stream.write(b"\0")
+        self.memory = self._stream.getbuffer()
+
+    def bytes(self, size: int) -> bytes:
+        """The first `size` bytes of it. There is no room any more then."""
+        self.memory.release()
+        self._stream.truncate(size)
+        return self._stream.getvalue()
+
+
+def fill(collection: Collection, offset: int, into: memoryview) -> int:
+    """Reads into memory, in as many requests as it takes; how many bytes came."""
+    at = 0
+    while at < into.nbytes:
+        piece = into[at : at + TOGETHER]
+        got = collection.readinto(offset + at, piece)
+        at += got
+        if got < piece.nbytes:
+            break
+    return at
+
+
+def read(collection: Collection, offset: int, length: int) -> bytes:
+    """Reads bytes, in as many requests as it takes."""
+    if length <= TOGETHER:
+        return collection.read(offset, length)
+    room = _Room(length)
+    return room.bytes(fill(collection, offset, room.memory))
 
 
 class Reading(Tree):
@@ -94,6 +132,7 @@ class Reading(Tree):
         batch = await self.batch()
         opened: dict[Parts, _Opened] = {}
         early: dict[int, Operation[bytes]] = {}
+        total = 0
         for i, (parts, start, end) in enumerate(asked):
             try:
                 file = opened.get(parts) or await self._open_in(batch, parts)
@@ -104,8 +143,9 @@ class Reading(Tree):
             if (start or 0) < 0 or (end or 0) < 0:
                 continue
             n = SMALL if end is None else end - (start or 0)
-            if 0 < n <= PIECE:
+            if 0 < n <= PIECE and total + n <= TOGETHER:
                 early[i] = batch.read(file.collection, start or 0, n)
+                total += n
         if opened:
             await self.drive.batch(batch)
         late: list[_Late] = []
@@ -160,9 +200,16 @@ class Reading(Tree):
     async def _rest(self, late: list[_Late], out: list[bytes | Exception]) -> None:
         """Reads what was not read with the sizes."""
         while late:
+            if late[0].length > TOGETHER:
+                one = late.pop(0)
+                try:
+                    out[one.index] = await self._large(one)
+                except Exception as e:
+                    out[one.index] = e
+                continue
             batch, total = await self.batch(), 0
             reads: list[tuple[int, Operation[bytes]]] = []
-            while late and (not reads or total + late[0].length <= TOGETHER):
+            while late and total + late[0].length <= TOGETHER:
                 one = late.pop(0)
                 reads.append((one.index, batch.read(one.collection, one.offset, one.length)))
                 total += one.length
@@ -172,6 +219,23 @@ class Reading(Tree):
                     out[i] = read.result()
                 except Exception as e:
                     out[i] = e
+
+    async def _large(self, one: _Late) -> bytes:
+        """Reads what is too much for one request."""
+        room = _Room(one.length)
+        at = 0
+        while at < one.length:
+            length = min(TOGETHER, one.length - at)
+            batch = await self.batch()
+            read = batch.readinto(one.collection, one.offset + at, room.memory[at : at + length])
+            await self.drive.batch(batch)
+            got = read.result()
+            # It lets go of the memory.
+            del batch, read
+            at += got
+            if got < length:
+                break
+        return room.bytes(at)
 
     async def _not_opened(self, parts: Parts, error: Error) -> NoReturn:
         """Why a file could not be opened."""
