@@ -224,6 +224,11 @@ def test_locks_end_with_their_handle(ws: ioverbs.Workspace) -> None:
         assert other.locked() is not None
         c.close()
         assert other.locked() is None
+    with ws["c"] as c, ws["c"] as other:
+        first, _ = (c.lock(offset, 10, owner=7) for offset in (0, 10))
+        first.release()
+        c.close()
+        assert other.locked() is None, "one owner held both"
 
 
 def test_c3_close_publishes(url: str) -> None:

@@ -57,7 +57,7 @@ class _Object(BlockingHandle):
     _group: ClassVar[bool] = False
     _at: Workspace
     _name: str | None
-    _locks: set[int]
+    _locks: list[int]
 
     @classmethod
     def _pending(cls, workspace: Workspace, name: str | bytes | UUID | None) -> Self:
@@ -65,7 +65,7 @@ class _Object(BlockingHandle):
         self = cls(workspace._workspace(), cls._group)
         self._at = workspace
         self._name = name_text(name)
-        self._locks = set()
+        self._locks = []
         return self
 
     @classmethod
@@ -74,7 +74,7 @@ class _Object(BlockingHandle):
         self = cls(workspace._workspace(), cls._group, uuid)
         self._at = workspace
         self._name = name_text(name)
-        self._locks = set()
+        self._locks = []
         return self
 
     @property
@@ -150,7 +150,7 @@ class _Object(BlockingHandle):
         otherwise. ``wait=False``: :class:`Busy` instead of waiting, else :class:`Timeout` at the session's deadline."""
         own, op = lock_op(self, offset, length, exclusive, wait, lease, owner)
         run(op)
-        self._locks.add(own)
+        self._locks.append(own)
         return Lock(self, offset, length, own)
 
     def locked(
@@ -167,7 +167,7 @@ class _Object(BlockingHandle):
         """Commits, persists as the point says, and ends the handle, whatever happens; an error says what was not
         published or persisted (C3, P8). Its locks end with it. Closing again does nothing."""
         if self._locks and not self.closed:
-            for owner in self._locks:
+            for owner in set(self._locks):
                 self.release_locks(owner)
             self._locks.clear()
         super().close()
@@ -404,7 +404,9 @@ class Lock:
         """Gives it back. Again: does nothing."""
         if self._held:
             self._held = False
-            self._handle._locks.discard(self.owner)
+            # One owner may hold several, and closing may have given back all.
+            if self.owner in self._handle._locks:
+                self._handle._locks.remove(self.owner)
             run(Op.unlock(self._handle, self.offset, self.length or 0, self.owner))
 
     def __enter__(self) -> Lock:
