@@ -114,7 +114,11 @@ impl Directory {
         let (since, at_ns, names) = (fs.since(), seam::monotonic_ns(), fs.0.names.load(Ordering::Acquire));
         let keys = vec!["iov.mode".to_owned()];
         let spec = SearchSpec { group: Some(self.node.uuid()), keys, names: true, ..everything() };
-        let found = fs.search("readdir", &spec)?;
+        let found = match fs.search("readdir", &spec) {
+            // It was removed: nothing is in it any more.
+            Err(Errno::ENOENT | Errno::ESTALE) => Vec::new(),
+            found => found?,
+        };
         Ok(Listed { entries: found.into_iter().filter_map(entry_of).collect(), since, at_ns, names })
     }
 

@@ -15,6 +15,8 @@ const ZERO_RANGE: i32 = 0x10;
 
 /// Most bytes that are copied by reading and writing them.
 const SHORT: u64 = 64 << 10;
+/// Bytes that are looked at once to see how much of a write is there.
+const LOOK: usize = 1 << 20;
 /// And in one request by the store.
 const PIECE: u64 = 64 << 20;
 
@@ -169,6 +171,13 @@ impl File {
         }
     }
 
+    /// It gets no name ever.
+    pub(crate) fn set_nameless(&self) {
+        if let Some(handle) = self.joined() {
+            handle.nameless.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether anybody has written here who has it open.
     pub(crate) fn is_written(&self) -> bool {
         self.joined().is_some_and(|handle| handle.written.load(Ordering::Acquire))
@@ -249,11 +258,30 @@ impl File {
         }
         let handle = self.handle()?;
         self.writes();
-        if handle.write_behind(offset, data)? {
-            return Ok(data.len());
+        let fs = self.node.file_system();
+        let done = match handle.write_behind(offset, data) {
+            Ok(false) => fs.again("write", || ioverbs::write_at(&handle.c, offset, data)).map(drop),
+            done => done.map(drop),
+        };
+        match done {
+            Err(e @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => self.begun(offset, data).ok_or(e),
+            done => done.map(|()| data.len()),
         }
-        self.node.file_system().again("write", || ioverbs::write_at(&handle.c, offset, data))?;
-        Ok(data.len())
+    }
+
+    /// How much of a write is there that found no room for all of it; none: nothing.
+    fn begun(&self, offset: u64, data: &[u8]) -> Option<usize> {
+        let (mut there, mut piece) = (0, vec![0; data.len().min(LOOK)]);
+        while there < data.len() {
+            let len = piece.len().min(data.len() - there);
+            let n = self.read(offset + there as u64, &mut piece[..len]).unwrap_or(0);
+            let same = piece[..n].iter().zip(&data[there..]).take_while(|(is, was)| is == was).count();
+            there += same;
+            if same < len {
+                break;
+            }
+        }
+        (there > 0).then_some(there)
     }
 
     /// Sets the length.
@@ -315,6 +343,9 @@ impl File {
     /// What is short is read and written: that asks less, and leaves bytes that lie beside their records there. The rest goes by pieces, so that
     /// others are served in between, and no piece is late.
     pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<u64> {
+        if to.flags.append {
+            return Err(Errno::EBADF);
+        }
         let len = len.min(self.size()?.saturating_sub(offset));
         if len == 0 {
             return Ok(0);

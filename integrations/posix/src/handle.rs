@@ -20,6 +20,8 @@ pub(crate) struct Handle {
     pub(crate) c: Collection,
     /// It has no name yet, and goes with this handle unless it gets one.
     pub(crate) temporary: AtomicBool,
+    /// It gets no name ever (`O_TMPFILE` with `O_EXCL`).
+    pub(crate) nameless: AtomicBool,
     ended: AtomicBool,
     /// Somebody has written by it.
     pub(crate) written: AtomicBool,
@@ -35,8 +37,8 @@ impl Drop for Handle {
 
 impl Handle {
     pub(crate) fn new(fs: &FileSystem, c: Collection) -> Handle {
-        let [temporary, ended, written] = [const { AtomicBool::new(false) }; 3];
-        Handle { fs: fs.clone(), c, temporary, ended, written, behind: Behind::default() }
+        let [temporary, nameless, ended, written] = [const { AtomicBool::new(false) }; 4];
+        Handle { fs: fs.clone(), c, temporary, nameless, ended, written, behind: Behind::default() }
     }
 
     pub(crate) fn file_system(&self) -> &FileSystem {

@@ -366,7 +366,8 @@ impl FileSystem {
         parent.may_have(bytes);
         // Kept until it has a name or not: who closes it meanwhile does not remove it.
         let held = node.handle();
-        if held.is_none() && node.is_going() {
+        let never = held.as_ref().is_some_and(|h| h.nameless.load(Ordering::Relaxed));
+        if never || (held.is_none() && node.is_going()) {
             return Err(Errno::ENOENT);
         }
         let temporary = held.as_ref().is_some_and(|h| h.temporary.load(Ordering::Relaxed));

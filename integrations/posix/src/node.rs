@@ -52,7 +52,7 @@ pub struct Node {
     /// What was told of it last.
     told: Mutex<Option<Told>>,
     /// Of a directory: where it is, as far as that is known.
-    pub(crate) place: Mutex<Place>,
+    pub(crate) place: Mutex<Option<Place>>,
     /// Of a file: the directory in which it was found last.
     pub(crate) found_in: Mutex<Option<Uuid>>,
     /// Of a directory that was made here: which names there may be in it.
@@ -243,7 +243,12 @@ impl Node {
 
     /// Something has happened to it, nobody knows what.
     pub(crate) fn untell(&self) {
-        *lock(&self.told) = None;
+        let mut told = lock(&self.told);
+        match &mut *told {
+            // Who has it open when it is removed is told that still.
+            Some(told) if self.kind == Kind::Directory => (told.at_ns, told.since) = (0, None),
+            _ => *told = None,
+        }
     }
 
     /// What was told of a directory, if that was within this time, and for how long it still will have been: with each name that is

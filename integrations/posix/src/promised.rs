@@ -59,6 +59,7 @@ impl FileSystem {
     /// What a directory and those above it say of what is made in it, the nearest first. The root says nothing: that is what the
     /// workspace's controls are for.
     pub(crate) fn promised(&self, parent: &Node) -> Outcome<Controls> {
+        self.place_anew(parent, usize::MAX, std::time::Duration::from_nanos(FRESH_NS as u64))?;
         let mut dirs = vec![self.node(parent.uuid(), parent.kind())];
         dirs.extend(parent.above());
         dirs.retain(|dir| !dir.uuid().is_nil());

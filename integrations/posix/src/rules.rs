@@ -1,12 +1,12 @@
 //! What is promised of files by where they are made.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc, time::Duration};
 
 use globset::{GlobBuilder, GlobMatcher};
-use ioverbs::{Controls, Error, Result, Status, fill};
+use ioverbs::{Controls, Error, Op, Output, Result, Status, Uuid, Value, fill, seam};
 
 use crate::{
-    FileSystem, Kind, Node,
+    FileSystem, Kind, Node, Outcome,
     fs::{lock, stat_of},
     promised,
 };
@@ -35,8 +35,13 @@ impl Rule {
     }
 }
 
-/// Where a directory is: in which one, and under which name.
-pub(crate) type Place = Option<(Arc<Node>, Box<[u8]>)>;
+/// Where a directory is: in which one, under which name, and when that was found (monotonic clock).
+#[derive(Clone)]
+pub(crate) struct Place {
+    parent: Arc<Node>,
+    name: Box<[u8]>,
+    at_ns: i64,
+}
 
 impl FileSystem {
     /// What the rules say of a file of this name: of several that fit the last one, where that says nothing the one before, and
@@ -61,7 +66,8 @@ impl FileSystem {
     /// A directory was found in another one.
     pub(crate) fn placed(&self, node: &Node, parent: &Node, name: &[u8]) {
         if node.kind() == Kind::Directory {
-            let place = (self.node(parent.uuid(), parent.kind()), name.into());
+            let (parent, at_ns) = (self.node(parent.uuid(), parent.kind()), seam::monotonic_ns());
+            let place = Place { parent, name: name.into(), at_ns };
             let before = lock(&node.place).replace(place);
             // Not under the lock: it may be the last to have its parent.
             drop(before);
@@ -79,12 +85,74 @@ impl FileSystem {
     }
 }
 
+impl FileSystem {
+    /// Looks where a directory is, and those above it up to `levels`, as far as that was not found within this time: others may have
+    /// moved them. Of what is gone it is known where it was.
+    pub(crate) fn place_anew(&self, node: &Node, levels: usize, within: Duration) -> Outcome<()> {
+        // Those that one look has placed may be below others than before.
+        for _ in 0..levels.min(ioverbs::limits::GROUP_DEPTH) {
+            let now_ns = seam::monotonic_ns();
+            let is_stale = |node: &Arc<Node>| {
+                let age = lock(&node.place).as_ref().map(|place| now_ns - place.at_ns);
+                !node.uuid().is_nil()
+                    && age.is_none_or(|age| u128::try_from(age).is_ok_and(|age| age >= within.as_nanos()))
+            };
+            let all = std::iter::once(self.node(node.uuid(), node.kind())).chain(node.above()).take(levels);
+            let stale: Vec<_> = all.filter(is_stale).collect();
+            if stale.is_empty() || !self.look_where(&stale)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks where directories are; whether any is in another one than was known, or in one of which that is not known.
+    fn look_where(&self, dirs: &[Arc<Node>]) -> Outcome<bool> {
+        let statuses = self.again("..", || {
+            let ask = |dir: &Arc<Node>| {
+                let c = dir.group().map_err(|_| Error::internal("a directory is above a file"))?;
+                let get = |key: &str| Op::MetaGet { c: c.clone(), key: key.to_owned() }.into();
+                Ok([get("iov.group"), get("iov.name")])
+            };
+            self.try_all(dirs.iter().map(ask).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        })?;
+        let mut moved = false;
+        for (dir, told) in dirs.iter().zip(statuses.chunks_exact(2)) {
+            let [Status { output: Output::Value(Value::Str(group)), .. }, Status { output: Output::Value(name), .. }] =
+                told
+            else {
+                // It is gone, or nobody can tell.
+                if let Some(place) = &mut *lock(&dir.place) {
+                    place.at_ns = seam::monotonic_ns();
+                }
+                continue;
+            };
+            let (Ok(group), Some(name)) = (Uuid::parse(group), bytes_of(name)) else { continue };
+            let parent = self.node(group, Kind::Directory);
+            moved |= dir.above().next().is_none_or(|known| known.uuid() != group)
+                || (!group.is_nil() && lock(&parent.place).is_none());
+            self.placed(dir, &parent, name);
+        }
+        Ok(moved)
+    }
+}
+
+/// A name as the store tells it.
+fn bytes_of(name: &Value) -> Option<&[u8]> {
+    match name {
+        Value::Str(text) => Some(text.as_bytes()),
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
 impl Node {
     /// Where a directory is, and where those above it are, as far as that is known.
     fn places(&self) -> impl Iterator<Item = (Arc<Node>, Box<[u8]>)> {
         let first = lock(&self.place).clone();
         // Two that were moved into each other's place while somebody looked: nobody's path is so long.
-        std::iter::successors(first, |(parent, _)| lock(&parent.place).clone()).take(ioverbs::limits::GROUP_DEPTH)
+        let places = std::iter::successors(first, |place| lock(&place.parent.place).clone());
+        places.map(|place| (place.parent, place.name)).take(ioverbs::limits::GROUP_DEPTH)
     }
 
     /// The directories above it, the nearest first.

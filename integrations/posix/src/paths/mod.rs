@@ -215,6 +215,8 @@ impl Walker<'_> {
                 }
                 b".." => {
                     reached = None;
+                    let unseen = dir.file_system().0.options.unseen;
+                    dir.file_system().place_anew(&dir, 1, unseen)?;
                     match dir.parent() {
                         Some(parent) => dir = parent,
                         None if dir.uuid().is_nil() => {
@@ -251,10 +253,11 @@ impl Walker<'_> {
                         }
                         target => target?,
                     };
-                    target.extend_from_slice(&rest);
+                    // Each by itself is no longer than a path may be.
                     if target.len() > PATH {
                         return Err(Errno::ENAMETOOLONG.into());
                     }
+                    target.extend_from_slice(&rest);
                     if target.first() == Some(&b'/') {
                         return Err(Stop::Leaves(target));
                     }
@@ -286,7 +289,12 @@ impl Walker<'_> {
     }
 
     fn may_search(&self, dir: &Arc<Node>) -> Way<()> {
-        Ok(self.caller.check(dir, &dir.attributes_lately()?, access::EXECUTE)?)
+        let lately = dir.attributes_lately().or_else(|e| match e {
+            // It was removed: from there it goes up all the same.
+            Errno::ENOENT | Errno::ESTALE => dir.told_at_the_end().ok_or(e),
+            e => Err(e),
+        });
+        Ok(self.caller.check(dir, &lately?, access::EXECUTE)?)
     }
 
     /// What a name stands for; `now`: it is what is asked for, and not gone through.
@@ -345,6 +353,8 @@ impl Node {
         if self.uuid().is_nil() {
             return Some(b"/".to_vec());
         }
+        // Where that cannot be told, it is where it was.
+        let _ = self.file_system().place_anew(self, usize::MAX, self.file_system().0.options.unseen);
         let path = crate::rules::path_of(self);
         let top = self.above().last().is_some_and(|top| top.uuid().is_nil());
         (top && !path.is_empty()).then_some(path)

@@ -224,6 +224,9 @@ impl Walker<'_> {
         }
         self.may_change(&dir)?;
         let (file, _, attributes) = self.fs.create_unnamed(&dir, self.born(mode), flags(how))?;
+        if how.exclusive {
+            file.set_nameless();
+        }
         Ok(Opened::File(file, attributes))
     }
 
@@ -242,6 +245,9 @@ impl Walker<'_> {
                 return Err(Errno::EISDIR.into());
             }
             self.may_open(node, &attributes, how)?;
+            if node.told_at_the_end().is_none() {
+                node.tell(&attributes);
+            }
             return Ok(Opened::Directory(Directory::open(node)?));
         }
         self.may_open(node, &attributes, how)?;

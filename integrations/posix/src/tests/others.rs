@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Caller, Change, Directory, Errno, Kind, Paths, Rename, SetTime};
+use crate::{Caller, Change, Directory, Errno, How, Kind, Opened, Paths, Rename, SetTime};
 
 fn two() -> (FileSystem, FileSystem) {
     let ws = workspace();
@@ -132,4 +132,95 @@ fn the_time_of_access_is_that_of_its_making_until_somebody_sets_it() {
         let set = node.change(&Change { atime: Some(SetTime::At(0)), ..Change::default() }).unwrap();
         assert_eq!((set.atime_ns / 1_000_000_000, set.mtime_ns), (0, 7_000_000_000));
     }
+}
+
+static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new(), umask: 0 };
+
+/// A directory that others move is where it is by now, for who is in it.
+#[test]
+fn above_a_directory_is_where_others_have_moved_it() {
+    let ws = workspace();
+    let at_once = Options { unseen: Duration::ZERO, ..Options::default() };
+    let here = FileSystem::new(ws.clone(), at_once);
+    let there = FileSystem::new(again(&ws), Options::default());
+    let paths = Paths::new(here.clone());
+    let (root, w) = (here.root(), paths.walker(&ROOT));
+    for dir in [&b"a"[..], b"a/b", b"a/b/d", b"c"] {
+        w.mkdir(&root, dir, 0o755).unwrap();
+    }
+    for (dir, what) in [(&b"a"[..], &b"a"[..]), (b"c", b"c")] {
+        put(&here, &w.find(&root, dir, true).unwrap().0, b"who", what);
+    }
+    let inside = w.find(&root, b"a/b/d", true).unwrap().0;
+    assert_eq!(inside.path().unwrap(), b"/a/b/d");
+    let (at, other) = (there.root(), Paths::new(there.clone()));
+    let in_there = |name: &[u8]| other.walker(&ROOT).find(&at, name, true).unwrap().0;
+    there.rename((&in_there(b"a"), b"b"), (&in_there(b"c"), b"moved"), Rename::Replace).unwrap();
+    assert_eq!(get(&w.find(&inside, b"../../who", true).unwrap().0), b"c");
+    assert_eq!(inside.path().unwrap(), b"/c/moved/d");
+    there.unlink(&in_there(b"a"), b"who").unwrap();
+    there.rmdir(&at, b"a").unwrap();
+    assert_eq!(get(&w.find(&inside, b"../../who", true).unwrap().0), b"c");
+    // One that is gone is where it was.
+    there.rmdir(&in_there(b"c/moved"), b"d").unwrap();
+    assert_eq!(get(&w.find(&inside, b"../../who", true).unwrap().0), b"c");
+}
+
+/// What a directory says holds for what is made in a directory that others have moved there.
+#[test]
+fn what_is_promised_comes_from_where_a_directory_is_by_now() {
+    let (here, there) = two();
+    let (root, at) = (here.root(), there.root());
+    let b = {
+        let a = here.mkdir(&root, b"a", born(0o755)).unwrap().0;
+        here.mkdir(&a, b"b", born(0o755)).unwrap().0
+    };
+    let c = here.mkdir(&root, b"c", born(0o755)).unwrap().0;
+    c.set_xattr(b"user.posix.controls", b"mutability=append", crate::SetXattr::Either).unwrap();
+    let (a_there, c_there) = (there.lookup(&at, b"a").unwrap().0, there.lookup(&at, b"c").unwrap().0);
+    there.rename((&a_there, b"b"), (&c_there, b"b"), Rename::Replace).unwrap();
+    ioverbs::seam::sleep(1_100_000_000);
+    let new = here.create(&b, b"f", born(0o644), Flags { write: true, ..READ }).unwrap().0;
+    assert_eq!(new.write_at(0, b"x"), Err(Errno::EPERM));
+    new.append(b"x").unwrap();
+}
+
+/// Of a directory that somebody else has removed its last attributes are told, and no names.
+#[test]
+fn a_directory_that_is_gone_is_empty_for_who_has_it_open() {
+    let (here, there) = two();
+    let paths = Paths::new(here.clone());
+    let (root, w) = (here.root(), paths.walker(&ROOT));
+    w.mkdir(&root, b"d", 0o755).unwrap();
+    let how = How { read: true, directory: true, ..How::default() };
+    let Opened::Directory(open) = w.open(&root, b"d", &how).unwrap() else { panic!("a directory") };
+    there.rmdir(&there.root(), b"d").unwrap();
+    open.node().untell();
+    assert_eq!(open.node().attributes().unwrap_err(), Errno::ENOENT);
+    assert_eq!(open.node().told_at_the_end().unwrap().links, 0);
+    assert_eq!(open.entry(0).unwrap(), None);
+}
+
+/// `O_TMPFILE` with `O_EXCL` is for what must never get a name; a copy is no append; and a link may be as long as a path.
+#[test]
+fn what_must_not_be_is_refused_and_what_may_be_long_is_not() {
+    let here = FileSystem::new(workspace(), Options::default());
+    let paths = Paths::new(here.clone());
+    let (root, w) = (here.root(), paths.walker(&ROOT));
+    let how = How { read: true, write: true, unnamed: Some(0o600), ..How::default() };
+    for exclusive in [true, false] {
+        let Opened::File(file, _) = w.open(&root, b".", &How { exclusive, ..how }).unwrap() else { panic!("a file") };
+        let linked = here.link(file.node(), &root, b"named").map(drop);
+        assert_eq!(linked, if exclusive { Err(Errno::ENOENT) } else { Ok(()) });
+    }
+    let (from, to) = (put(&here, &root, b"from", b"bytes"), put(&here, &root, b"to", b"there"));
+    let from = File::open(&from, READ).unwrap().0;
+    let to = File::open(&to, Flags { write: true, append: true, ..READ }).unwrap().0;
+    assert_eq!(from.copy_to(0, &to, 0, 5), Err(Errno::EBADF));
+    w.mkdir(&root, b"y", 0o755).unwrap();
+    put(&here, &w.find(&root, b"y", true).unwrap().0, b"f", b"far");
+    let long = [b"./".repeat(1500), b".".to_vec()].concat();
+    w.symlink(&root, b"l", &long).unwrap();
+    let path = [&b"l/"[..], &b"./".repeat(1000), b"y/f"].concat();
+    assert_eq!(get(&w.find(&root, &path, true).unwrap().0), b"far");
 }

@@ -152,6 +152,13 @@ pub(super) fn may_write(fd: c_int) -> Outcome<()> {
     }
 }
 
+/// Whether what is written by a descriptor goes to the end, wherever that is.
+fn appends(fd: c_int) -> bool {
+    // SAFETY: it asks for a number.
+    let flags = unsafe { fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_APPEND != 0
+}
+
 fn copy(
     (from, from_at): (c_int, *mut i64),
     (to, to_at): (c_int, *mut i64),
@@ -184,6 +191,7 @@ export! {
         from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: u32
     ) -> isize = match (is_ours(from), is_ours(to)) {
         (true, _) | (_, true) if flags != 0 => failed(Errno::EINVAL),
+        (true, true) if appends(to) => failed(Errno::EBADF),
         (true, true) => copy((from, from_at), (to, to_at), len, false).unwrap_or_else(|| failed(Errno::EBADF)),
         (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
         // Between file systems the kernel refuses it as well, and programs know what to do.

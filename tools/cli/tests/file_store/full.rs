@@ -67,3 +67,45 @@ fn what_was_written_to_a_full_store_is_read_until_it_has_room() {
         nothing_was_made_up(&store);
     }
 }
+
+/// Writes to the end of a file until there is no room, and looks whether it is as long as it was told; then once more.
+const TOLD: &str = r#"
+    static char b[3 << 20];
+    MAIN
+    int f = open("fill", O_RDWR | O_CREAT, 0644); struct stat s; long at = 0, k;
+    memset(b, 7, sizeof b);
+    pwrite(f, b, 50000, 0); at = 50000;
+    while ((k = pwrite(f, b, sizeof b, at)) > 0) at += k;
+    printf("%s ", strerrorname_np(errno)); fstat(f, &s); printf("%s\n", at > 4 << 20 && s.st_size == at ? "as told" : "otherwise");
+    k = pwrite(f, b, sizeof b, at); fstat(f, &s); printf("%s\n", s.st_size == at + (k > 0 ? k : 0) ? "as told" : "otherwise");
+"#;
+
+#[test]
+fn a_file_is_as_long_as_was_told_where_there_is_no_room() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mount = |args: &[&str]| std::process::Command::new("mount").args(args).arg(place.path()).status();
+    let small = || mount(&["-t", "tmpfs", "-o", "size=32m", "none"]).is_ok_and(|status| status.success());
+    if !has_library() || !has_fuse() || !small() {
+        return;
+    }
+    let _mounted = Unmounts(place.path());
+    let store = Store::new();
+    let files = format!("files:{}", place.path().join("bytes").display());
+    store.iov(&["up", "--storage", &files]).ok();
+    store.iov(&["ws", "create", "w"]).ok();
+    let program = built(&store, TOLD);
+    assert_eq!(shell(&store, &program).ok().text(), "ENOSPC as told\nas told\n", "iov run");
+    store.iov(&["rm", "w/fill"]).ok();
+    let mounted = Mounted::new(&store, "mnt", "");
+    assert_eq!(mounted.shell(&program).ok().text(), "ENOSPC as told\nas told\n", "a mount");
+    drop(mounted);
+    store.iov(&["down"]).ok();
+}
+
+struct Unmounts<'a>(&'a std::path::Path);
+
+impl Drop for Unmounts<'_> {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").args(["-l"]).arg(self.0).status();
+    }
+}
