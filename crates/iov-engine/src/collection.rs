@@ -40,7 +40,9 @@ pub(crate) struct CollectionInner {
     /// Others write it: nobody knows what they have changed since.
     lent: AtomicBool,
     /// Something was written since the last sync that the contract wants synced.
-    unsynced: AtomicBool,
+    changes: AtomicU64,
+    /// How many of them are synced.
+    synced: AtomicU64,
     /// The stage that collects the changes of `atomicity=publication` until commit or close.
     stage: Mutex<Option<Uuid>>,
     /// A publication has failed, and may have taken effect all the same.
@@ -85,7 +87,8 @@ impl Collection {
             place: AtomicU64::new(Place::FIRST.0),
             dirty: AtomicBool::new(false),
             lent: AtomicBool::new(false),
-            unsynced: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             stage: Mutex::default(),
             undecided: AtomicBool::new(false),
             inline: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! A workspace handle.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{
         Arc, Mutex, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -15,13 +15,22 @@ use iov_types::{
 
 use crate::{Collection, Session, session::lock};
 
+/// Changes that are to be synced yet.
+#[derive(Default)]
+struct Unsynced {
+    /// How many changes there have been.
+    changes: u64,
+    /// The objects, and by which of them each was changed last.
+    objects: HashMap<ObjectId, u64>,
+}
+
 pub(crate) struct WorkspaceInner {
     pub(crate) session: Session,
     opened: RwLock<OpenedWorkspace>,
     uuid: Uuid,
     closed: AtomicBool,
     /// Collections whose bytes this session changed under a durable level and has not synced since.
-    unsynced: Mutex<HashSet<ObjectId>>,
+    unsynced: Mutex<Unsynced>,
 }
 
 /// An open workspace. Clones are the same handle; any thread, any time.
@@ -87,16 +96,29 @@ impl Workspace {
     }
 
     pub(crate) fn note_unsynced(&self, object: ObjectId) {
-        lock(&self.0.unsynced).insert(object);
+        let mut unsynced = lock(&self.0.unsynced);
+        unsynced.changes += 1;
+        let now = unsynced.changes;
+        unsynced.objects.insert(object, now);
     }
 
-    pub(crate) fn note_synced(&self, object: ObjectId) {
-        lock(&self.0.unsynced).remove(&object);
+    /// An object is synced as it was so many changes of any in: what came since is not.
+    pub(crate) fn note_synced(&self, object: ObjectId, changes: u64) {
+        let objects = &mut lock(&self.0.unsynced).objects;
+        if objects.get(&object).is_some_and(|changed| *changed <= changes) {
+            objects.remove(&object);
+        }
     }
 
-    /// What a persist of the workspace must sync.
-    pub(crate) fn unsynced(&self) -> Vec<ObjectId> {
-        lock(&self.0.unsynced).iter().copied().collect()
+    /// What a persist of the workspace must sync, and how many changes there have been.
+    pub(crate) fn unsynced(&self) -> (Vec<ObjectId>, u64) {
+        let unsynced = lock(&self.0.unsynced);
+        (unsynced.objects.keys().copied().collect(), unsynced.changes)
+    }
+
+    /// How many changes there have been.
+    pub(crate) fn changes(&self) -> u64 {
+        lock(&self.0.unsynced).changes
     }
 
     /// Ends the handle, not the workspace.

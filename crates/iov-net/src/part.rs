@@ -198,6 +198,17 @@ impl Part {
                 let maybe = self.maybe || e.outcome() != Outcome::NotApplied;
                 Part { attempt: self.attempt + 1, maybe, ..self }.send();
             }
+            Err(e) if self.attempt == 0 && self.link.tickets.are_asked_for() && is_refused(&e) => {
+                // A ticket that was taken for good has run out, as behind a sleep of this machine: another one is asked for.
+                let needed: Vec<_> = self.ops.iter().flat_map(|(_, (op, _))| needs(op)).collect();
+                let (link, cx) = (self.link.clone(), self.cx.clone());
+                link.tickets.forget(&needed.iter().map(|(uuid, _)| *uuid).collect::<Vec<_>>());
+                let go = move |tickets| match tickets {
+                    Ok(tickets) => Part { attempt: self.attempt + 1, tickets, ..self }.send(),
+                    Err(e) => self.finish(Err(e)),
+                };
+                link.tickets.with(&cx, || needed, Box::new(go));
+            }
             reply => self.finish(reply),
         }
     }
@@ -209,10 +220,12 @@ impl Part {
         let failed = unpack(reply, &ops, &mut results, by_network(link.counters(), network)).err();
         let denied =
             |result: &Option<Result<Evidence>>| matches!(result, Some(Err(e)) if e.clause() == Some(Clause::A1));
+        // All of it where the request as a whole was refused: one bad ticket is enough for that.
+        let all = failed.as_ref().is_some_and(|e| e.clause() == Some(Clause::A1));
         let refused: Vec<Uuid> = ops
             .iter()
             .zip(&results)
-            .filter(|(_, result)| denied(result))
+            .filter(|(_, result)| all || denied(result))
             .map(|((_, (op, _)), _)| op.object.collection)
             .collect();
         if !refused.is_empty() {
@@ -231,6 +244,11 @@ impl Part {
         }
         Part::left(&link, lane, bulk);
     }
+}
+
+/// Whether nothing of a request was done, as the caller may not.
+fn is_refused(e: &Error) -> bool {
+    e.clause() == Some(Clause::A1) && e.outcome() == Outcome::NotApplied
 }
 
 /// What counts the bytes.

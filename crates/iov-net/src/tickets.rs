@@ -98,6 +98,11 @@ impl Tickets {
 }
 
 impl Tickets {
+    /// Whether the catalog gives them.
+    pub(crate) fn are_asked_for(&self) -> bool {
+        matches!(self, Tickets::Asked(_))
+    }
+
     /// Forgets what is held for collections.
     pub(crate) fn forget(&self, uuids: &[Uuid]) {
         if let Tickets::Asked(desk) = self {

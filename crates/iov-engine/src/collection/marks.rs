@@ -44,7 +44,12 @@ impl Collection {
 
     pub(crate) fn mark_changed(&self) {
         self.0.dirty.store(true, Ordering::Relaxed);
-        self.0.unsynced.store(true, Ordering::Relaxed);
+        self.0.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was changed: a sync covers what came before it was sent.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -58,11 +63,12 @@ impl Collection {
     }
 
     pub(crate) fn is_unsynced(&self) -> bool {
-        self.0.unsynced.load(Ordering::Relaxed)
+        self.0.synced.load(Ordering::Relaxed) < self.changes()
     }
 
-    pub(crate) fn mark_synced(&self) {
-        self.0.unsynced.store(false, Ordering::Relaxed);
+    /// So many changes are synced.
+    pub(crate) fn mark_synced(&self, changes: u64) {
+        self.0.synced.fetch_max(changes, Ordering::Relaxed);
     }
 
     /// Remembers that bytes may be lost; every later persist and close says so (P8).

@@ -8,7 +8,7 @@ use iov_types::{
     Clause, Counters, Demand, EntryKind, Error, Evidence, Mutability, ObjectOp, ObjectVerb, Persistence, Point, Result,
 };
 
-use super::Exec;
+use super::{Covers, Exec};
 use crate::{
     Collection, Op,
     op::{Output, Status},
@@ -180,14 +180,17 @@ impl Exec {
     }
 
     /// The syncs that commit, persist or close of a handle, or persist of a workspace, need before the catalog hears of it.
-    pub(super) fn sync_ops(&self, i: usize) -> Result<Vec<Submitted>> {
+    pub(super) fn sync_ops(&self, i: usize) -> Result<(Vec<Submitted>, Covers)> {
         let sync = |object, demand| (ObjectOp { object, verb: ObjectVerb::Sync, demand }, Memory::default());
         if let Op::WorkspacePersist { w } = &self.ops[i] {
             w.check()?;
             let demand = Demand { durability: Some(Persistence::Durable), ..Demand::default() };
-            return Ok(w.unsynced().into_iter().map(|object| sync(object, demand.clone())).collect());
+            let (objects, in_workspace) = w.unsynced();
+            let ops = objects.iter().map(|object| sync(*object, demand.clone())).collect();
+            return Ok((ops, Covers { objects, in_workspace, of_handle: 0 }));
         }
-        let Some(c) = self.ops[i].handle() else { return Ok(Vec::new()) };
+        let Some(c) = self.ops[i].handle() else { return Ok(Default::default()) };
+        let covers = Covers::of(c);
         self.check_handle(c)?;
         c.broken()?;
         let contract = self.contract(c)?;
@@ -199,9 +202,9 @@ impl Exec {
             _ => false,
         };
         if !wanted || contract.durability < Persistence::Durable || !c.is_unsynced() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let demand = Demand { durability: Some(contract.durability), ..self.handle_demand(c, &contract, false)? };
-        Ok(vec![sync(c.object()?, demand)])
+        Ok((vec![sync(c.object()?, demand)], covers))
     }
 }

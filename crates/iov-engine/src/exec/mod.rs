@@ -30,7 +30,7 @@ use iov_semantics::{
 };
 use iov_store::{OpCx, Submitted};
 use iov_types::{
-    Clause, Controls, Counters, Demand, Error, OnError, Outcome, Persistence, Result, State, Uuid, Which,
+    Clause, Controls, Counters, Demand, Error, ObjectId, OnError, Outcome, Persistence, Result, State, Uuid, Which,
     catalog::{CatalogOp, CatalogReply, Opened, Submission},
 };
 
@@ -63,6 +63,22 @@ enum Phase {
     Finished,
 }
 
+/// What was changed when syncs were sent: they cover that and nothing that came since.
+#[derive(Default)]
+struct Covers {
+    /// Of a workspace.
+    objects: Vec<ObjectId>,
+    /// How many changes there had been in the workspace, and of the handle.
+    in_workspace: u64,
+    of_handle: u64,
+}
+
+impl Covers {
+    fn of(c: &Collection) -> Covers {
+        Covers { objects: Vec::new(), in_workspace: c.workspace().changes(), of_handle: c.changes() }
+    }
+}
+
 /// A started batch.
 pub(crate) struct Exec {
     session: Session,
@@ -81,6 +97,8 @@ pub(crate) struct Exec {
     inbox: Option<Arc<Inbox>>,
     /// The operation behind each thing sent; `None` for what the engine added itself.
     sent: Vec<Option<usize>>,
+    /// What the syncs of an operation cover.
+    syncing: HashMap<usize, Covers>,
     /// Operations that want the records persisted with the present submission (P7).
     persisting: Vec<usize>,
     to_publish: VecDeque<usize>,
@@ -147,6 +165,7 @@ impl Exec {
             wave: None,
             inbox: None,
             sent: Vec::new(),
+            syncing: HashMap::new(),
             persisting: Vec::new(),
             to_publish: VecDeque::new(),
             stage: rollback.then(|| id.unwrap_or_else(iov_store::seam::new_uuid)),

@@ -385,7 +385,7 @@ impl Exec {
         }
         for (c, _) in self.touched.clone() {
             c.mark_published();
-            c.mark_synced();
+            c.mark_synced(c.changes());
         }
         self.phase = Phase::Finished;
     }

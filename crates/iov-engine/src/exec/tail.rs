@@ -8,7 +8,7 @@ use iov_types::{
     catalog::{CatalogOp, Submission},
 };
 
-use super::{Exec, Phase, inbox::Arrived};
+use super::{Covers, Exec, Phase, inbox::Arrived};
 use crate::{OpState, Status, request::RequestInner};
 
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ impl Exec {
                     let (Ok(contract), Ok(object)) = (self.contract(&c), c.object()) else { continue };
                     let now = contract.effective.point == Point::Batch && contract.durability >= Persistence::Durable;
                     if now && !contract.staged && c.is_unsynced() && seen.insert(object) {
+                        self.syncing.insert(i, Covers::of(&c));
                         let demand = Demand { durability: Some(contract.durability), ..Demand::default() };
                         ops.push((ObjectOp { object, verb: ObjectVerb::Sync, demand }, Memory::default()));
                         self.sent.push(Some(i));

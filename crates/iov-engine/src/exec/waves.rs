@@ -9,7 +9,7 @@ use iov_types::{
     catalog::{CatalogOp, Submission},
 };
 
-use super::{Exec, Phase, publish, sealed::deletes, tail};
+use super::{Covers, Exec, Phase, publish, sealed::deletes, tail};
 use crate::{Op, OpState, Status, op::Output, records, request::RequestInner};
 
 impl Exec {
@@ -120,7 +120,8 @@ impl Exec {
         self.sent.clear();
         for i in self.wave_ops() {
             match self.sync_ops(i) {
-                Ok(more) => {
+                Ok((more, covers)) => {
+                    self.syncing.insert(i, covers);
                     self.sent.extend(more.iter().map(|_| Some(i)));
                     ops.extend(more);
                 }
@@ -164,14 +165,17 @@ impl Exec {
 
     /// A sync that a target calls done must have reached the level (P5).
     pub(super) fn verify_sync(&self, op: usize, evidence: &[Evidence]) -> Result<()> {
+        // What was changed meanwhile is a later persist's.
+        let none = Covers::default();
+        let Covers { objects, in_workspace, of_handle } = self.syncing.get(&op).unwrap_or(&none);
         if let Op::WorkspacePersist { w } = &self.ops[op] {
-            // The evidence of each has arrived without error; what was changed meanwhile is a later persist's.
-            w.unsynced().into_iter().for_each(|c| w.note_synced(c));
+            // The evidence of each has arrived without error.
+            objects.iter().for_each(|object| w.note_synced(*object, *in_workspace));
         }
         let Some(c) = self.ops[op].handle() else { return Ok(()) };
         iov_semantics::verify(&*self.contract(c)?, evidence)?;
-        c.mark_synced();
-        c.workspace().note_synced(c.object()?);
+        c.mark_synced(*of_handle);
+        c.workspace().note_synced(c.object()?, *in_workspace);
         Ok(())
     }
 

@@ -47,8 +47,13 @@ impl Connection {
         }
         // What nobody has taken from the ring by now nobody will.
         let taken = self.stream.rings().map_or(0, Rings::give_up);
-        let unsent = lock(&self.out).give_up(taken);
-        let mut waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
+        // Both at once: another one who finds it broken must not judge by what was taken out here.
+        let (unsent, mut waiting) = {
+            let mut out = lock(&self.out);
+            let unsent = out.give_up(taken);
+            let waiting: Vec<(u64, Waiter)> = lock(&self.waiting).drain().collect();
+            (unsent, waiting)
+        };
         // In the order in which they were sent: some are sent again.
         waiting.sort_unstable_by_key(|(request, _)| *request);
         for (request, waiter) in waiting {
