@@ -8,9 +8,17 @@ use iov_types::{Evidence, Result};
 use crate::{request::RequestInner, session::lock};
 
 enum Content {
-    Evidence { items: Vec<Option<Result<Evidence>>>, left: usize },
+    Evidence {
+        items: Vec<Option<Result<Evidence>>>,
+        left: usize,
+    },
     Answer(Option<Answer>),
+    /// Nobody waits for the answer any more; what is done with it.
+    Abandoned(OnLate),
 }
+
+/// What is done with an answer that comes too late.
+pub(crate) type OnLate = Box<dyn Fn(Answer) + Send>;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -41,8 +49,30 @@ impl Inbox {
     }
 
     pub(crate) fn answer(&self, answer: Answer) {
-        *lock(&self.content) = Content::Answer(Some(answer));
-        self.wake();
+        let mut content = lock(&self.content);
+        let late = std::mem::replace(&mut *content, Content::Answer(None));
+        match late {
+            Content::Abandoned(late) => {
+                drop(content);
+                late(answer);
+            }
+            _ => {
+                *content = Content::Answer(Some(answer));
+                drop(content);
+                self.wake();
+            }
+        }
+    }
+
+    /// Nobody waits for the answer any more. One that has come meanwhile is given back.
+    pub(crate) fn abandon(&self, late: OnLate) -> Option<Answer> {
+        match &mut *lock(&self.content) {
+            Content::Answer(Some(answer)) => Some(std::mem::replace(answer, Ok(Vec::new()))),
+            content => {
+                *content = Content::Abandoned(late);
+                None
+            }
+        }
     }
 
     /// Lets targets go on.
@@ -64,6 +94,7 @@ impl Inbox {
             }
             Content::Evidence { .. } => None,
             Content::Answer(answer) => answer.take().map(Arrived::Answer),
+            Content::Abandoned(_) => None,
         }
     }
 

@@ -236,7 +236,12 @@ impl Exec {
                     }
                     // Lent memory must stay lent until its evidence is there; targets keep the deadline themselves.
                     None if self.cx.left_ns() == 0 && !inbox.lends_memory() => {
+                        let came = inbox.abandon(self.closes_late_opens());
                         self.inbox = None;
+                        if let Some(answer) = came {
+                            self.arrived(Arrived::Answer(answer));
+                            continue;
+                        }
                         let late =
                             Error::timeout("the deadline passed before the answer came; it may have taken effect")
                                 .with_clause(Clause::O8)
@@ -313,6 +318,24 @@ impl Exec {
         let inbox = Arc::new(Inbox::for_evidence(ops.len(), Arc::downgrade(request)));
         self.inbox = Some(inbox.clone());
         self.session.0.sides.backend.submit(&self.cx, ops, inbox);
+    }
+
+    /// What is opened by an answer that nobody waits for any more is closed again: else nobody could, and it would be held as long as the
+    /// session lives (X1, O10). Who repeats a batch by its id finds open what that has opened.
+    fn closes_late_opens(&self) -> inbox::OnLate {
+        let (session, cx, keeps) = (self.session.clone(), self.cx.clone(), self.id.is_some());
+        Box::new(move |answer| {
+            let opened = answer.into_iter().flatten().filter_map(|reply| match reply {
+                Ok(CatalogReply::Opened(opened)) if !keeps => Some((opened.ws, opened.uuid)),
+                _ => None,
+            });
+            let close = |(ws, uuid)| CatalogOp::Close { ws, uuid, published: None };
+            let ops: Vec<CatalogOp> = opened.map(close).collect();
+            if !ops.is_empty() {
+                let cx = OpCx::new(cx.caller.clone(), iov_types::limits::DEFAULT_DEADLINE_NS);
+                session.0.sides.catalog.submit(&cx, ops, Submission::Each, Box::new(|_| {}));
+            }
+        })
     }
 
     fn submit_facts(&mut self, ops: Vec<CatalogOp>, how: Submission, request: &Arc<RequestInner>) {
