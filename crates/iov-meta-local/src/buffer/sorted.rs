@@ -28,7 +28,9 @@ impl Sorted {
     }
 
     pub(super) fn replace(&mut self, run: Vec<u32>) {
-        *self = Sorted { fresh: Vec::new(), runs: vec![run] };
+        // A family without entries stays one: what is put into tables for it would be a file with nothing in it.
+        let runs = if run.is_empty() { Vec::new() } else { vec![run] };
+        *self = Sorted { fresh: Vec::new(), runs };
     }
 
     /// The one run of a sealed family.

@@ -158,3 +158,19 @@ fn b3_a_disk_that_fills_up_loses_nothing_and_works_again_when_there_is_room() {
     drop(store);
     check(&open(&dir, &options), n, "opened while full");
 }
+
+#[test]
+fn b3_a_buffer_leaves_no_files_in_trees_that_it_has_nothing_for() {
+    let place = Place::new("families");
+    let store = open(place.path(), &tiny());
+    let mut n = 0;
+    while store.stats().applied < 5 {
+        apply(&store, vec![put(format!("R{n}"), [1; 200])]);
+        n += 1;
+    }
+    for family in ["names", "index", "other"] {
+        let tables = place.path().join("tables").join(family).join("tables");
+        assert_eq!(std::fs::read_dir(tables).expect("its tables").count(), 0, "{family}: each takes an inode");
+    }
+    assert_eq!(all(&store).len(), n);
+}
