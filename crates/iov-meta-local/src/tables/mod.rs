@@ -4,6 +4,7 @@
 //! merged. What a key holds is its value behind the revision at which it was written, eight bytes.
 
 mod family;
+mod manifest;
 mod pin;
 mod tree;
 mod verify;

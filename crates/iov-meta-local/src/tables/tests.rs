@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, ops::Bound, path::Path};
 
 use super::*;
-use crate::tests::kit::{Place, unlocked};
+use crate::tests::{
+    kit::{Place, unlocked},
+    torn::copy,
+};
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
@@ -149,4 +152,64 @@ fn families_and_spans_cover_all_keys_in_order() {
         assert_eq!(span.family, Family::of(&key), "{first}");
     }
     assert_eq!(Family::of(b""), Family::Other);
+}
+
+/// Writing a manifest can fail when `current` names it already: the library stays where it was, and the medium is ahead.
+#[test]
+fn a_manifest_that_failed_at_its_end_does_not_count() {
+    let (place, ahead) = (Place::new("manifest"), Place::new("manifest-ahead"));
+    let (folder, other) = (place.path().join("tables/records"), ahead.path().join("tables/records"));
+    let put = |tables: &Tables, value: u8| {
+        let keys: Vec<_> = (0..100).map(|n| key(Family::Records, n)).collect();
+        let value = [value; 100];
+        tables.tree(Family::Records).ingest(keys.iter().map(|k| (&k[..], Some(&value[..]), 1)))
+    };
+    let read = |tables: &Arc<Tables>| {
+        let at = Pin::new(tables, 0).at(Family::Records);
+        let item = tables.tree(Family::Records).get(&key(Family::Records, 7), at).expect("a get").expect("a value");
+        item.value()[0]
+    };
+    let tables = open(place.path(), true);
+    put(&tables, 1).expect("a run");
+    copy(place.path(), ahead.path());
+    let newest = |folder: &Path| {
+        let tables = std::fs::read_dir(folder.join("tables")).expect("tables");
+        let number = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse::<u64>().ok());
+        tables.filter_map(|table| number(table.expect("a table").file_name())).max().expect("one")
+    };
+    let first = newest(&folder) + 1;
+    let fail = || {
+        let before = std::fs::read(folder.join("current")).expect("current");
+        let further = open(ahead.path(), false);
+        put(&further, 2).expect("a run");
+        drop(further);
+        let table = format!("tables/{}", newest(&other));
+        let current = std::fs::read(other.join("current")).expect("current");
+        let manifest = format!("v{}", crate::files::u64_at(&current, 0));
+        for name in [&*manifest, "current", &table] {
+            std::fs::copy(other.join(name), folder.join(name)).expect("a copy");
+        }
+        assert_ne!(before, current);
+        (before, current, folder.join(table))
+    };
+    let current = || std::fs::read(folder.join("current")).expect("current");
+    let (before, further, table) = fail();
+    tables.tree(Family::Records).sweep(first).expect("nothing is in the way");
+    assert!(current() == before && !table.exists(), "the table goes behind what names it");
+    // Where that cannot be done, everything stays, and nothing is written.
+    std::fs::copy(other.join("current"), folder.join("current")).expect("a copy");
+    std::fs::copy(other.join(table.strip_prefix(&folder).expect("inside")), &table).expect("a copy");
+    std::fs::create_dir(folder.join("current.new")).expect("something in the way");
+    tables.tree(Family::Records).sweep(first).expect_err("something is in the way");
+    put(&tables, 3).expect_err("it would empty the manifest that is named");
+    tables.tree(Family::Records).merge(64 << 20).expect_err("as this would");
+    assert!(current() == further && table.exists());
+    copy(place.path(), ahead.path());
+    assert_eq!(read(&open(ahead.path(), false)), 2, "it can be opened");
+    std::fs::remove_dir(folder.join("current.new")).expect("out of the way");
+    put(&tables, 3).expect("a run");
+    assert!(!table.exists() || current() != further);
+    assert_eq!(read(&tables), 3);
+    drop(tables);
+    assert_eq!(read(&open(place.path(), false)), 3);
 }

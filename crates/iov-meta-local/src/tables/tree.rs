@@ -24,7 +24,8 @@ use lsm_tree::{
 
 use super::{
     Family,
-    verify::{CURRENT, verify},
+    manifest::{CURRENT, Named, restore},
+    verify::verify,
 };
 use crate::{
     files::{Home, TABLES, u64_at},
@@ -85,6 +86,9 @@ pub(crate) struct Tree {
     failed: Mutex<Option<(u64, u64)>>,
     /// Taken shared by whoever writes tables, alone by whoever removes what a failed write left.
     writing: RwLock<()>,
+    /// The first number of the files that failed writes left, where it could not be seen to that `current` names none of
+    /// them: then nothing is written, as that would lose the manifest that it names.
+    owed: Mutex<Option<u64>>,
     /// How to call it in an error.
     shown: String,
     folder: PathBuf,
@@ -139,6 +143,7 @@ impl Tree {
             visible,
             pins: Mutex::default(),
             writing: RwLock::default(),
+            owed: Mutex::default(),
             shown,
             folder,
         })
@@ -218,6 +223,7 @@ impl Tree {
     /// Puts a run in: keys strictly ascending, each with its newest value (`None`: deleted) and its revision. All of it
     /// is there afterwards and survives power loss, or nothing.
     pub(crate) fn ingest<'a>(&self, run: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>, u64)>) -> Result<()> {
+        self.settled()?;
         let first = self.tree.get_next_table_id();
         let done = {
             let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +246,7 @@ impl Tree {
             })
             .inspect(|_| self.installed())
         };
-        done.inspect_err(|_| self.sweep(first))
+        done.inspect_err(|_| drop(self.sweep(first)))
     }
 
     /// Merges some runs into tables of about so many bytes, if there are enough; whether it did.
@@ -265,12 +271,13 @@ impl Tree {
     }
 
     fn rewrite(&self, merge: impl FnOnce() -> lsm_tree::Result<()>) -> Result<()> {
+        self.settled()?;
         let first = self.tree.get_next_table_id();
         let done = {
             let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
             guarded(&self.shown, merge).inspect(|()| self.installed())
         };
-        done.inspect_err(|_| self.sweep(first))
+        done.inspect_err(|_| drop(self.sweep(first)))
     }
 
     fn shape(&self) -> [Option<usize>; LEVELS] {
@@ -278,20 +285,56 @@ impl Tree {
     }
 
     /// Removes the files that a failed write left: those numbered from `first` on that are part of no state. The library
-    /// would keep them until the next start, and a full disk would never get free.
-    fn sweep(&self, first: u64) {
+    /// would keep them until the next start, and a full disk would never get free. None goes before `current` is right.
+    pub(super) fn sweep(&self, first: u64) -> Result<()> {
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = owed.is_some();
+        let first = owed.map_or(first, |before| first.min(before));
+        *owed = Some(first);
+        // At once, since whoever else writes now would begin with emptying the manifest that failed.
+        self.settle(again)?;
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        // Another one may have failed in between.
+        self.settle(false)?;
+        *owed = None;
         let live = guarded(&self.shown, || {
             Ok(self.tree.current_version().iter_tables().map(lsm_tree::Table::id).collect::<Vec<_>>())
         });
         let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Ok(live), Ok(files)) = (live, std::fs::read_dir(self.folder.join("tables"))) else { return };
+        let (Ok(live), Ok(files)) = (live, std::fs::read_dir(self.folder.join("tables"))) else { return Ok(()) };
         for file in files.flatten() {
             let id = file.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
             if id.is_some_and(|id| id >= first && !live.contains(&id) && !installed.contains(&id)) {
                 // What cannot be removed now is removed at the next start.
                 let _ = std::fs::remove_file(file.path());
             }
+        }
+        Ok(())
+    }
+
+    /// Tries again what could not be done after a write that failed; nothing may be written before.
+    fn settled(&self) -> Result<()> {
+        let owed = *self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.map_or(Ok(()), |first| self.sweep(first))
+    }
+
+    /// Has `current` name the manifest that the library is at, which a failed write may have replaced. Nobody changes
+    /// either meanwhile.
+    fn settle(&self, again: bool) -> Result<()> {
+        loop {
+            // Whoever changes the manifest moves this on before giving back the lock.
+            let seen = self.visible.get();
+            let version = guarded(&self.shown, || Ok(self.tree.current_version()))?;
+            let _alone = guarded(&self.shown, || Ok(self.tree.get_version_history_lock()))?;
+            if self.visible.get() != seen {
+                continue;
+            }
+            return guarded(&self.shown, || {
+                let table = |table: &lsm_tree::Table| (table.id(), table.checksum().into_u128(), table.global_seqno());
+                let mut tables: Vec<Named> = version.iter_tables().map(table).collect();
+                tables.sort_unstable();
+                Ok(restore(&self.folder, version.id(), &tables, again)?)
+            });
         }
     }
 

@@ -5,21 +5,19 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 use iov_types::{Error, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::tree::damaged;
+use super::{
+    manifest::{self, TRAILER, TRAILER_BYTES},
+    tree::damaged,
+};
 use crate::files::u64_at;
 
-/// The file that names a tree's manifest, and carries the manifest's sum.
-pub(super) const CURRENT: &str = "current";
-/// What each file of the library ends with: these bytes, the sum, the offset and the length of its list of sections.
-const TRAILER: &[u8] = b"SFA!\x01\x00";
-const TRAILER_BYTES: usize = TRAILER.len() + 16 + 8 + 8;
 /// A list of sections has about a dozen entries of some tens of bytes.
 const SECTIONS_BYTES: u64 = 64 << 10;
 
 /// Checks the manifest and the list of sections of every table.
 pub(super) fn verify(folder: &Path, shown: &str) -> Result<()> {
     let failed = |e: io::Error| Error::from(e).context(shown);
-    manifest(folder).map_err(failed)?.map_err(|what| damaged(shown, what))?;
+    manifest::read(folder).map_err(failed)?.map_err(|what| damaged(shown, what))?;
     let tables = match std::fs::read_dir(folder.join("tables")) {
         Ok(tables) => tables,
         // A tree that is to be made.
@@ -35,21 +33,6 @@ pub(super) fn verify(folder: &Path, shown: &str) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Compares the manifest with its sum: a flipped bit there would make tables newer or older than they are.
-fn manifest(folder: &Path) -> io::Result<std::result::Result<(), &'static str>> {
-    let read = |name: &str| match std::fs::read(folder.join(name)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        other => other.map(Some),
-    };
-    // A tree that is to be made has none.
-    let Some(current) = read(CURRENT)? else { return Ok(Ok(())) };
-    // The number of the manifest, its sum, the kind of sum, of which there is one.
-    let Ok(current) = <[u8; 25]>::try_from(current) else { return Ok(Err("the file `current` has a wrong length")) };
-    let Some(manifest) = read(&format!("v{}", u64_at(&current, 0)))? else { return Ok(Err("the manifest is missing")) };
-    let fits = xxh3_128(&manifest).to_le_bytes() == current[8..24] && current[24] == 0;
-    Ok(if fits { Ok(()) } else { Err("the manifest does not match its sum") })
 }
 
 /// Compares a table's list of sections with its sum: the library makes room for as many entries as the list says before

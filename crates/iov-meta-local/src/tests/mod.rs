@@ -3,6 +3,7 @@
 
 mod conformance;
 mod damage;
+mod descriptors;
 mod doors;
 mod full;
 mod kill;
@@ -16,4 +17,4 @@ mod reclaim;
 mod room;
 mod sync;
 mod tables_damage;
-mod torn;
+pub(crate) mod torn;

@@ -18,7 +18,7 @@ pub(super) fn newest_segment(store: &Path) -> PathBuf {
 }
 
 /// Makes a copy of a store.
-pub(super) fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let _ = std::fs::remove_dir_all(to);
     std::fs::create_dir_all(to).expect("a directory");
     for entry in std::fs::read_dir(from).expect("a directory") {

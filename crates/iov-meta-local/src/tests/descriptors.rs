@@ -1,0 +1,83 @@
+//! A process that has no descriptor left for a while. The limit is one of the whole process, so it is a child: this test
+//! program itself.
+
+use std::{
+    os::fd::RawFd,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::kit::{Place, all, apply, open, put, tiny, wait_until};
+use crate::{LocalStore, engine::lock};
+
+const DIR: &str = "IOV_META_DESCRIPTORS_DIR";
+const WHAT: &str = "IOV_META_DESCRIPTORS_WHAT";
+
+/// Lets this process open so many files more, and no others; `None`: as many as before.
+fn limit(free: Option<usize>) {
+    let before = getrlimit(Resource::Nofile);
+    let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
+    let held: Vec<RawFd> = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(number).collect();
+    // That of the listing is closed again.
+    let open = |n: &RawFd| Path::new(&format!("/proc/self/fd/{n}")).symlink_metadata().is_ok();
+    let used = |n: &RawFd| held.contains(n) && open(n);
+    let current = match free {
+        Some(free) => (0..).filter(|n| !used(n)).nth(free).map(|n| n as u64),
+        None => before.maximum,
+    };
+    setrlimit(Resource::Nofile, Rlimit { current, ..before }).expect("a limit");
+}
+
+/// Not a test by itself: what the process does.
+#[test]
+#[ignore = "run by the tests of descriptors"]
+fn child() {
+    let (Some(dir), Ok(what)) = (std::env::var_os(DIR), std::env::var(WHAT)) else { return };
+    let store = open(Path::new(&dir), &tiny());
+    match what.strip_prefix("manifest ") {
+        Some(free) => manifest(&store, free.parse().expect("a number")),
+        None => panic!("{what}"),
+    }
+    // As a kill.
+    std::process::abort();
+}
+
+/// Runs it to its end.
+fn run(dir: &Path, what: &str) {
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "tests::descriptors::child", "--ignored", "--nocapture"])
+        .env(DIR, dir)
+        .env(WHAT, what)
+        .stdin(Stdio::null())
+        .output()
+        .expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(6), "{what}: {said}");
+    assert!(!said.contains("panicked"), "{what}: {said}");
+}
+
+const RECORDS: u32 = 30;
+
+fn manifest(store: &LocalStore, free: usize) {
+    for n in 0..RECORDS {
+        apply(store, vec![put([&b"R"[..], &n.to_be_bytes()].concat(), [1; 100])]);
+    }
+    let engine = store.engine();
+    assert!(engine.parts().sealed.is_empty(), "none of it is in tables");
+    limit(Some(free));
+    engine.seal(&mut engine.log.lock().expect("the log")).expect("a new segment");
+    wait_until("a try", || lock(&engine.progress).apply.is_some() || store.stats().applied == 1);
+}
+
+#[test]
+fn p2_tables_without_descriptors_leave_a_store_that_opens() {
+    for free in 2..10 {
+        let place = Place::new("descriptors");
+        run(place.path(), &format!("manifest {free}"));
+        let store = open(place.path(), &tiny());
+        assert_eq!(all(&store).len(), RECORDS as usize, "{free} were free");
+    }
+}
