@@ -8,6 +8,7 @@ use std::{
         unix::fs::{DirBuilderExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use iov_types::{Error, Result};
@@ -39,6 +40,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// process changes its own, and when the descriptor behind a `/proc/self/fd` path is closed. The lock ends with it.
 pub(crate) struct Home {
     dir: File,
+    /// The log's directory, once there is one: a sync of it must not fail for want of a descriptor.
+    log: OnceLock<File>,
     base: PathBuf,
     shown: PathBuf,
     /// None where there was none to lock, and nothing is written.
@@ -100,7 +103,7 @@ impl Home {
         }
         // Whoever opened it by a descriptor is told the name that people know.
         let shown = std::fs::read_link(&base).unwrap_or_else(|_| path.to_path_buf());
-        Ok(Home { dir, base, shown, _lock: Some(lock), _scratch: None })
+        Ok(Home { dir, log: OnceLock::new(), base, shown, _lock: Some(lock), _scratch: None })
     }
 
     /// Opens a directory for looking at it: nothing in it is made or changed. Others may look at the same time; who wants to
@@ -125,7 +128,7 @@ impl Home {
             }
             Err(TryLockError::Error(e)) => return Err(at(e)),
         }
-        Ok(Home { dir, shown: base.clone(), base, _lock: lock, _scratch: None })
+        Ok(Home { dir, log: OnceLock::new(), shown: base.clone(), base, _lock: lock, _scratch: None })
     }
 
     /// A directory that shows the tables of this one, for the library, which deletes what it has no use for: files that stay
@@ -164,7 +167,7 @@ impl Home {
                 }
             }
         }
-        Ok(Home { dir, base, shown: self.shown, _lock: self._lock, _scratch: Some(scratch) })
+        Ok(Home { dir, log: OnceLock::new(), base, shown: self.shown, _lock: self._lock, _scratch: Some(scratch) })
     }
 
     /// Where to reach a file.
@@ -188,9 +191,20 @@ impl Home {
         made.map_err(|e| self.failed(name, e))
     }
 
+    /// Holds the log's directory, which is there.
+    pub(crate) fn hold_log(&self) -> Result<()> {
+        let log = File::open(self.path(LOG)).map_err(|e| self.failed(LOG, e))?;
+        self.log.get_or_init(|| log);
+        Ok(())
+    }
+
     /// Makes the entries of a directory survive power loss; "" is the store's own.
     pub(crate) fn sync_dir(&self, name: &str) -> Result<()> {
-        let sync = || if name.is_empty() { self.dir.sync_all() } else { File::open(self.path(name))?.sync_all() };
+        let sync = || match (name, self.log.get()) {
+            ("", _) => self.dir.sync_all(),
+            (LOG, Some(log)) => log.sync_all(),
+            _ => File::open(self.path(name))?.sync_all(),
+        };
         sync().map_err(|e| self.failed(name, e))
     }
 

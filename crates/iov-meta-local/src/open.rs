@@ -33,6 +33,7 @@ pub(crate) fn open(dir: &Path, options: Options, hooks: Hooks) -> Result<Engine>
         Error::corrupt(format!("{} is missing: restore it, or the store from a copy", home.shown(APPLIED_FILE)))
     })?;
     let recovered = log::recover(home, applied, &hooks)?;
+    home.hold_log()?;
     if home.read(UNSYNCED_FILE)?.is_some() {
         rewrite(home, &recovered)?;
     }

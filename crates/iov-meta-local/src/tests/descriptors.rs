@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use iov_store::MetadataStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::kit::{Place, all, apply, open, put, tiny, wait_until};
@@ -15,19 +16,18 @@ use crate::{LocalStore, engine::lock};
 const DIR: &str = "IOV_META_DESCRIPTORS_DIR";
 const WHAT: &str = "IOV_META_DESCRIPTORS_WHAT";
 
-/// Lets this process open so many files more, and no others; `None`: as many as before.
+/// Lets this process open so many files more, and no others; `None`: as many as it may.
 fn limit(free: Option<usize>) {
-    let before = getrlimit(Resource::Nofile);
-    let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
-    let held: Vec<RawFd> = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(number).collect();
-    // That of the listing is closed again.
-    let open = |n: &RawFd| Path::new(&format!("/proc/self/fd/{n}")).symlink_metadata().is_ok();
-    let used = |n: &RawFd| held.contains(n) && open(n);
-    let current = match free {
-        Some(free) => (0..).filter(|n| !used(n)).nth(free).map(|n| n as u64),
-        None => before.maximum,
-    };
-    setrlimit(Resource::Nofile, Rlimit { current, ..before }).expect("a limit");
+    let limit = getrlimit(Resource::Nofile);
+    let current = free.map_or(limit.maximum, |free| {
+        let number =
+            |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
+        let held: Vec<RawFd> = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(number).collect();
+        // That of the listing is closed again.
+        let open = |n: &RawFd| Path::new(&format!("/proc/self/fd/{n}")).symlink_metadata().is_ok();
+        (0..).filter(|n| !(held.contains(n) && open(n))).nth(free).map(|n| n as u64)
+    });
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).expect("a limit");
 }
 
 /// Not a test by itself: what the process does.
@@ -36,9 +36,9 @@ fn limit(free: Option<usize>) {
 fn child() {
     let (Some(dir), Ok(what)) = (std::env::var_os(DIR), std::env::var(WHAT)) else { return };
     let store = open(Path::new(&dir), &tiny());
-    match what.strip_prefix("manifest ") {
-        Some(free) => manifest(&store, free.parse().expect("a number")),
-        None => panic!("{what}"),
+    match what.split_once(' ') {
+        Some(("manifest", free)) => manifest(&store, free.parse().expect("a number")),
+        _ => sync(&store),
     }
     // As a kill.
     std::process::abort();
@@ -80,4 +80,22 @@ fn p2_tables_without_descriptors_leave_a_store_that_opens() {
         let store = open(place.path(), &tiny());
         assert_eq!(all(&store).len(), RECORDS as usize, "{free} were free");
     }
+}
+
+fn sync(store: &LocalStore) {
+    limit(Some(0));
+    std::fs::File::open("/").expect_err("there is none left");
+    apply(store, vec![put("R1", "x")]);
+    store.persist().expect("a sync takes none");
+    limit(None);
+    apply(store, vec![put("R2", "x")]);
+    store.persist().expect("a sync");
+}
+
+#[test]
+fn p8_want_of_descriptors_is_no_failed_sync() {
+    let place = Place::new("descriptors-sync");
+    run(place.path(), "sync");
+    assert!(!place.path().join("unsynced").exists());
+    assert_eq!(all(&open(place.path(), &tiny())).len(), 2);
 }
