@@ -14,22 +14,23 @@ use crate::files::u64_at;
 /// A list of sections has about a dozen entries of some tens of bytes.
 const SECTIONS_BYTES: u64 = 64 << 10;
 
-/// Checks the manifest and the list of sections of every table.
+/// Checks the manifest and the list of sections of every table that it names. Others, as a loss of power or a write that
+/// was cut short leaves them, are not read by anybody: the library removes them.
 pub(super) fn verify(folder: &Path, shown: &str) -> Result<()> {
     let failed = |e: io::Error| Error::from(e).context(shown);
-    manifest::read(folder).map_err(failed)?.map_err(|what| damaged(shown, what))?;
-    let tables = match std::fs::read_dir(folder.join("tables")) {
-        Ok(tables) => tables,
-        // A tree that is to be made.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(failed(e)),
-    };
-    for table in tables {
-        let path = table.map_err(failed)?.path();
-        let file = File::open(&path).map_err(failed)?;
+    let manifest = manifest::read(folder).map_err(failed)?.map_err(|what| damaged(shown, what))?;
+    // A tree that is to be made has none.
+    let Some(manifest) = manifest else { return Ok(()) };
+    let named = manifest::named(&manifest).ok_or_else(|| damaged(shown, "the manifest makes no sense"))?;
+    for (id, ..) in named {
+        let file = match File::open(folder.join("tables").join(id.to_string())) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(shown, format_args!("table {id} is missing")));
+            }
+            file => file.map_err(failed)?,
+        };
         if !sections(&file).map_err(failed)? {
-            let name = path.file_name().unwrap_or_default().display();
-            return Err(damaged(shown, format_args!("table {name} has a wrong list of sections")));
+            return Err(damaged(shown, format_args!("table {id} has a wrong list of sections")));
         }
     }
     Ok(())

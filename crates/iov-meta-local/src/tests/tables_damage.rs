@@ -7,10 +7,10 @@ use iov_store::{KeyRange, MetadataStore, Record};
 use iov_types::Kind;
 
 use super::{
-    kit::{Place, Rng, all, apply, open, put, scattered, tiny, try_open, wait_until},
+    kit::{Place, Rng, all, apply, open, put, scattered, tiny, try_open, unlocked, wait_until},
     torn::copy,
 };
-use crate::Options;
+use crate::{Options, ReadOnly};
 
 fn files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -145,6 +145,24 @@ fn i1_a_damaged_table_does_not_lose_commits() {
         assert!(store.get(&[key]).expect("a get")[0].is_some(), "{key:02x?}");
     }
     assert!(acknowledged.len() > 100 && !expected.is_empty());
+}
+
+#[test]
+fn p2_a_table_that_no_manifest_names_does_no_harm() {
+    let (place, expected) = filled("tables-left");
+    let tables = place.path().join("tables/records/tables");
+    let one = std::fs::read_dir(&tables).expect("tables").next().expect("one").expect("one").path();
+    let mut bytes = std::fs::read(one).expect("a table");
+    // The end of its list of sections, and all of that: a loss of power leaves its length, and not what is in it.
+    let list = bytes.len() - 38;
+    bytes[list - 100..list].fill(0);
+    let left = tables.join("999999");
+    std::fs::write(&left, bytes).expect("another table");
+    let look = unlocked(|| ReadOnly::open(place.path(), tiny())).expect("a look").expect("a store");
+    assert!(all(&look) == expected && left.exists());
+    drop(look);
+    let store = open(place.path(), &tiny());
+    assert!(all(&store) == expected && !left.exists());
 }
 
 #[test]
