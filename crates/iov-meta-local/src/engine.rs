@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) changed: Condvar,
     pub(crate) syncing: Mutex<Syncing>,
     pub(crate) sync_ended: Condvar,
+    /// Taken for each sync of a segment, until it is known to all whether it failed.
+    pub(crate) sync_alone: Mutex<()>,
     /// Number of the last commit in the log, and of the last one known to be synced.
     pub(crate) committed: AtomicU64,
     pub(crate) synced: AtomicU64,
@@ -120,6 +122,7 @@ impl Engine {
             changed: Condvar::new(),
             syncing: Mutex::new(Syncing { running: false, segments }),
             sync_ended: Condvar::new(),
+            sync_alone: Mutex::default(),
             committed: AtomicU64::new(committed),
             synced: AtomicU64::new(synced),
             released: Mutex::default(),

@@ -49,7 +49,8 @@ mod imp {
 
     #[derive(Debug, Default)]
     struct State {
-        failing: Mutex<Vec<(Point, i32)>>,
+        /// Which fail, with what, and whether only once.
+        failing: Mutex<Vec<(Point, i32, bool)>>,
         delay: Mutex<Option<(Point, u64)>>,
         boot: Mutex<Option<[u8; 16]>>,
     }
@@ -65,11 +66,13 @@ mod imp {
             {
                 iov_store::seam::sleep(ns);
             }
-            let failing = self.0.failing.lock().unwrap_or_else(PoisonError::into_inner);
-            match failing.iter().find(|(at, _)| *at == point) {
-                Some((_, errno)) => Err(io::Error::from_raw_os_error(*errno)),
-                None => Ok(()),
+            let mut failing = self.0.failing.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(n) = failing.iter().position(|(at, ..)| *at == point) else { return Ok(()) };
+            let (_, errno, once) = failing[n];
+            if once {
+                failing.remove(n);
             }
+            Err(io::Error::from_raw_os_error(errno))
         }
 
         pub(crate) fn boot(&self) -> Option<[u8; 16]> {
@@ -78,7 +81,12 @@ mod imp {
 
         /// From now on the point fails with an error number.
         pub(crate) fn fail(&self, point: Point, errno: i32) {
-            self.0.failing.lock().unwrap_or_else(PoisonError::into_inner).push((point, errno));
+            self.0.failing.lock().unwrap_or_else(PoisonError::into_inner).push((point, errno, false));
+        }
+
+        /// The next time the point fails, and then no more.
+        pub(crate) fn fail_once(&self, point: Point, errno: i32) {
+            self.0.failing.lock().unwrap_or_else(PoisonError::into_inner).push((point, errno, true));
         }
 
         /// Nothing fails any more.

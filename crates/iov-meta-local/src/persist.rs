@@ -31,6 +31,8 @@ impl Engine {
         let segments = syncing.segments.clone();
         drop(syncing);
         let done = segments.iter().filter(|s| s.is_dirty()).try_for_each(|s| self.sync_segment(s));
+        // Nothing is acknowledged any more once a sync has failed, whoever's it was.
+        let done = done.and_then(|()| self.check());
         let mut syncing = lock(&self.syncing);
         syncing.running = false;
         if done.is_ok() {
@@ -51,8 +53,10 @@ impl Engine {
         }
     }
 
-    /// Syncs one segment. A failure is for good: what the system has dropped it will not report again (P8).
+    /// Syncs one segment. A failure is for good: what the system has dropped it will not report again (P8). Of two who sync
+    /// a file or the log's directory at once it tells only one, so that each waits until the other's failure is known.
     pub(crate) fn sync_segment(&self, segment: &Arc<Segment>) -> Result<()> {
+        let _alone = lock(&self.sync_alone);
         self.check()?;
         self.shared.counts.log_syncs.fetch_add(1, Ordering::Relaxed);
         segment.sync(self.home()).map_err(|e| self.sync_failed(e))

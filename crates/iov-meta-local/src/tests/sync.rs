@@ -115,3 +115,21 @@ fn p8_a_failed_sync_in_the_background_is_for_good_too() {
     assert_eq!(store.stats().applied, 0, "what is not synced does not go into tables");
     assert_eq!(all(&store).len(), n - 1);
 }
+
+/// The system reports what it could not write to one of those who sync a file at once.
+#[test]
+fn p8_a_sync_that_fails_beside_another_is_a_failure_for_both() {
+    for round in 0..20 {
+        let place = Place::new("failed-beside");
+        let store = open(place.path(), &Options::default());
+        apply(&store, vec![put("R1", "x")]);
+        let (engine, hooks) = (store.engine(), store.engine().hooks.clone());
+        hooks.delay(Point::Sync, 10_000_000);
+        hooks.fail_once(Point::Sync, 5);
+        // The thread that moves it into tables syncs it first.
+        engine.seal(&mut engine.log.lock().expect("the log")).expect("a new segment");
+        let e = store.persist().expect_err("the first sync failed, and the second had nothing to write");
+        assert_eq!(e.clause(), Some(Clause::P8), "round {round}: {e:?}");
+        assert!(engine.check().is_err());
+    }
+}
