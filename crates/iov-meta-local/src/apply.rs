@@ -161,7 +161,7 @@ fn check_room(engine: &Engine, buffer: &Buffer, family: Family) -> Result<()> {
 
 fn ingest(engine: &Engine, buffer: &Buffer, family: Family) -> Result<()> {
     let tree = engine.tables.tree(family);
-    engine.hooks.check(Point::Ingest).map_err(|e| engine.home().failed("tables", e))?;
+    engine.hooks.check(Point::Ingest).map_err(|e| engine.home().unwritten("tables", e))?;
     let entries = buffer.read();
     tree.ingest(entries.newest(family).map(|(key, hit, _)| (key, hit.value, hit.revision)))
 }

@@ -105,7 +105,7 @@ impl Engine {
     fn make_room(&self, log: &mut MutexGuard<'_, Appender>, room: Room) -> Result<()> {
         let Some(over) = self.over() else { return Ok(()) };
         match self.next_buffer(log) {
-            // No more than the log has room for when the medium is full.
+            // No more than the log has room for when the medium is full. Want of descriptors does not stop it either.
             Err(e) if room != Room::Free && e.kind() == Kind::Exhausted && over < OVER => Ok(()),
             other => other,
         }

@@ -81,7 +81,7 @@ fn merge_all(engine: &Arc<Engine>) -> Result<()> {
             if engine.stopping() {
                 return Ok(());
             }
-            engine.hooks.check(Point::Compact).map_err(|e| engine.home().failed("tables", e))?;
+            engine.hooks.check(Point::Compact).map_err(|e| engine.home().unwritten("tables", e))?;
             if tree.merge(engine.table_bytes())? {
                 again = true;
                 // The old tables can go, and whoever waits for fewer of them hears of it.

@@ -13,6 +13,8 @@ use std::{
 
 use iov_types::{Error, Result};
 
+use crate::log::{full, is_full};
+
 /// The format this release writes, and the newest that it reads.
 pub(crate) const FORMAT: u32 = 1;
 const FORMAT_TEXT: &str = "ioverbs metadata engine, format ";
@@ -185,6 +187,11 @@ impl Home {
         Error::from(e).context(self.shown(name))
     }
 
+    /// The same of something that could not be written: where there is no room, it says so.
+    pub(crate) fn unwritten(&self, name: impl AsRef<Path>, e: std::io::Error) -> Error {
+        if is_full(&e) { full(&self.shown(name), e) } else { self.failed(name, e) }
+    }
+
     /// Makes a directory that only this user can enter.
     pub(crate) fn make_dir(&self, name: &str) -> Result<()> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(self.path(name));
@@ -229,7 +236,7 @@ impl Home {
         if let Err(e) = write() {
             // On a full medium it would keep what others need.
             let _ = self.remove(&new);
-            return Err(self.failed(name, e));
+            return Err(self.unwritten(name, e));
         }
         self.sync_dir("")
     }

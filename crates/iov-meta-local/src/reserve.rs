@@ -7,12 +7,12 @@
 use std::{fs::File, sync::atomic::Ordering};
 
 use iov_store::{Commit, Room, Txn};
-use iov_types::{Error, Kind, Outcome, Result};
+use iov_types::Result;
 
 use crate::{
     engine::{Engine, MAX_SEALED},
     files::{Home, create},
-    log::Appender,
+    log::{Appender, says_full},
 };
 
 /// The file that takes the room. It holds nothing.
@@ -82,12 +82,13 @@ impl Engine {
 
     /// Commits. What can wait does so for a moment, where deletes may give room; what makes room gets the file's as well, if there is no other.
     pub(crate) fn commit_with(&self, txns: &[Txn], room: Room) -> Result<Vec<Commit>> {
-        let full = |e: &Error| e.kind() == Kind::Exhausted && e.outcome() == Outcome::NotApplied;
         match self.commit(txns, room) {
-            Err(e) if room == Room::Free && full(&e) && self.reclaim() => self.commit(txns, room),
+            Err(e) if room == Room::Free && says_full(&e) && self.reclaim() => self.commit(txns, room),
             // With the file's room the log is moved, not written on: else some thousand deletes would take it.
             Err(e)
-                if room >= Room::Freeing && full(&e) && (self.take_file() | (room < Room::Last && self.reclaim())) =>
+                if room >= Room::Freeing
+                    && says_full(&e)
+                    && (self.take_file() | (room < Room::Last && self.reclaim())) =>
             {
                 self.commit(txns, room)
             }

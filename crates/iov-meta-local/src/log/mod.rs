@@ -12,7 +12,7 @@ pub(crate) use segment::{Appender, EMPTY_SEGMENT, Failure, Segment, Tail, list, 
 
 use std::io;
 
-use iov_types::Error;
+use iov_types::{Error, Kind, Outcome};
 
 use crate::hooks::Hooks;
 
@@ -33,9 +33,17 @@ pub(crate) fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), K::StorageFull | K::QuotaExceeded | K::FileTooLarge)
 }
 
+/// What the error of a full medium ends with, whatever is said before it.
+const FREE: &str = "; free some space on its file system, then repeat";
+
 /// The error of a commit or a move into tables that found no room: nothing is lost, and it can be repeated.
 pub(crate) fn full(place: &str, e: impl std::fmt::Display) -> Error {
-    Error::exhausted(format!("{place}: {e}; free some space on its file system, then repeat"))
+    Error::exhausted(format!("{place}: {e}{FREE}"))
+}
+
+/// Whether an error is that one. Memory and descriptors are used up, too: space is of no help to them.
+pub(crate) fn says_full(e: &Error) -> bool {
+    (e.kind(), e.outcome()) == (Kind::Exhausted, Outcome::NotApplied) && e.detail().ends_with(FREE)
 }
 
 #[cfg(test)]

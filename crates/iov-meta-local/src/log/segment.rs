@@ -221,7 +221,7 @@ impl Appender {
         iov_store::seam::random_bytes(&mut salt);
         let salt = u64::from_le_bytes(salt);
         let name = name(generation);
-        let file = files::create(&home.path(&name), true).map_err(|e| home.failed(&name, e))?;
+        let file = files::create(&home.path(&name), true).map_err(|e| home.unwritten(&name, e))?;
         let segment = std::sync::Arc::new(Segment::new(file, generation, salt, hooks));
         let (behind, start) = (Behind::new(home, 0), Tail { offset: 0, ..tail });
         let mut log = Appender { segment, tail: start, marked: true, behind };
@@ -235,7 +235,7 @@ impl Appender {
         bytes.extend_from_slice(&frame::mark(boot_id(hooks), sequence, tail.revision, synced, salt));
         if let Err(e) = log.segment.write(&bytes, 0) {
             home.remove(&name)?;
-            return Err(if is_full(&e) { full(&home.shown(&name), e) } else { home.failed(&name, e) });
+            return Err(home.unwritten(&name, e));
         }
         log.tail = Tail { offset: bytes.len() as u64, sequence, revision: tail.revision };
         log.segment.ends(log.tail);

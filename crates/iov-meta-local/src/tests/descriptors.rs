@@ -7,10 +7,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use iov_store::MetadataStore;
+use iov_store::{MetadataStore, Room};
+use iov_types::{Kind, Outcome};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::kit::{Place, all, apply, open, put, tiny, wait_until};
+use super::kit::{Place, all, apply, open, put, tiny, wait_until, writes};
 use crate::{LocalStore, engine::lock};
 
 const DIR: &str = "IOV_META_DESCRIPTORS_DIR";
@@ -38,7 +39,8 @@ fn child() {
     let store = open(Path::new(&dir), &tiny());
     match what.split_once(' ') {
         Some(("manifest", free)) => manifest(&store, free.parse().expect("a number")),
-        _ => sync(&store),
+        _ if what == "sync" => sync(&store),
+        _ => reserve(&store, Path::new(&dir)),
     }
     // As a kill.
     std::process::abort();
@@ -98,4 +100,28 @@ fn p8_want_of_descriptors_is_no_failed_sync() {
     run(place.path(), "sync");
     assert!(!place.path().join("unsynced").exists());
     assert_eq!(all(&open(place.path(), &tiny())).len(), 2);
+}
+
+fn reserve(store: &LocalStore, dir: &Path) {
+    let file = dir.join("reserve");
+    if !file.exists() {
+        return eprintln!("skipped: this file system keeps no room");
+    }
+    limit(Some(0));
+    let commit = |room: Room| store.commit_with(vec![writes(vec![put("R", [1; 60_000])])], room);
+    // Until a segment is full, and what must go on has gone on.
+    for room in [Room::Free, Room::Freeing] {
+        let e = (0..1000).find_map(|_| commit(room).err()).expect("another segment takes a descriptor");
+        assert_eq!((e.kind(), e.outcome()), (Kind::Exhausted, Outcome::NotApplied), "{e:?}");
+    }
+    limit(None);
+    assert!(file.exists(), "space is of no help");
+    commit(Room::Free).expect("a descriptor");
+}
+
+#[test]
+fn p7_want_of_descriptors_is_no_full_medium() {
+    let place = Place::new("descriptors-reserve");
+    run(place.path(), "reserve");
+    assert_eq!(all(&open(place.path(), &tiny())).len(), 1);
 }
