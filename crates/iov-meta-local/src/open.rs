@@ -34,6 +34,7 @@ pub(crate) fn open(dir: &Path, options: Options, hooks: Hooks) -> Result<Engine>
     })?;
     let recovered = log::recover(home, applied, &hooks)?;
     home.hold_log()?;
+    log::forget_unfinished(home)?;
     if home.read(UNSYNCED_FILE)?.is_some() {
         rewrite(home, &recovered)?;
     }

@@ -8,7 +8,7 @@ mod segment;
 
 pub(crate) use frame::{FRAME_BYTES, Frame, MARK, Write, key_of, value_of};
 pub(crate) use recover::{Recovered, recover};
-pub(crate) use segment::{Appender, EMPTY_SEGMENT, Failure, Segment, Tail, list, name};
+pub(crate) use segment::{Appender, EMPTY_SEGMENT, Failure, Segment, Tail, forget_unfinished, list, name};
 
 use std::io;
 

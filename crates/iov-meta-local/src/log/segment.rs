@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -46,6 +47,18 @@ pub(crate) fn list(home: &Home) -> Result<Vec<u64>> {
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Removes what is left of segments whose replacing was interrupted: each takes as much as a segment, and nobody reads it.
+pub(crate) fn forget_unfinished(home: &Home) -> Result<()> {
+    for entry in std::fs::read_dir(home.path(LOG)).map_err(|e| home.failed(LOG, e))? {
+        let file = entry.map_err(|e| home.failed(LOG, e))?.file_name();
+        let of = file.to_str().and_then(|file| file.strip_suffix(".new"));
+        if of.is_some_and(|of| of.len() == 16 && u64::from_str_radix(of, 16).is_ok()) {
+            home.remove(Path::new(LOG).join(file))?;
+        }
+    }
+    Ok(())
 }
 
 /// The head of a segment.

@@ -139,3 +139,18 @@ fn a_commit_that_is_too_large_for_the_log_is_refused_whole() {
     assert_eq!(all(&store).len(), 0);
     apply(&store, vec![put("R", "v")]);
 }
+
+#[test]
+fn what_an_interrupted_start_left_of_a_segment_goes() {
+    let place = Place::new("unfinished");
+    let store = open(place.path(), &tiny());
+    apply(&store, vec![put("R", "v")]);
+    drop(store);
+    let log = place.path().join("log");
+    let (ours, other) = (log.join("0000000000000001.new"), log.join("notes.new"));
+    std::fs::write(&ours, [1; 5000]).expect("a part of a segment");
+    std::fs::write(&other, "x").expect("a file");
+    drop(open(place.path(), &tiny()));
+    assert!(!ours.exists() && other.exists(), "what is not ours stays");
+    assert_eq!(all(&open(place.path(), &tiny())).len(), 1);
+}
