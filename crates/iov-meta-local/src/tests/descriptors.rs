@@ -11,7 +11,7 @@ use iov_store::{MetadataStore, Room};
 use iov_types::{Kind, Outcome};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::kit::{Place, all, apply, open, put, tiny, wait_until, writes};
+use super::kit::{Place, all, apply, open, put, tiny, wait_applied, wait_until, writes};
 use crate::{LocalStore, engine::lock};
 
 const DIR: &str = "IOV_META_DESCRIPTORS_DIR";
@@ -38,7 +38,7 @@ fn child() {
     let (Some(dir), Ok(what)) = (std::env::var_os(DIR), std::env::var(WHAT)) else { return };
     let store = open(Path::new(&dir), &tiny());
     match what.split_once(' ') {
-        Some(("manifest", free)) => manifest(&store, free.parse().expect("a number")),
+        Some((what, free)) => manifest(&store, free.parse().expect("a number"), what == "goes-on"),
         _ if what == "sync" => sync(&store),
         _ => reserve(&store, Path::new(&dir)),
     }
@@ -63,7 +63,7 @@ fn run(dir: &Path, what: &str) {
 
 const RECORDS: u32 = 30;
 
-fn manifest(store: &LocalStore, free: usize) {
+fn manifest(store: &LocalStore, free: usize, goes_on: bool) {
     for n in 0..RECORDS {
         apply(store, vec![put([&b"R"[..], &n.to_be_bytes()].concat(), [1; 100])]);
     }
@@ -72,15 +72,24 @@ fn manifest(store: &LocalStore, free: usize) {
     limit(Some(free));
     engine.seal(&mut engine.log.lock().expect("the log")).expect("a new segment");
     wait_until("a try", || lock(&engine.progress).apply.is_some() || store.stats().applied == 1);
+    if goes_on {
+        limit(None);
+        lock(&engine.progress).hurry = true;
+        engine.changed.notify_all();
+        wait_applied(store, 1);
+        assert_eq!(all(store).len(), RECORDS as usize);
+    }
 }
 
 #[test]
 fn p2_tables_without_descriptors_leave_a_store_that_opens() {
-    for free in 2..10 {
-        let place = Place::new("descriptors");
-        run(place.path(), &format!("manifest {free}"));
-        let store = open(place.path(), &tiny());
-        assert_eq!(all(&store).len(), RECORDS as usize, "{free} were free");
+    for what in ["ends", "goes-on"] {
+        for free in 2..10 {
+            let place = Place::new("descriptors");
+            run(place.path(), &format!("{what} {free}"));
+            let store = open(place.path(), &tiny());
+            assert_eq!(all(&store).len(), RECORDS as usize, "{what}, {free} were free");
+        }
     }
 }
 
