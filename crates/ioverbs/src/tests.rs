@@ -1,10 +1,18 @@
 //! Sessions over targets that do something in between.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
-use iov_engine::{Session, Sides};
-use iov_store::{AtOnce, Backend, Bytes, Heap, Now, OpCx, Sink, Submitted, run_all};
-use iov_types::{Capability, Demand, Evidence, Name, ObjectId, ObjectOp, ObjectVerb};
+use iov_engine::{Session, SessionAttr, Sides};
+use iov_store::{
+    Answer, AtOnce, Backend, Bytes, Catalog, CatalogCapability, Heap, Now, OnAnswer, OpCx, Sink, Submitted, run_all,
+};
+use iov_types::{
+    Capability, Demand, Evidence, Name, ObjectId, ObjectOp, ObjectVerb,
+    catalog::{CatalogOp, Submission},
+};
 
 /// A target in this process that moves bytes at once, and lets somebody in just before.
 struct Meanwhile {
@@ -123,4 +131,59 @@ fn p5_what_is_written_during_a_persist_is_synced_by_the_next() {
     assert_eq!(synced(), 1, "what was written meanwhile");
     persist();
     assert_eq!(synced(), 0, "nothing is left");
+}
+
+/// A catalog that keeps answers to opens to itself for a while.
+struct Slow {
+    inner: Arc<dyn Catalog>,
+    holds: AtomicBool,
+    held: Arc<Mutex<Vec<(OnAnswer, Answer)>>>,
+}
+
+impl Catalog for Slow {
+    fn capability(&self) -> &CatalogCapability {
+        self.inner.capability()
+    }
+
+    fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
+        let opens = ops.iter().any(|op| matches!(op, CatalogOp::Open { .. }));
+        if !opens || !self.holds.load(Ordering::SeqCst) {
+            return self.inner.submit(cx, ops, how, done);
+        }
+        let held = self.held.clone();
+        let keep = Box::new(move |answer| held.lock().unwrap().push((done, answer)));
+        self.inner.submit(cx, ops, how, keep);
+    }
+}
+
+/// What is opened by an answer that comes too late is held by nobody (X1, O10).
+#[test]
+fn x1_an_open_that_is_answered_too_late_is_closed_again() {
+    let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
+    let inner = crate::mem::catalog(heap.clone()).unwrap();
+    let slow = Arc::new(Slow { inner: inner.clone(), holds: AtomicBool::new(false), held: Arc::default() });
+    let session = |catalog: Arc<dyn Catalog>| {
+        let sides = Sides { catalog, backend: heap.clone() };
+        let attr = SessionAttr { nocache: true, ..SessionAttr::default() };
+        Session::new("mem:", sides, crate::identity::caller(), attr, Arc::default())
+    };
+    let (one, other) = (session(slow.clone()), session(inner));
+    let ws = one.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
+    let c = crate::create(&ws, None, Some("c"), Default::default(), Default::default()).unwrap();
+    crate::close(&c).unwrap();
+    let mut alone = iov_types::Controls::default();
+    crate::text::parse(&mut alone, "concurrency=exclusive").unwrap();
+    slow.holds.store(true, Ordering::SeqCst);
+    let out = ws.pending(iov_types::EntryKind::Collection);
+    let which = crate::Which::Name(Name::new("c").unwrap());
+    let open = crate::Op::Open { out, parent: None, which, controls: alone.clone() };
+    let attr = crate::BatchAttr { deadline_ns: 50_000_000, ..Default::default() };
+    let late = crate::run_batch(&one, attr, vec![open.into()]).unwrap().remove(0);
+    assert_eq!(late.result().unwrap_err().kind(), iov_types::Kind::Timeout);
+    slow.holds.store(false, Ordering::SeqCst);
+    for (done, answer) in std::mem::take(&mut *slow.held.lock().unwrap()) {
+        done(answer);
+    }
+    let there = other.load_workspace(crate::Which::Name(Name::new("w").unwrap())).unwrap();
+    crate::lookup(&there, None, "c", alone).expect("nobody else holds it");
 }

@@ -38,6 +38,7 @@ extern "C" fn begin() {
     }
     let library = own_path();
     calls::threads::learn();
+    world::learn_name();
     if let Err(why) = patch::apply(&calls::table::hooks()) {
         world::report("nothing of the store can be seen in this program", &why);
         return;

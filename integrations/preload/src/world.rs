@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering},
     },
     time::Duration,
@@ -114,7 +114,18 @@ fn is_ours() -> bool {
     let mut name = [0_u8; 16];
     let asked = kernel!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
     let main = kernel!(libc::SYS_gettid) == kernel!(libc::SYS_getpid);
-    asked == 0 && !main && name.starts_with(b"iov-")
+    asked == 0 && !main && name.starts_with(b"iov-") && PROGRAM.get() != Some(&name)
+}
+
+/// What the program is called: its own threads are, too, unless it calls them otherwise.
+static PROGRAM: OnceLock<[u8; 16]> = OnceLock::new();
+
+/// Learns that, in its first thread.
+pub(crate) fn learn_name() {
+    let mut name = [0_u8; 16];
+    if kernel!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) == 0 {
+        let _ = PROGRAM.set(name);
+    }
 }
 
 impl Drop for Inside {

@@ -1,6 +1,9 @@
 //! Children: they have a world of their own, by whichever way they are made.
 
-use std::sync::Mutex;
+use std::{
+    ffi::c_int,
+    sync::{Mutex, MutexGuard},
+};
 
 use super::{aio, place, process::publish};
 use crate::{
@@ -17,6 +20,46 @@ struct Forking {
     contexts: aio::Contexts,
     token: Vec<u8>,
     directory: Option<Record>,
+    /// Nobody has them half changed in the child.
+    pipes: MutexGuard<'static, Pipes>,
+}
+
+type Pipes = Vec<(usize, [c_int; 2])>;
+
+/// The pipes of those who make a child to run something, by their thread: other children must not keep them, as the end of it is waited for.
+static PIPES: Mutex<Pipes> = Mutex::new(Vec::new());
+
+/// Which thread this is, also in its child.
+fn this_thread() -> usize {
+    // SAFETY: it only tells a place.
+    unsafe { libc::__errno_location() as usize }
+}
+
+/// A pipe of the library's that goes along to the next child of this thread alone.
+pub(super) struct Pipe(pub(super) [c_int; 2]);
+
+impl Pipe {
+    pub(super) fn new() -> Result<Pipe, c_int> {
+        let mut ends = [-1_i32; 2];
+        let made = kernel!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC);
+        if made < 0 {
+            return Err(-made as c_int);
+        }
+        ends.into_iter().for_each(ioverbs::kept::keep);
+        let _quiet = Quiet::enter();
+        lock(&PIPES).push((this_thread(), ends));
+        Ok(Pipe(ends))
+    }
+
+    /// The child has it, or there is none: others may make theirs.
+    pub(super) fn went_along(&self) {
+        lock(&PIPES).retain(|(thread, _)| *thread != this_thread());
+    }
+
+    pub(super) fn close(fd: c_int) {
+        ioverbs::kept::let_go(fd);
+        kernel!(libc::SYS_close, fd);
+    }
 }
 
 /// Only the thread that forks has it, and the one that its child begins with.
@@ -34,7 +77,8 @@ extern "C" fn before_fork() {
     publish(world);
     let directory = place::to_pass(world);
     let token = world.files.token();
-    *lock(&FORKING.0) = Some(Forking { held: world.files.hold(), contexts: aio::contexts(), token, directory });
+    let (pipes, held) = (lock(&PIPES), world.files.hold());
+    *lock(&FORKING.0) = Some(Forking { held, contexts: aio::contexts(), token, directory, pipes });
 }
 
 extern "C" fn in_parent() {
@@ -51,7 +95,10 @@ fn become_child() {
     let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
     // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
     leave_world();
-    let Forking { held, mut contexts, token, directory } = forking;
+    let Forking { held, mut contexts, token, directory, mut pipes } = forking;
+    // By which it says why it does not run what it was made for.
+    let pipe = pipes.drain(..).find(|(thread, _)| *thread == this_thread()).map(|(_, pipe)| pipe);
+    drop(pipes);
     // They are the parent's alone.
     *contexts = None;
     drop(contexts);
@@ -62,7 +109,9 @@ fn become_child() {
     // So are its connections: the parent's end when it does, and not when this process does.
     for fd in ioverbs::kept::kept() {
         ioverbs::kept::let_go(fd);
-        kernel!(libc::SYS_close, fd);
+        if !pipe.is_some_and(|pipe| pipe.contains(&fd)) {
+            kernel!(libc::SYS_close, fd);
+        }
     }
     let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
     let child = World::new(world.settings.clone(), world.library.clone(), files, umask);

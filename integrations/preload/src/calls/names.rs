@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, Kind, Last, Node, Rename, Way};
 
-use super::{Here, at, at_name, bytes_of, export, facts, fifos, fixed, nothing, outer};
+use super::{Here, at, at_name, bytes_of, export, facts, fifos, fixed, links, nothing, outer};
 use crate::{
     files::with,
     raw::{failed, kernel},
@@ -52,6 +52,10 @@ fn make_node(dirfd: c_int, path: *const c_char, mode: u32, dev: u64) -> isize {
 }
 
 fn remove(dirfd: c_int, path: *const c_char, flags: c_int) -> isize {
+    if bytes_of(path).is_some_and(|path| path.starts_with(b"/proc/") && links::is_link(path)) {
+        // The link is meant, which nobody can remove, and not what it leads to.
+        return kernel!(libc::SYS_unlinkat, dirfd, path, flags);
+    }
     at_name(
         dirfd,
         path,

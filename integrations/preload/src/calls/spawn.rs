@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use ioverbs::kept;
 
+use super::forks::Pipe;
 use crate::{
     raw::{errno, kernel},
     world::Inside,
@@ -281,14 +282,11 @@ unsafe fn child(wanted: Wanted, parents: &libc::sigset_t) -> c_int {
 /// As `posix_spawn`.
 unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
     // By which the child says why it failed, and which closes where it has not.
-    let mut pipe = [-1_i32; 2];
-    let made = kernel!(libc::SYS_pipe2, pipe.as_mut_ptr(), libc::O_CLOEXEC);
-    if made < 0 {
-        return -made as c_int;
-    }
-    let close = |fd: c_int| {
-        kernel!(libc::SYS_close, fd);
+    let own = match Pipe::new() {
+        Ok(own) => own,
+        Err(why) => return why,
     };
+    let (pipe, close) = (own.0, Pipe::close);
     // SAFETY: both sets are places of this function.
     let parents = unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -302,6 +300,7 @@ unsafe fn spawn(pid: *mut libc::pid_t, wanted: Wanted) -> c_int {
     let forked = unsafe { libc::fork() };
     let why = errno();
     if forked != 0 {
+        own.went_along();
         // SAFETY: it is the set that was there before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &parents, std::ptr::null_mut()) };
     }

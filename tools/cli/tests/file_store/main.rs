@@ -5,6 +5,7 @@ mod acl;
 mod archives;
 mod asked;
 mod calls;
+mod children;
 mod copies;
 mod daemon;
 mod descriptors;

@@ -1,0 +1,61 @@
+//! Children of programs in `iov run`, and threads that are called as the library's.
+
+use crate::{
+    calls::{built, compiled},
+    runs::{has_library, shell},
+    store::Store,
+};
+
+/// Who runs a program does not wait for children that another thread has made meanwhile, and that live for long.
+#[test]
+fn a_program_is_run_while_others_make_children_that_stay() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        extern char **environ; static pid_t made[100]; static int n; static volatile int over;
+        static void *forks(void *x) {
+            while (n < 60 && !over) { pid_t p = fork(); if (!p) { alarm(60); pause(); _exit(0); } made[n++] = p; usleep(20000); }
+            return 0;
+        }
+        MAIN
+        alarm(100); pthread_t t; pthread_create(&t, 0, forks, 0); int ran = 0;
+        while (n < 60) {
+            char *a[] = {"true", 0}; pid_t p; int s;
+            if (posix_spawn(&p, "/bin/true", 0, 0, a, environ)) break;
+            waitpid(p, &s, 0); ran += WIFEXITED(s) && !WEXITSTATUS(s);
+        }
+        over = 1; pthread_join(t, 0); for (int i = 0; i < n; i++) { kill(made[i], SIGKILL); waitpid(made[i], 0, 0); }
+        puts(ran > 0 && n > 0 ? "ran" : "did not");"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "ran\n");
+}
+
+/// What a thread has written is there for the programs that it runs, whatever the program is called.
+#[test]
+fn a_program_may_be_called_as_threads_of_the_library_are() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        static void *work(void *x) { int f = open("f", O_CREAT | O_WRONLY, 0644); write(f, "data", 4); system("wc -c < f"); return 0; }
+        MAIN
+        pthread_t t; pthread_create(&t, 0, work, 0); pthread_join(t, 0);"#;
+    let program = built(&store, body);
+    let named = store.path("iov-solver");
+    let program = program.split_whitespace().next().expect("a program").trim_matches('\'').to_owned();
+    std::fs::copy(&program, &named).expect("a copy");
+    assert_eq!(shell(&store, &named.display().to_string()).ok().text(), "4\n");
+}
+
+/// The link of a descriptor is nobody's to remove, and what is open does not go with it.
+#[test]
+fn the_link_of_a_descriptor_is_not_what_it_leads_to_for_who_removes() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR, 0644); char l[40]; sprintf(l, "/proc/self/fd/%d", f);
+        printf("%s ", E(unlink(l))); printf("%d\n", access("f", F_OK));"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "EPERM 0\n");
+}
