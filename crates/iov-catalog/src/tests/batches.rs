@@ -329,3 +329,21 @@ fn o9_operations_of_a_batch_see_the_lengths_that_it_has_staged() {
     assert!(matches!(&replies[0], Ok(CatalogReply::Stat(stat)) if stat.bytes == 6));
     assert!(matches!(&replies[1], Ok(CatalogReply::Page(page)) if page.entries.len() == 1));
 }
+
+/// What is remembered of batches goes when its time is over, however many there are.
+#[test]
+fn b3_remembered_batches_are_forgotten_as_fast_as_they_come() {
+    let rig = Rig::new();
+    let client = rig.in_workspace();
+    for n in 0..3000 {
+        let (_, op) = client.create_with(EntryKind::Group, ROOT, &format!("g{n}"), Default::default());
+        client.all(vec![op], seam::new_uuid(), &[]).unwrap();
+    }
+    assert_eq!(rig.keys(b'B').len(), 3000);
+    rig.later(25 * 3600 * SECOND);
+    for _ in 0..4 {
+        rig.service.tick(rig.service.core.monotonic_ns());
+        rig.later(3 * SECOND);
+    }
+    assert_eq!(rig.keys(b'B').len(), 0);
+}

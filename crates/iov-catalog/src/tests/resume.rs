@@ -485,21 +485,3 @@ fn p2_who_repeats_a_batch_may_make_longer_what_it_opens() {
     let (_rig, [third]) = crash(rig, 0, [third]);
     assert_eq!(third.stat(uuid).unwrap().bytes, 5);
 }
-
-/// What is remembered of batches goes when its time is over, however many there are.
-#[test]
-fn b3_remembered_batches_are_forgotten_as_fast_as_they_come() {
-    let rig = rig();
-    let client = rig.in_workspace();
-    for n in 0..3000 {
-        let (_, op) = client.create_with(EntryKind::Group, ROOT, &format!("g{n}"), Default::default());
-        client.all(vec![op], iov_store::seam::new_uuid(), &[]).unwrap();
-    }
-    assert_eq!(rig.keys(b'B').len(), 3000);
-    rig.later(25 * 3600 * SECOND);
-    for _ in 0..4 {
-        rig.service.tick(rig.service.core.monotonic_ns());
-        rig.later(3 * SECOND);
-    }
-    assert_eq!(rig.keys(b'B').len(), 0);
-}
