@@ -428,7 +428,8 @@ fn remembered(
             .with_clause(Clause::B3)
             .with_outcome(Outcome::Applied));
     }
-    reopen(service, writer, cx, holder, &record.replies)?;
+    // Whatever becomes of its handles, the batch has been applied.
+    reopen(service, writer, cx, holder, &record.replies).map_err(|e| e.with_outcome(Outcome::Applied))?;
     Ok(Some(record.replies.into_iter().map(Ok).collect()))
 }
 

@@ -68,6 +68,10 @@ impl Service {
             let unended = self.core.writer().is_unended(session);
             if unended {
                 self.leave(session);
+                // The next ones would wait for the same target, and everybody for them.
+                if self.core.writer().unended.contains(&session) {
+                    break;
+                }
             }
         }
     }

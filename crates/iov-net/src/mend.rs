@@ -49,6 +49,9 @@ impl Queue {
     /// Those of a lane go in the order in which they were sent first (O9): one that had gone may hear of the end of its connection when
     /// one behind it has come here already.
     fn put(&mut self, job: Job) {
+        if self.jobs.iter().rfind(|other| other.lane == job.lane).is_none_or(|last| last.order < job.order) {
+            return self.jobs.push_back(job);
+        }
         let behind = |other: &Job| other.lane == job.lane && other.order > job.order;
         let at = self.jobs.iter().position(behind).unwrap_or(self.jobs.len());
         self.jobs.insert(at, job);

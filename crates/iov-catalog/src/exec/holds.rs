@@ -40,7 +40,7 @@ impl Exec<'_> {
     }
 
     pub(crate) fn is_other(&self, slot: &Slot) -> bool {
-        !slot.fenced && slot.session != self.cx.caller.session && !self.is_mine(slot.holder)
+        !slot.fenced && !slot.is_heirs() && slot.session != self.cx.caller.session && !self.is_mine(slot.holder)
     }
 
     /// Whether a hold of the caller on one of these groups covers what is below them. Somebody else's is an error, or is

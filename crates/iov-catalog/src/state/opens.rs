@@ -23,6 +23,13 @@ pub(crate) struct Slot {
     pub(crate) fenced: bool,
 }
 
+impl Slot {
+    /// It stands for who has closed what a target could not be asked for: nobody acts by it.
+    pub(crate) fn is_heirs(&self) -> bool {
+        self.holder.is_nil()
+    }
+}
+
 /// An exclusive hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hold {

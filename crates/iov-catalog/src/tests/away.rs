@@ -77,12 +77,18 @@ impl Fixture {
         Fixture { spread, away, client }
     }
 
-    /// A new collection at the other daemon, open.
-    fn create(&self, text: &str) -> (Uuid, Place) {
-        let (uuid, mut op) = self.client.create_op(Uuid::NIL, text);
+    /// What makes a new collection at the other daemon.
+    fn create_op(&self, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
+        let (uuid, mut op) = self.client.create_with(iov_types::EntryKind::Collection, Uuid::NIL, text, controls);
         let CatalogOp::Create { layout, .. } = &mut op else { unreachable!() };
         let policy = Some(format!("targets:{FIRST_ELSEWHERE}"));
         *layout = Some(Layout { targets: 1, policy, ..Layout::default() });
+        (uuid, op)
+    }
+
+    /// The same, open.
+    fn create(&self, text: &str) -> (Uuid, Place) {
+        let (uuid, op) = self.create_op(text, Default::default());
         let CatalogReply::Opened(opened) = self.client.ask(op).unwrap() else { unreachable!() };
         (uuid, opened.layout.place)
     }
@@ -117,6 +123,25 @@ fn c3_a_close_whose_target_is_away_loses_no_length() {
     assert_eq!(f.client.stat_workspace().bytes, 5);
     f.is_away(false);
     assert!(!f.client.service.has_open(Uuid::NIL), "nobody has it open");
+}
+
+/// Nobody stands in the way of others for who has closed it so, and nothing is taken for left by a writer that died (M2, X1).
+#[test]
+fn m2_what_was_closed_while_its_target_was_away_is_not_abandoned() {
+    let f = Fixture::new();
+    let (uuid, op) = f.create_op("a", super::rig::immutable());
+    let CatalogReply::Opened(opened) = f.client.ask(op).unwrap() else { unreachable!() };
+    f.write((uuid, opened.layout.place), b"12345");
+    f.is_away(true);
+    f.client.close_written(uuid).unwrap();
+    f.is_away(false);
+    let other = f.client.other();
+    other.open_exclusive(uuid, iov_types::EntryKind::Collection).expect("nobody has it open");
+    other.close(uuid).unwrap();
+    f.client.service.tick(f.client.service.core.monotonic_ns().saturating_add(2 * SECOND));
+    assert_eq!(f.client.service.core.store().scan(&iov_store::KeyRange::prefix(b"A"), None, 9).unwrap().len(), 0);
+    f.client.as_user(4711).stat(uuid).expect_err("the workspace is another user's");
+    assert_eq!(other.stat(uuid).unwrap().bytes, 5);
 }
 
 /// Names and metadata are found whether or not a target says how long everything is by now (O5).

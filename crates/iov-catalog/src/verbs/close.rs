@@ -12,7 +12,7 @@ use crate::{
     batch::is_away,
     exec::{Exec, groups::group_key, holds::fenced},
     record::Record,
-    state::Entry,
+    state::{Entry, Slot},
 };
 
 /// `written`: bytes were changed through the handle. What search is to see of them is asked from the target, which knows
@@ -43,9 +43,11 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
     if failed.as_ref().is_err_and(is_away) && x.core.map().is_elsewhere(entry.place) {
         // What was written is there and acknowledged; how long it is becomes known when its target is back. Until then it is as if
         // a session had it that is to be ended, so that whoever asks is told by the target.
-        let heir = seam::new_uuid();
-        entry.add(heir, heir, true, 0);
-        x.after.heirs.push(heir);
+        if !entry.slots().any(Slot::is_heirs) {
+            let heir = seam::new_uuid();
+            entry.add(heir, Uuid::NIL, true, 0);
+            x.after.heirs.push(heir);
+        }
         failed = Ok(());
     }
     if last {
@@ -138,7 +140,11 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
         if slot.writers > 0 && !slot.fenced && !entry.deleted {
             let at = x.workspace_of_handle(ws)?;
             let mut record = x.any_record(ws, key)?;
-            settle(x, at, key, &mut record, &entry)?;
+            settle(x, at, key, &mut record, (&entry, !slot.is_heirs()))?;
+        }
+        if slot.is_heirs() {
+            // Its writer has closed it in order.
+            x.forget_writer(key, &mut entry);
         }
         let uuid = if key == ws { Uuid::NIL } else { key };
         forget_if_unused(x, ws, uuid, key, entry)?;
@@ -146,7 +152,13 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
     Ok(())
 }
 
-fn settle(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, entry: &Entry) -> Result<()> {
+fn settle(
+    x: &mut Exec<'_>,
+    at: usize,
+    uuid: Uuid,
+    record: &mut Record,
+    (entry, has_died): (&Entry, bool),
+) -> Result<()> {
     if record.state == State::Sealed || record.kind != EntryKind::Collection {
         return Ok(());
     }
@@ -156,7 +168,7 @@ fn settle(x: &mut Exec<'_>, at: usize, uuid: Uuid, record: &mut Record, entry: &
         // Beyond the quota or not: the bytes are there.
         let _ = x.record_bytes_of(at, record, &found);
     }
-    if record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
+    if has_died && record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
         x.abandon(x.workspaces[at].uuid, uuid, record);
         changed = true;
     }

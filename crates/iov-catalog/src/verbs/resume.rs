@@ -106,7 +106,7 @@ pub(crate) fn take_up(x: &mut Exec<'_>, at: usize, p: &Presented, mut record: Re
         }
         match x.stat_bytes(p.uuid, &record) {
             // The daemon of its target has not said yet that it is there. Until somebody has asked that, the record stays behind the crash.
-            Err(e) if e.kind() == Kind::Unavailable => unsure = true,
+            Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::Timeout) => unsure = true,
             found => {
                 // The quota has its say at a publish.
                 unsure = x.record_bytes_of(at, &mut record, &found?).is_err_and(|e| e.kind() == Kind::Lost);

@@ -47,6 +47,17 @@ impl Process {
         Process::of(pid, handle, stat)
     }
 
+    /// The same of whom an earlier daemon knew: one that cannot be looked at here is none of them.
+    pub(super) fn find_again(pid: u32) -> Result<Option<Process>> {
+        if !Process::is_pid(pid) {
+            return Ok(None);
+        }
+        match Process::find(pid) {
+            Err(e) if e.kind() == iov_types::Kind::Unsupported => Ok(None),
+            found => found,
+        }
+    }
+
     /// The process of a handle, by what was read of it then.
     fn of(pid: u32, handle: OwnedFd, stat: std::io::Result<String>) -> Result<Option<Process>> {
         let mut process = Process { pid, start: 0, handle: Some(handle), ended_ns: OnceLock::new() };
@@ -64,7 +75,7 @@ impl Process {
     }
 
     /// Whether the system may have a process of such an id at all.
-    pub(super) fn is_pid(pid: u32) -> bool {
+    fn is_pid(pid: u32) -> bool {
         i32::try_from(pid).is_ok_and(|pid| pid > 0)
     }
 

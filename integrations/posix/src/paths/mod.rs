@@ -348,13 +348,19 @@ impl Node {
         lately.or_else(|| self.told_still())
     }
 
-    /// The path of a directory from the root of its file system, which is `/`; none: nobody knows where it is.
+    /// The path of a directory from the root of its file system, which is `/`, as it is now: the store is asked if that was found longer ago
+    /// than what others do may stay unseen. Where that cannot be told, it is where it was.
+    pub fn path_now(&self) -> Option<Vec<u8>> {
+        let _ = self.file_system().place_anew(self, usize::MAX, self.file_system().0.options.unseen);
+        self.path()
+    }
+
+    /// The path of a directory from the root of its file system, which is `/`, as far as it is known here: nothing is asked. None: nobody
+    /// knows where it is.
     pub fn path(&self) -> Option<Vec<u8>> {
         if self.uuid().is_nil() {
             return Some(b"/".to_vec());
         }
-        // Where that cannot be told, it is where it was.
-        let _ = self.file_system().place_anew(self, usize::MAX, self.file_system().0.options.unseen);
         let path = crate::rules::path_of(self);
         let top = self.above().last().is_some_and(|top| top.uuid().is_nil());
         (top && !path.is_empty()).then_some(path)

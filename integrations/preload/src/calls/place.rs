@@ -145,10 +145,12 @@ pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
 /// The same, for who asks where the process is: a directory that was removed is nowhere, whatever its path was.
 fn present_path(world: &World) -> Outcome<Option<Vec<u8>>> {
     let _inside = Inside::enter();
-    if let Directory::Inside(_, node) = directory(world)?
-        && let Err(Errno::ENOENT | Errno::ESTALE) = node.attributes()
-    {
-        return Err(Errno::ENOENT);
+    if let Directory::Inside(_, node) = directory(world)? {
+        if let Err(Errno::ENOENT | Errno::ESTALE) = node.attributes() {
+            return Err(Errno::ENOENT);
+        }
+        // Others may have moved it.
+        let _ = node.path_now();
     }
     own_path(world)
 }

@@ -19,8 +19,9 @@ fn b3_what_is_replaced_is_the_old_or_the_new_one_although_the_answer_comes_too_l
     let pid = store.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap() as u32;
     let replace = ["put", "-r", "--if-exists", "replace", "--timeout", "300ms", "tree", "w"];
     let begun = Instant::now();
-    store.iov(&replace).ok();
+    store.iov(&["put", "-r", "--if-exists", "replace", "tree", "w"]).ok();
     let takes = begun.elapsed();
+    let mut late = 0;
     for round in 1..=10 {
         fill(round);
         let put = store.start(&replace);
@@ -30,6 +31,7 @@ fn b3_what_is_replaced_is_the_old_or_the_new_one_although_the_answer_comes_too_l
         std::thread::sleep(Duration::from_millis(450));
         kill(pid, "CONT");
         let ran = finished(put, 60);
+        late += usize::from(ran.code != Some(0));
         let back = format!("back{round}");
         store.iov(&["get", "-r", "w/tree", &back]).ok();
         for i in 0..FILES {
@@ -39,5 +41,8 @@ fn b3_what_is_replaced_is_the_old_or_the_new_one_although_the_answer_comes_too_l
             let good = old_or_new.is_some_and(|n| n <= round && (n == round || ran.code != Some(0)));
             assert!(good, "{i} in round {round} is {got:?}\n{}", ran.err);
         }
+    }
+    if late == 0 {
+        eprintln!("nothing was late: this machine is too busy to show it");
     }
 }

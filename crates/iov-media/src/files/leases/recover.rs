@@ -33,10 +33,8 @@ impl Leases {
             let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
             let found = LeasePage::open(&file).ok();
             let process = match &found {
-                Some((_, owner)) if Process::is_pid(owner.pid) => {
-                    Process::find(owner.pid)?.filter(|p| p.start == owner.start)
-                }
-                _ => None, // spoiled by its client, or never handed out
+                Some((_, owner)) => Process::find_again(owner.pid)?.filter(|p| p.start == owner.start),
+                None => None, // spoiled by its client, or never handed out
             };
             // Whoever the kernel has given what was lent may live longer than who had it lent.
             let left = |page: &LeasePage| page.found().iter().any(is_left);
@@ -52,8 +50,7 @@ impl Leases {
                 }
             };
             if page.has_owner()
-                && Process::is_pid(owner.pid)
-                && let Some(watched) = Process::find(owner.pid)?
+                && let Some(watched) = Process::find_again(owner.pid)?
             {
                 self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
             }
