@@ -3,10 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -23,16 +20,7 @@ const SLICE_NS: (i64, i64) = (200_000_000, 5_000_000_000);
 struct Job {
     cx: OpCx,
     lane: u32,
-    order: u64,
     go: OnUp,
-}
-
-/// How many things were sent.
-static SENT: AtomicU64 = AtomicU64::new(0);
-
-/// The place of something that is sent for the first time among all others: what is sent again keeps it.
-pub(crate) fn next_order() -> u64 {
-    SENT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What is to be sent once there is a connection, in order.
@@ -45,19 +33,6 @@ pub(crate) struct Queue {
     sending: Option<u32>,
 }
 
-impl Queue {
-    /// Those of a lane go in the order in which they were sent first (O9): one that had gone may hear of the end of its connection when
-    /// one behind it has come here already.
-    fn put(&mut self, job: Job) {
-        if self.jobs.iter().rfind(|other| other.lane == job.lane).is_none_or(|last| last.order < job.order) {
-            return self.jobs.push_back(job);
-        }
-        let behind = |other: &Job| other.lane == job.lane && other.order > job.order;
-        let at = self.jobs.iter().position(behind).unwrap_or(self.jobs.len());
-        self.jobs.insert(at, job);
-    }
-}
-
 fn late() -> Error {
     Error::timeout("the store's daemon does not answer; see its log, or end it and try again").with_clause(Clause::O8)
 }
@@ -66,11 +41,11 @@ impl Link {
     /// Calls `go` with a connection that works: now if there is one, else when it is made anew, or cannot be by the
     /// deadline of `cx`. Does not wait for that.
     pub(crate) fn with_up(self: &Arc<Link>, cx: &OpCx, go: OnUp) {
-        self.with_lane((0, next_order()), cx, go);
+        self.with_lane(0, cx, go);
     }
 
-    /// The same for a lane, which has a connection of its own, perhaps, and for what has its place among the others of that.
-    pub(crate) fn with_lane(self: &Arc<Link>, (lane, order): (u32, u64), cx: &OpCx, go: OnUp) {
+    /// The same for a lane, which has a connection of its own, perhaps.
+    pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, cx: &OpCx, go: OnUp) {
         let waits = {
             let queue = lock(&self.queue);
             queue.sending == Some(lane) || queue.jobs.iter().any(|job| job.lane == lane)
@@ -86,7 +61,7 @@ impl Link {
             drop(queue);
             return go(Err(e));
         }
-        queue.put(Job { cx: cx.clone(), lane, order, go });
+        queue.jobs.push_back(Job { cx: cx.clone(), lane, go });
         if std::mem::replace(&mut queue.mending, true) {
             return;
         }
@@ -249,6 +224,3 @@ impl Link {
         over.into_iter().for_each(|job| (job.go)(Err(late())));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,7 +13,6 @@ use crate::{
     conn::{Reply, Terms},
     gate::Goes,
     link::{Link, Up},
-    mend::next_order,
     remote::{again, needs},
     tickets::Shown,
 };
@@ -31,8 +30,6 @@ pub(crate) struct Part {
     network: bool,
     /// Which way it goes.
     lane: u32,
-    /// Its place among those that were sent.
-    order: u64,
     bulk: bool,
     /// Leave to do it.
     tickets: Shown,
@@ -90,7 +87,7 @@ impl Part {
         (lane, bulk): (u32, bool),
         tickets: Shown,
     ) -> Part {
-        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, order: next_order(), bulk, tickets }
+        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk, tickets }
     }
 
     /// Those whose handle or stage did not come through the end of a daemon are answered at once.
@@ -119,8 +116,8 @@ impl Part {
     }
 
     fn send(self) {
-        let (link, cx, place) = (self.link.clone(), self.cx.clone(), (self.lane, self.order));
-        link.with_lane(place, &cx, Box::new(move |up| self.send_over(up)));
+        let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
+        link.with_lane(lane, &cx, Box::new(move |up| self.send_over(up)));
     }
 
     /// The tickets for what it is about.
