@@ -11,10 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import ioverbs
+
+if TYPE_CHECKING:
+    from ioverbs.fs import IOVFileSystem
 
 NUMBERS = itertools.count(1)
 TOP = Path(__file__).resolve().parents[3]
@@ -121,3 +125,15 @@ def script() -> Script:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def fs(url: str) -> Iterator[IOVFileSystem]:
+    """A file system for fsspec with a workspace `w`."""
+    pytest.importorskip("fsspec")
+    from ioverbs.fs import IOVFileSystem
+
+    fs = IOVFileSystem(store=url, skip_instance_cache=True)
+    fs.mkdir("w")
+    yield fs
+    fs._blocking.store.session().close()

@@ -11,7 +11,6 @@ import pickle
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,6 @@ from ioverbs.fs import IOVFileSystem  # noqa: E402
 from ioverbs.fs._paths import follow, parts_of, split_url  # noqa: E402
 
 BIG = 9 << 20
-
-
-@pytest.fixture
-def fs(url: str) -> Iterator[IOVFileSystem]:
-    fs = IOVFileSystem(store=url, skip_instance_cache=True)
-    fs.mkdir("w")
-    yield fs
-    fs._blocking.store.session().close()
 
 
 def requests(fs: IOVFileSystem) -> int:

@@ -20,14 +20,6 @@ from ioverbs.fs._tree import Found, Tree  # noqa: E402
 from ioverbs.fs._whole import Files  # noqa: E402
 
 
-@pytest.fixture
-def fs(url: str) -> Iterator[IOVFileSystem]:
-    fs = IOVFileSystem(store=url, skip_instance_cache=True)
-    fs.mkdir("w")
-    yield fs
-    fs._blocking.store.session().close()
-
-
 def tree(fs: IOVFileSystem) -> dict[str, bytes | None]:
     """All that there is."""
     found = fs.find("", withdirs=True, detail=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,6 @@ import ioverbs
 pytest.importorskip("fsspec")
 
 from ioverbs.fs import IOVFileSystem  # noqa: E402
-
-
-@pytest.fixture
-def fs(url: str) -> Iterator[IOVFileSystem]:
-    fs = IOVFileSystem(store=url, skip_instance_cache=True)
-    fs.mkdir("w")
-    yield fs
-    fs._blocking.store.session().close()
 
 
 def test_no_name_leads_upwards(fs: IOVFileSystem, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,6 @@ import ioverbs
 pytest.importorskip("fsspec")
 
 from ioverbs.fs import IOVFileSystem, _reading  # noqa: E402
-
-
-@pytest.fixture
-def fs(url: str) -> Iterator[IOVFileSystem]:
-    fs = IOVFileSystem(store=url, skip_instance_cache=True)
-    fs.mkdir("w")
-    yield fs
-    fs._blocking.store.session().close()
 
 
 def test_no_request_reads_more_than_fits_its_time(fs: IOVFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,6 @@ fsspec = pytest.importorskip("fsspec")
 
 from ioverbs.fs import IOVFileSystem  # noqa: E402
 from ioverbs.fs._paths import split_url  # noqa: E402
-
-
-@pytest.fixture
-def fs(url: str) -> Iterator[IOVFileSystem]:
-    fs = IOVFileSystem(store=url, skip_instance_cache=True)
-    fs.mkdir("w")
-    yield fs
-    fs._blocking.store.session().close()
 
 
 def test_a_path_of_another_store_is_refused_by_all(fs: IOVFileSystem, tmp_path: Path) -> None:
