@@ -87,10 +87,11 @@ impl Files {
     /// Brings everything to its end. What cannot be is told by [`Files::troubles`], and by the object that it concerns;
     /// all others are served.
     fn recover(&mut self) -> Result<()> {
-        let decided = self.find_stages()?;
         // Before anything is taken for what nobody writes: clients have gone on by what they were granted, and were told so.
         let stuck = self.leases.recover(&self.disk)?;
         let (tails, mut troubles) = self.claim_space()?;
+        // Images of staged bytes that were never finished have gone by now.
+        let decided = self.find_stages()?;
         if let Some(segments) = self.disk.segments() {
             segments.hold_all(&self.leases.all_waits());
             segments.start()?;

@@ -50,6 +50,28 @@ fn p2_a_start_takes_nothing_from_who_is_writing() {
     assert!(found[..100] == bytes(1, 100) && found[100..] == new, "{:?}", found.iter().position(|b| *b == 0));
 }
 
+/// A daemon that is killed while it makes the place of the first staged bytes has told nobody: the next one goes on (B3).
+#[test]
+fn b3_a_start_takes_away_a_place_of_staged_bytes_that_was_never_finished() {
+    let directory = segments();
+    let (id, stage) = (object(1), uuid(1));
+    let files = open(directory.path());
+    write(&*files, id, 0, b"base").expect("a write");
+    send(&*files, id, ObjectVerb::Truncate { size: 2 }, staged(stage), &[]).expect("a staged cut");
+    drop(files);
+    let logs = std::fs::read_dir(directory.path().join("stage")).expect("the folder");
+    let log = logs.map(|e| e.expect("an entry").path()).find(|p| p.extension().is_some_and(|e| e == "log"));
+    let image = log.expect("the log of the stage").with_extension("image");
+    assert!(!image.exists(), "no bytes are staged");
+    std::fs::write(&image, b"").expect("what the killed daemon left");
+    let files = open(directory.path());
+    assert!(files.troubles().is_empty() && !image.exists(), "{:?}", files.troubles());
+    send(&*files, id, ObjectVerb::Write { offset: 1 }, staged(stage), b"new").expect("a staged write");
+    call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
+    call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication");
+    assert_eq!(all(&*files, id), b"bnew");
+}
+
 #[test]
 fn b3_a_publication_that_makes_shorter_is_finished() {
     let directory = directory();
