@@ -72,6 +72,32 @@ fn b3_a_start_takes_away_a_place_of_staged_bytes_that_was_never_finished() {
     assert_eq!(all(&*files, id), b"bnew");
 }
 
+/// Where staged bytes lie is not known any more: all else is served, and the stage can be given up.
+#[test]
+fn i2_a_damaged_place_of_staged_bytes_concerns_its_object() {
+    let directory = segments();
+    let (id, stage) = (object(1), uuid(1));
+    let files = open(directory.path());
+    write(&*files, id, 0, b"base").expect("a write");
+    write(&*files, object(2), 0, b"other").expect("a write");
+    send(&*files, id, ObjectVerb::Write { offset: 0 }, staged(stage), &bytes(1, 100_000)).expect("a staged write");
+    drop(files);
+    let images = std::fs::read_dir(directory.path().join("stage")).expect("the folder");
+    let image = images.map(|e| e.expect("an entry").path()).find(|p| p.extension().is_some_and(|e| e == "image"));
+    let image = image.expect("the place of the staged bytes");
+    let mut index = std::fs::read(&image).expect("its index");
+    index[20] ^= 1;
+    std::fs::write(&image, &index).expect("the damage");
+    let files = open(directory.path());
+    assert_eq!(files.troubles().len(), 1, "{:?}", files.troubles());
+    assert_eq!(all(&*files, object(2)), b"other");
+    call(&*files, id, ObjectVerb::Freeze { stage }).expect_err("it cannot be published");
+    assert_eq!(all(&*files, id), b"base");
+    call(&*files, id, ObjectVerb::Discard { stage }).expect("it is given up");
+    write(&*files, id, 4, b"+").expect("a write");
+    assert_eq!(all(&*files, id), b"base+");
+}
+
 #[test]
 fn b3_a_publication_that_makes_shorter_is_finished() {
     let directory = directory();
