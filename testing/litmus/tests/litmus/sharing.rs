@@ -175,6 +175,10 @@ fn t11_a_write_is_before_the_seal_or_fails() {
             let whole = format!("ok {size} Some(Sealed);ok {size}:7*{size}");
             assert_eq!(sealed, whole, "T11 ({level}): what was told to be written is there, and nothing else");
             assert_eq!(sealer.ok(&look), whole, "and stays");
+            // Many rounds must not fill the shared memory.
+            writer.ok("close H");
+            sealer.ok("close H");
+            sealer.ok(&format!("delete {name}"));
             caught += u64::from(refused > 0);
         }
         assert!(caught > 0, "some writes came too late");
