@@ -29,6 +29,9 @@ const SWEEP_ON_NS: i64 = 2_000_000_000;
 /// How often it is tried again to end a session.
 const END_AGAIN_NS: i64 = 1_000_000_000;
 
+/// For how long, at a time.
+const END_FOR_NS: i64 = 100_000_000;
+
 impl Writer {
     /// Sessions whose end is to be tried again now. They stay on the list until their turn: one that comes back takes itself off it.
     pub(crate) fn ends_again(&mut self, now_ns: i64) -> Vec<Uuid> {
@@ -64,12 +67,13 @@ impl Service {
 
     /// Tries again to end sessions whose end failed, but for those that are back.
     pub(crate) fn end_again(&self, sessions: Vec<Uuid>) {
+        let begun = self.core.monotonic_ns();
         for session in sessions {
             let unended = self.core.writer().is_unended(session);
             if unended {
+                // One that fails goes behind the others. Everybody waits for those that wait for a target.
                 self.leave(session);
-                // The next ones would wait for the same target, and everybody for them.
-                if self.core.writer().unended.contains(&session) {
+                if self.core.monotonic_ns().saturating_sub(begun) > END_FOR_NS {
                     break;
                 }
             }

@@ -86,6 +86,7 @@ impl Service {
             return Ok(());
         }
         *self.core.in_doubt() = None;
+        self.core.shared_mut().freed = Default::default();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         recovery::remove_deleted(self, &mut writer)
@@ -102,9 +103,13 @@ impl Service {
             || batch::known(self, batch).is_ok_and(|record| record.is_some())
     }
 
-    /// Whether a session has anything open; nil = whether any has.
+    /// Whether a session has anything open; nil = whether any has by which it acts.
     pub fn has_open(&self, session: Uuid) -> bool {
         let shared = self.core.shared();
-        if session.is_nil() { shared.opens.iter().next().is_some() } else { shared.opens.has_open(session) }
+        if session.is_nil() {
+            shared.opens.iter().any(|(_, entry)| entry.is_in_use())
+        } else {
+            shared.opens.has_open(session)
+        }
     }
 }

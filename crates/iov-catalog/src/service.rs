@@ -301,6 +301,7 @@ impl Service {
         for touch in x.after.touched.drain(..) {
             shared.touched.apply(touch);
         }
+        shared.freed.extend(x.after.freed.drain(..));
         for uuid in x.take_moved() {
             shared.opens.set_moved(uuid);
         }
@@ -311,7 +312,7 @@ impl Service {
         for uuid in x.take_loose() {
             match shared.opens.get(uuid) {
                 Some(entry) if entry.is_unused() => drop(shared.opens.set(uuid, None)),
-                Some(entry) if entry.written && !entry.has_writers() => shared.opens.set_written(uuid, false),
+                Some(entry) if entry.written && !entry.has_lengths() => shared.opens.set_written(uuid, false),
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use iov_types::{Clause, EntryKind, Error, Result, State, Uuid};
 use super::{Exec, Mode, facts::check_there, records::FIRST_EPOCH};
 use crate::{
     record::{Facts, NameIn, Record},
-    state::Slot,
+    state::{Entry, Slot},
 };
 
 /// What an open was granted.
@@ -84,6 +84,15 @@ impl Exec<'_> {
         self.cover(ws, &groups, take)
     }
 
+    /// The hold of who acts for its holder last has ended.
+    pub(crate) fn end_hold(&mut self, key: Uuid, entry: &mut Entry) {
+        let hold = entry.hold.take();
+        // A holder of several sessions may have others that are still to come back.
+        if entry.group && hold.is_some_and(|h| h.holder == self.cx.caller.session) && self.core.in_grace() {
+            self.after.freed.push(key);
+        }
+    }
+
     /// Fails where a group may be held by a session of the catalog before, which has not come back yet. Nothing says
     /// whether the last hold had ended, so that it is taken for alive until nobody can come back any more.
     pub(crate) fn may_return(&mut self, ws: Uuid, groups: &[Uuid]) -> Result<()> {
@@ -91,7 +100,7 @@ impl Exec<'_> {
             return Ok(());
         }
         for group in groups {
-            if self.entry(*group).is_some_and(|e| e.hold.is_some()) {
+            if self.entry(*group).is_some_and(|e| e.hold.is_some()) || self.shared().freed.contains(group) {
                 continue;
             }
             let epoch = if *group == ws {
@@ -232,7 +241,7 @@ impl Exec<'_> {
         if kind != EntryKind::Group {
             return Ok(());
         }
-        let held = |e: &crate::state::Entry| e.ws == ws && e.hold.is_some_and(|h| h.holder == from);
+        let held = |e: &Entry| e.ws == ws && e.hold.is_some_and(|h| h.holder == from);
         let held: Vec<Uuid> = self.shared().opens.iter().filter(|(_, e)| held(e)).map(|(uuid, _)| uuid).collect();
         for uuid in held {
             let mut record = self.any_record(ws, uuid)?;

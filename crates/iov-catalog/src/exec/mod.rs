@@ -69,6 +69,8 @@ pub(crate) struct After {
     pub(crate) seal_of: Vec<usize>,
     /// Sessions that stand for who has closed what a target could not be asked for: to be ended once it can.
     pub(crate) heirs: Vec<Uuid>,
+    /// Groups whose hold has ended while sessions of the catalog before may come back.
+    pub(crate) freed: Vec<Uuid>,
     /// Collections whose mtime was set, in such a batch.
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.
@@ -223,7 +225,7 @@ impl<'a> Exec<'a> {
         let after = &self.after;
         let after =
             (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
-        let (touched, all_changes) = (self.after.touched.len(), self.after.all_changes);
+        let (touched, freed, all_changes) = (self.after.touched.len(), self.after.freed.len(), self.after.all_changes);
         self.keep = false;
         let reply = work(self);
         if reply.is_err() && !self.keep {
@@ -238,6 +240,7 @@ impl<'a> Exec<'a> {
             self.after.closed.truncate(after.3);
             self.after.bound.truncate(after.4);
             self.after.touched.truncate(touched);
+            self.after.freed.truncate(freed);
         }
         reply
     }

@@ -15,7 +15,7 @@ impl Exec<'_> {
     pub(crate) fn set_entry(&mut self, uuid: Uuid, entry: Entry) {
         let writers = Writers::of(Some(&entry));
         let had_by = entry.deleted.then(|| entry.slots().count());
-        let loose = entry.is_unused() || (entry.written && !entry.has_writers());
+        let loose = entry.is_unused() || (entry.written && !entry.has_lengths());
         let before = self.shared_mut().opens.set(uuid, Some(Box::new(entry)));
         if writers.share_with(Writers::of(before.as_deref())) {
             // What was written by who closes it is seen with the commit, behind which another one is alone.

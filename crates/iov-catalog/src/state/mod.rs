@@ -155,6 +155,8 @@ pub(crate) struct Shared {
     pub(crate) commits: u64,
     /// Objects whose records are gone and which a target may still have.
     pub(crate) being_removed: HashSet<Uuid, Seeded>,
+    /// Groups whose hold has ended while sessions of the catalog before could come back: nobody comes back to it.
+    pub(crate) freed: HashSet<Uuid, Seeded>,
 }
 
 impl Shared {

@@ -103,7 +103,17 @@ impl Entry {
 
     /// Whether somebody may write.
     pub(crate) fn has_writers(&self) -> bool {
+        self.slots().any(|s| s.writers > 0 && !s.is_heirs())
+    }
+
+    /// Whether somebody may write, or what was written is still to be written down.
+    pub(crate) fn has_lengths(&self) -> bool {
         self.slots().any(|s| s.writers > 0)
+    }
+
+    /// Whether anybody acts by it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.slots().any(|s| !s.is_heirs())
     }
 
     /// One more handle of a session.

@@ -57,6 +57,7 @@ pub(crate) fn target(number: u32, capability: &Capability) -> Target {
 
 /// A client of a store with a target of its own and one of another daemon.
 struct Fixture {
+    store: Arc<MemoryStore>,
     spread: Spread,
     away: Arc<Away>,
     client: Client,
@@ -64,17 +65,50 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
-        let (first, away): (Arc<dyn Backend>, _) = (Arc::new(durable_heap()), that_may_be_away());
-        let capability = first.capability().clone();
+        let away = that_may_be_away();
+        let f = Fixture::over(Arc::new(MemoryStore::new()), Arc::new(durable_heap()), away, seam::new_uuid());
+        f.client
+            .ask(CatalogOp::WorkspaceCreate { uuid: f.client.ws, name: name("w"), attr: Default::default() })
+            .unwrap();
+        f
+    }
+
+    fn over(store: Arc<MemoryStore>, heap: Arc<dyn Backend>, away: Arc<Away>, ws: Uuid) -> Fixture {
+        let capability = heap.capability().clone();
         let targets = vec![target(0, &capability), target(FIRST_ELSEWHERE, &capability)];
-        let spread = Spread::new(first.clone(), anywhere(&targets).unwrap());
-        spread.add_target(0, first.clone(), capability.clone());
+        let spread = Spread::new(heap.clone(), anywhere(&targets).unwrap());
+        spread.add_target(0, heap.clone(), capability.clone());
         spread.add_target(FIRST_ELSEWHERE, away.clone(), capability);
         let fleet = Fleet { spread: spread.clone(), targets };
-        let service = Arc::new(Service::open_fleet(Arc::new(MemoryStore::new()), fleet, options(), 0).unwrap());
-        let client = Client { service, heap: first, caller: caller(1000, seam::new_uuid()), ws: seam::new_uuid() };
-        client.ask(CatalogOp::WorkspaceCreate { uuid: client.ws, name: name("w"), attr: Default::default() }).unwrap();
-        Fixture { spread, away, client }
+        let service = Arc::new(Service::open_fleet(store.clone(), fleet, options(), 0).unwrap());
+        let client = Client { service, heap, caller: caller(1000, seam::new_uuid()), ws };
+        Fixture { store, spread, away, client }
+    }
+
+    /// Its catalog is killed and started again.
+    fn restart(self) -> Fixture {
+        let Fixture { store, away, client, .. } = self;
+        let (heap, ws) = (client.heap.clone(), client.ws);
+        drop(client);
+        Fixture::over(store, heap, away, ws)
+    }
+
+    /// What waits for a time happens.
+    fn later(&self, ns: i64) {
+        self.client.service.core.ahead_ns.fetch_add(ns, Ordering::Relaxed);
+        self.client.service.tick(self.client.service.core.monotonic_ns());
+    }
+
+    fn abandoned(&self) -> usize {
+        iov_store::MetadataStore::scan(&*self.store, &iov_store::KeyRange::prefix(b"A"), None, 9).unwrap().len()
+    }
+
+    /// A new immutable collection at the other daemon, written by its creator.
+    fn staging(&self, text: &str) -> Uuid {
+        let (uuid, op) = self.create_op(text, super::rig::immutable());
+        let CatalogReply::Opened(opened) = self.client.ask(op).unwrap() else { unreachable!() };
+        self.write((uuid, opened.layout.place), b"12345");
+        uuid
     }
 
     /// What makes a new collection at the other daemon.
@@ -129,19 +163,82 @@ fn c3_a_close_whose_target_is_away_loses_no_length() {
 #[test]
 fn m2_what_was_closed_while_its_target_was_away_is_not_abandoned() {
     let f = Fixture::new();
-    let (uuid, op) = f.create_op("a", super::rig::immutable());
-    let CatalogReply::Opened(opened) = f.client.ask(op).unwrap() else { unreachable!() };
-    f.write((uuid, opened.layout.place), b"12345");
+    let uuid = f.staging("a");
     f.is_away(true);
     f.client.close_written(uuid).unwrap();
     f.is_away(false);
     let other = f.client.other();
     other.open_exclusive(uuid, iov_types::EntryKind::Collection).expect("nobody has it open");
     other.close(uuid).unwrap();
-    f.client.service.tick(f.client.service.core.monotonic_ns().saturating_add(2 * SECOND));
-    assert_eq!(f.client.service.core.store().scan(&iov_store::KeyRange::prefix(b"A"), None, 9).unwrap().len(), 0);
+    f.later(2 * SECOND);
+    assert_eq!(f.abandoned(), 0);
     f.client.as_user(4711).stat(uuid).expect_err("the workspace is another user's");
     assert_eq!(other.stat(uuid).unwrap().bytes, 5);
+}
+
+/// Also behind a crash: who has closed it has not died with the catalog.
+#[test]
+fn m2_what_was_closed_while_its_target_was_away_is_not_abandoned_by_a_crash() {
+    let f = Fixture::new();
+    let uuid = f.staging("a");
+    f.is_away(true);
+    f.client.close_written(uuid).unwrap();
+    f.is_away(false);
+    let f = f.restart();
+    assert_eq!(f.abandoned(), 0);
+    f.later(25 * 3600 * SECOND);
+    f.later(25 * 3600 * SECOND);
+    assert_eq!(f.client.stat(uuid).unwrap().bytes, 5);
+}
+
+/// Who dies while it writes is not taken for one of those who have closed it.
+#[test]
+fn m2_a_writer_that_dies_beside_one_whose_target_was_away_is_told_of() {
+    let f = Fixture::new();
+    let uuid = f.staging("a");
+    let other = f.client.other();
+    other.open(uuid).unwrap();
+    f.is_away(true);
+    f.client.close_written(uuid).unwrap();
+    f.is_away(false);
+    f.client.service.end_session(other.caller.session);
+    f.later(2 * SECOND);
+    assert_eq!(f.abandoned(), 1, "it was left unsealed");
+}
+
+/// A store whose clients have all closed what they had ends in order.
+#[test]
+fn o7_nobody_has_open_what_only_waits_for_its_target() {
+    let f = Fixture::new();
+    let one = f.create("one");
+    f.write(one, b"12345");
+    f.is_away(true);
+    f.client.close_written(one.0).unwrap();
+    assert!(!f.client.service.has_open(Uuid::NIL));
+    f.client.service.close().unwrap();
+    f.is_away(false);
+    let f = f.restart();
+    assert_eq!(f.client.stat(one.0).unwrap().bytes, 5, "its target is asked");
+}
+
+/// What waits for a target that stays away holds nobody else back (O7).
+#[test]
+fn o7_ends_that_wait_for_a_target_do_not_wait_for_others() {
+    let f = Fixture::new();
+    let mut closed: Vec<_> = (0..9).map(|n| f.create(&format!("closed{n}"))).collect();
+    closed.iter().for_each(|one| f.write(*one, b"12345"));
+    let other = f.client.other();
+    let (held, op) = f.create_op("held", Default::default());
+    other.ask(op).unwrap();
+    other.close(held).unwrap();
+    f.is_away(true);
+    closed.drain(..).for_each(|one| drop(f.client.close_written(one.0).unwrap()));
+    f.later(2 * SECOND);
+    let here = other.create("here");
+    other.delete(Uuid::NIL, "here").unwrap();
+    f.client.service.core.writer().unended.push(other.caller.session);
+    f.later(2 * SECOND);
+    assert!(!f.client.service.has_open(other.caller.session), "{here} is closed");
 }
 
 /// Names and metadata are found whether or not a target says how long everything is by now (O5).

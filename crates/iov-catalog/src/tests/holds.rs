@@ -2,10 +2,13 @@
 
 use iov_types::{
     Clause, Controls, EntryKind, Kind, Layout, Uuid, Value, Which,
-    catalog::{CatalogOp, CatalogReply, RenameMode},
+    catalog::{CatalogOp, CatalogReply, Presented, RenameMode},
 };
 
-use super::rig::{Client, Rig, SECOND, exclusive, kind, name};
+use super::{
+    resume,
+    rig::{Client, Rig, SECOND, exclusive, kind, name},
+};
 
 const ROOT: Uuid = Uuid::NIL;
 const COLLECTION: EntryKind = EntryKind::Collection;
@@ -327,4 +330,29 @@ fn x1_only_the_holder_sets_controls_and_each_set_is_a_revision() {
     client.open_exclusive(uuid, COLLECTION).unwrap();
     assert_eq!(kind(set(&client, Some(wrong), None)), Kind::Refused);
     assert_eq!(client.stat(uuid).unwrap().revision, 3);
+}
+
+/// A group whose holder has come back and closed it is free.
+#[test]
+fn x2_a_hold_that_has_ended_behind_a_crash_keeps_nobody_out() {
+    let rig = resume::rig();
+    let client = rig.in_workspace();
+    let [one, two] = ["one", "two"].map(|text| client.group(ROOT, text));
+    let epoch = client.open_exclusive(one, EntryKind::Group).unwrap().epoch;
+    let left = client.open_exclusive(two, EntryKind::Group).unwrap().epoch;
+    let (rig, [client]) = resume::crash(rig, 30 * SECOND, [client]);
+    let other = client.other();
+    let group =
+        |uuid, epoch| Presented { kind: EntryKind::Group, writers: 0, ..resume::presented(&client, uuid, epoch) };
+    for (uuid, epoch) in [(one, epoch), (two, left)] {
+        assert_eq!(other.open_exclusive(uuid, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
+        resume::resume(&client, group(uuid, epoch)).unwrap();
+    }
+    client.close(one).unwrap();
+    other.open_exclusive(one, EntryKind::Group).expect("nobody holds it");
+    other.close(one).unwrap();
+    other.create_in(one, "below");
+    assert_eq!(other.open_exclusive(two, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
+    rig.service.end_session(client.caller.session);
+    other.open_exclusive(two, EntryKind::Group).expect("its holder has ended");
 }

@@ -15,13 +15,13 @@ fn one_user() -> Options {
     Options { single_user: true, ..options() }
 }
 
-fn rig() -> Rig {
+pub(super) fn rig() -> Rig {
     let rig = Rig::new();
     Rig::over(rig.store, rig.heap, one_user()).unwrap()
 }
 
 /// The catalog dies and is opened again, after which sessions may come back for so long. The clients keep their identity.
-fn crash<const N: usize>(rig: Rig, grace_ns: i64, clients: [Client; N]) -> (Rig, [Client; N]) {
+pub(super) fn crash<const N: usize>(rig: Rig, grace_ns: i64, clients: [Client; N]) -> (Rig, [Client; N]) {
     let Rig { store, heap, service } = rig;
     let identities = clients.map(|c| (c.caller, c.ws));
     drop(service);
@@ -31,11 +31,11 @@ fn crash<const N: usize>(rig: Rig, grace_ns: i64, clients: [Client; N]) -> (Rig,
     (rig, clients)
 }
 
-fn presented(client: &Client, uuid: Uuid, epoch: u64) -> Presented {
+pub(super) fn presented(client: &Client, uuid: Uuid, epoch: u64) -> Presented {
     Presented { ws: client.ws, uuid, kind: COLLECTION, handles: 1, writers: 1, epoch }
 }
 
-fn resume(client: &Client, presented: Presented) -> Result<()> {
+pub(super) fn resume(client: &Client, presented: Presented) -> Result<()> {
     client.service.resume(&client.cx(), &[presented], false).unwrap().pop().unwrap()
 }
 

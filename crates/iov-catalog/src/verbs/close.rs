@@ -89,7 +89,7 @@ fn release(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, entry: &mut Entry, holder: &U
     if hold.holder != *holder || entry.slots().any(|s| s.holder == *holder && !s.fenced) {
         return Ok(());
     }
-    entry.hold = None;
+    x.end_hold(group_key(ws, uuid), entry);
     if entry.group || !entry.written || entry.deleted {
         return Ok(());
     }
@@ -135,16 +135,12 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
         entry.remove(session);
         x.after.left.push(key);
         if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
-            entry.hold = None;
+            x.end_hold(key, &mut entry);
         }
         if slot.writers > 0 && !slot.fenced && !entry.deleted {
             let at = x.workspace_of_handle(ws)?;
             let mut record = x.any_record(ws, key)?;
             settle(x, at, key, &mut record, (&entry, !slot.is_heirs()))?;
-        }
-        if slot.is_heirs() {
-            // Its writer has closed it in order.
-            x.forget_writer(key, &mut entry);
         }
         let uuid = if key == ws { Uuid::NIL } else { key };
         forget_if_unused(x, ws, uuid, key, entry)?;
