@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     table: Table,
     publisher: OnceLock<Box<dyn Publisher>>,
     seen: Versions,
+    cut_off: seal::CutOff,
 }
 
 /// Most pieces that are moved at once before other requests have a turn.
@@ -57,7 +58,8 @@ impl Spread {
     /// A store whose first target is `first`, and which can do what `capability` says: somewhere.
     pub fn new(first: Arc<dyn Backend>, capability: Capability) -> Spread {
         let table = Table::with_first(first.clone());
-        Spread(Arc::new(Inner { capability, first, table, publisher: OnceLock::new(), seen: Versions::default() }))
+        let (publisher, seen, cut_off) = Default::default();
+        Spread(Arc::new(Inner { capability, first, table, publisher, seen, cut_off }))
     }
 
     /// Says how something is published at several targets at once; without it such changes are made one after the other, which

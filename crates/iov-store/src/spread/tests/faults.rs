@@ -28,6 +28,22 @@ fn m2_a_seal_that_was_cut_off_is_repeated_past_its_own_freeze() {
     run_one(&spread, &soon, op(whole, ObjectVerb::Seal), Memory::default()).unwrap();
     assert_eq!(read(&spread, whole, 0, 100), bytes(40));
     assert_eq!(write(&spread, whole, 0, b"late").unwrap_err().kind(), Kind::Immutable);
+    assert!(spread.0.cut_off.is_empty(), "all were let go");
+}
+
+/// Each seal that begins anew has a stage of its own: a target remembers those that have ended for good.
+#[test]
+fn m2_a_seal_uses_no_stage_that_has_ended() {
+    let (spread, faulty, whole) = failing();
+    write(&spread, whole, 0, &bytes(40)).unwrap();
+    let stage = spread.0.cut_off.stage_of(ONE);
+    assert_ne!(stage, spread.0.cut_off.stage_of(ONE));
+    assert!(stage.unix_ms() > 1_600_000_000_000, "{stage} says when it was begun");
+    faulty.arm(fails_before(VerbKind::Freeze, 1));
+    run_one(&spread, &cx(), op(whole, ObjectVerb::Seal), Memory::default()).unwrap_err();
+    assert!(spread.0.cut_off.is_empty(), "what was not frozen was let go");
+    run_one(&spread, &cx(), op(whole, ObjectVerb::Seal), Memory::default()).unwrap();
+    assert!(spread.0.cut_off.is_empty());
 }
 
 /// A cut that was shown is not told as one that was not carried out (O7).
