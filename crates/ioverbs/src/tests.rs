@@ -2,17 +2,19 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use iov_engine::{Session, SessionAttr, Sides};
+use iov_engine::{BatchAttr, Collection, Op, Session, SessionAttr, Sides, Workspace};
 use iov_store::{
     Answer, AtOnce, Backend, Bytes, Catalog, CatalogCapability, Heap, Now, OnAnswer, OpCx, Sink, Submitted, run_all,
 };
 use iov_types::{
-    Capability, Demand, Evidence, Name, ObjectId, ObjectOp, ObjectVerb,
+    Capability, Controls, Demand, EntryKind, Evidence, Kind, Name, ObjectId, ObjectOp, ObjectVerb, OnError, Which,
     catalog::{CatalogOp, Submission},
 };
+
+use crate::Lent;
 
 /// A target in this process that moves bytes at once, and lets somebody in just before.
 struct Meanwhile {
@@ -138,6 +140,7 @@ struct Slow {
     inner: Arc<dyn Catalog>,
     holds: AtomicBool,
     held: Arc<Mutex<Vec<(OnAnswer, Answer)>>>,
+    goodbyes: AtomicUsize,
 }
 
 impl Catalog for Slow {
@@ -146,7 +149,9 @@ impl Catalog for Slow {
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission, done: OnAnswer) {
-        let opens = ops.iter().any(|op| matches!(op, CatalogOp::Open { .. }));
+        let opens = ops.iter().any(|op| matches!(op, CatalogOp::Open { .. } | CatalogOp::Create { .. }));
+        let goodbyes = ops.iter().filter(|op| matches!(op, CatalogOp::Goodbye)).count();
+        self.goodbyes.fetch_add(goodbyes, Ordering::SeqCst);
         if !opens || !self.holds.load(Ordering::SeqCst) {
             return self.inner.submit(cx, ops, how, done);
         }
@@ -156,34 +161,113 @@ impl Catalog for Slow {
     }
 }
 
+/// Two sessions; the answers to what the first one opens can be late.
+struct Late {
+    slow: Arc<Slow>,
+    one: Session,
+    other: Session,
+    ws: Workspace,
+}
+
+fn alone() -> Controls {
+    let mut alone = Controls::default();
+    crate::text::parse(&mut alone, "concurrency=exclusive").unwrap();
+    alone
+}
+
+impl Late {
+    fn new() -> Late {
+        let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
+        let inner = crate::mem::catalog(heap.clone()).unwrap();
+        let (holds, held, goodbyes) = Default::default();
+        let slow = Arc::new(Slow { inner: inner.clone(), holds, held, goodbyes });
+        let session = |catalog: Arc<dyn Catalog>| {
+            let sides = Sides { catalog, backend: heap.clone() };
+            let attr = SessionAttr { nocache: true, ..SessionAttr::default() };
+            Session::new("mem:", sides, crate::identity::caller(), attr, Arc::default())
+        };
+        let (one, other) = (session(slow.clone()), session(inner));
+        let ws = one.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
+        let c = crate::create(&ws, None, Some("c"), Default::default(), Default::default()).unwrap();
+        crate::close(&c).unwrap();
+        Late { slow, one, other, ws }
+    }
+
+    /// Runs a batch whose answer comes when its deadline has passed.
+    fn too_late(&self, attr: BatchAttr, ops: Vec<Lent<'_>>) {
+        self.slow.holds.store(true, Ordering::SeqCst);
+        let attr = BatchAttr { deadline_ns: 50_000_000, ..attr };
+        let late = crate::run_batch(&self.one, attr, ops).unwrap().remove(0);
+        assert_eq!(late.result().unwrap_err().kind(), Kind::Timeout);
+        self.slow.holds.store(false, Ordering::SeqCst);
+    }
+
+    fn open(&self, out: Collection, controls: Controls) -> Op {
+        let which = Which::Name(Name::new("c").unwrap());
+        Op::Open { out, parent: None, which, controls }
+    }
+
+    fn answer(&self) {
+        let held = std::mem::take(&mut *self.slow.held.lock().unwrap());
+        assert!(!held.is_empty());
+        held.into_iter().for_each(|(done, answer)| done(answer));
+    }
+
+    /// Opens a collection exclusively in the other session.
+    fn by_other(&self, name: &str) -> iov_types::Result<Collection> {
+        let there = self.other.load_workspace(Which::Name(Name::new("w").unwrap())).unwrap();
+        crate::lookup(&there, None, name, alone())
+    }
+}
+
 /// What is opened by an answer that comes too late is held by nobody (X1, O10).
 #[test]
 fn x1_an_open_that_is_answered_too_late_is_closed_again() {
-    let heap = Arc::new(Heap::new(iov_semantics::stores::mem(1)));
-    let inner = crate::mem::catalog(heap.clone()).unwrap();
-    let slow = Arc::new(Slow { inner: inner.clone(), holds: AtomicBool::new(false), held: Arc::default() });
-    let session = |catalog: Arc<dyn Catalog>| {
-        let sides = Sides { catalog, backend: heap.clone() };
-        let attr = SessionAttr { nocache: true, ..SessionAttr::default() };
-        Session::new("mem:", sides, crate::identity::caller(), attr, Arc::default())
-    };
-    let (one, other) = (session(slow.clone()), session(inner));
-    let ws = one.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
-    let c = crate::create(&ws, None, Some("c"), Default::default(), Default::default()).unwrap();
-    crate::close(&c).unwrap();
-    let mut alone = iov_types::Controls::default();
-    crate::text::parse(&mut alone, "concurrency=exclusive").unwrap();
-    slow.holds.store(true, Ordering::SeqCst);
-    let out = ws.pending(iov_types::EntryKind::Collection);
-    let which = crate::Which::Name(Name::new("c").unwrap());
-    let open = crate::Op::Open { out, parent: None, which, controls: alone.clone() };
-    let attr = crate::BatchAttr { deadline_ns: 50_000_000, ..Default::default() };
-    let late = crate::run_batch(&one, attr, vec![open.into()]).unwrap().remove(0);
-    assert_eq!(late.result().unwrap_err().kind(), iov_types::Kind::Timeout);
-    slow.holds.store(false, Ordering::SeqCst);
-    for (done, answer) in std::mem::take(&mut *slow.held.lock().unwrap()) {
-        done(answer);
-    }
-    let there = other.load_workspace(crate::Which::Name(Name::new("w").unwrap())).unwrap();
-    crate::lookup(&there, None, "c", alone).expect("nobody else holds it");
+    let late = Late::new();
+    let out = late.ws.pending(EntryKind::Collection);
+    late.too_late(BatchAttr::default(), vec![late.open(out, alone()).into()]);
+    late.answer();
+    late.by_other("c").expect("nobody else holds it");
+}
+
+/// A batch that is only tried opens nothing: what the session has open stays so.
+#[test]
+fn x1_a_trial_that_is_answered_too_late_closes_nothing() {
+    let late = Late::new();
+    let held = crate::lookup(&late.ws, None, "c", alone()).unwrap();
+    let out = late.ws.pending(EntryKind::Collection);
+    let write = Lent::Write { c: held.clone(), offset: 0, data: b"new" };
+    let rollback = BatchAttr { on_error: Some(OnError::Rollback), ..BatchAttr::default() };
+    late.too_late(rollback, vec![late.open(out, Controls::default()).into(), write]);
+    late.answer();
+    assert_eq!(late.by_other("c").err().map(|e| e.kind()), Some(Kind::Busy));
+    crate::write_at(&held, 0, b"held").unwrap();
+}
+
+/// What a batch has opened and closed is nobody's; what is opened since is not its.
+#[test]
+fn x1_what_was_closed_by_a_late_batch_is_not_closed_once_more() {
+    let late = Late::new();
+    let out = late.ws.pending(EntryKind::Collection);
+    let name = Some(Name::new("n").unwrap());
+    let (metadata, controls) = Default::default();
+    let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
+    late.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    let held = crate::lookup(&late.ws, None, "n", alone()).unwrap();
+    late.answer();
+    assert_eq!(late.by_other("n").err().map(|e| e.kind()), Some(Kind::Busy));
+    crate::write_at(&held, 0, b"held").unwrap();
+}
+
+/// A session that nobody has any more ends, also while an answer of its is under way (O10).
+#[test]
+fn o10_a_late_answer_keeps_no_session() {
+    let late = Late::new();
+    let out = late.ws.pending(EntryKind::Collection);
+    late.too_late(BatchAttr::default(), vec![late.open(out, alone()).into()]);
+    let Late { slow, one, ws, .. } = late;
+    drop((one, ws));
+    assert_eq!(slow.goodbyes.load(Ordering::SeqCst), 1);
+    let held = std::mem::take(&mut *slow.held.lock().unwrap());
+    held.into_iter().for_each(|(done, answer)| done(answer));
 }

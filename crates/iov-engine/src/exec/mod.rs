@@ -9,6 +9,7 @@ mod explain;
 mod facts;
 mod inbox;
 mod inline;
+mod late;
 mod publish;
 mod rollback;
 mod sealed;
@@ -95,6 +96,8 @@ pub(crate) struct Exec {
     phase: Phase,
     wave: Option<Wave>,
     inbox: Option<Arc<Inbox>>,
+    /// What the submission that is under way may leave open.
+    leaves: late::Leaves,
     /// The operation behind each thing sent; `None` for what the engine added itself.
     sent: Vec<Option<usize>>,
     /// What the syncs of an operation cover.
@@ -164,6 +167,7 @@ impl Exec {
             phase: first,
             wave: None,
             inbox: None,
+            leaves: Default::default(),
             sent: Vec::new(),
             syncing: HashMap::new(),
             persisting: Vec::new(),
@@ -236,7 +240,11 @@ impl Exec {
                     }
                     // Lent memory must stay lent until its evidence is there; targets keep the deadline themselves.
                     None if self.cx.left_ns() == 0 && !inbox.lends_memory() => {
-                        let came = inbox.abandon(self.closes_late_opens());
+                        let came = inbox.abandon(std::mem::take(&mut self.leaves).close_late(
+                            &self.session,
+                            &self.cx,
+                            self.id.is_some(),
+                        ));
                         self.inbox = None;
                         if let Some(answer) = came {
                             self.arrived(Arrived::Answer(answer));
@@ -320,24 +328,6 @@ impl Exec {
         self.session.0.sides.backend.submit(&self.cx, ops, inbox);
     }
 
-    /// What is opened by an answer that nobody waits for any more is closed again: else nobody could, and it would be held as long as the
-    /// session lives (X1, O10). Who repeats a batch by its id finds open what that has opened.
-    fn closes_late_opens(&self) -> inbox::OnLate {
-        let (session, cx, keeps) = (self.session.clone(), self.cx.clone(), self.id.is_some());
-        Box::new(move |answer| {
-            let opened = answer.into_iter().flatten().filter_map(|reply| match reply {
-                Ok(CatalogReply::Opened(opened)) if !keeps => Some((opened.ws, opened.uuid)),
-                _ => None,
-            });
-            let close = |(ws, uuid)| CatalogOp::Close { ws, uuid, published: None };
-            let ops: Vec<CatalogOp> = opened.map(close).collect();
-            if !ops.is_empty() {
-                let cx = OpCx::new(cx.caller.clone(), iov_types::limits::DEFAULT_DEADLINE_NS);
-                session.0.sides.catalog.submit(&cx, ops, Submission::Each, Box::new(|_| {}));
-            }
-        })
-    }
-
     fn submit_facts(&mut self, ops: Vec<CatalogOp>, how: Submission, request: &Arc<RequestInner>) {
         let counters = self.session.counters();
         Counters::add(&counters.metadata_requests, 1);
@@ -351,6 +341,7 @@ impl Exec {
                 _ => {}
             }
         }
+        self.leaves = late::Leaves::of(&ops, &how);
         let inbox = Arc::new(Inbox::for_answer(Arc::downgrade(request)));
         self.inbox = Some(inbox.clone());
         let done = Box::new(move |answer| inbox.answer(answer));
