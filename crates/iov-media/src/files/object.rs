@@ -275,7 +275,8 @@ impl State {
         let stages = stages.into_iter().map(|stage| Ok((stage, Stage::was_decided(disk, stage, id)?)));
         let stages = stages.collect::<Result<Vec<_>>>()?;
         // Once publishing has begun the file may have any length; the plan knows what it was, and the others learn it behind that.
-        let base = if stages.iter().any(|(_, decided)| *decided) { Ok(0) } else { state.size(files, id) };
+        let has_length = !stages.is_empty() && stages.iter().all(|(_, decided)| !decided);
+        let base = if has_length { state.size(files, id) } else { Ok(0) };
         for (stage, decided) in stages {
             let slot = match base.clone().and_then(|base| Stage::load(disk, stage, id, base)) {
                 Ok(stage) => {
@@ -287,6 +288,8 @@ impl State {
                     }
                     Ok(Mutex::new(stage))
                 }
+                // It is read when it is asked for again. What is damaged stays so.
+                Err(e) if e.kind() != Kind::Corrupt => return Err(e),
                 Err(e) => {
                     if decided {
                         state.torn = Some(e.clone().context("a publication was cut short and cannot be finished"));

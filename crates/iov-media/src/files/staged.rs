@@ -249,8 +249,12 @@ impl Files {
         // Before the stage goes: what finds the bytes, and tells that they are published, must be there (P7).
         let synced = if durable { self.sync_object(object, state) } else { Ok(()) };
         match &synced {
-            // They are shown, and that they may be lost is written down: nobody waits for more.
-            Err(e) if e.clause() == Some(Clause::P8) => {}
+            // They are shown. Once it is written down that they may be lost, nobody waits for more.
+            Err(e) if e.clause() == Some(Clause::P8) => {
+                if let Err(why) = self.update(object, state, false, |facts| facts.failed = true) {
+                    return Err(why.with_outcome(Outcome::Unknown));
+                }
+            }
             other => other.clone()?,
         }
         self.budget.give_all(id, object.id);

@@ -350,6 +350,8 @@ fn a_child_process_in_its_role() {
         "a failing publication" => crate::late::failing_publication(&root),
         "a shortening publication" => crate::starts::shortening_publication(&root),
         "an unsynced publication" => crate::starts::unsynced_publication(&root),
+        "an interrupted publication" => crate::starts::interrupted_publication(&root),
+        "an unsynced start" => crate::starts::unsynced_start(&root),
         "few descriptors" => crate::space::few_descriptors(&root),
         other => panic!("no role {other}"),
     }

@@ -161,6 +161,40 @@ pub(crate) fn unsynced_publication(root: &Path) {
     assert_eq!(try_all(&*files, id).expect("also by the next daemon"), b"news");
 }
 
+/// The same where the publication is finished by the next daemon: those behind it know.
+#[test]
+fn p8_what_a_start_could_not_sync_stays_unsafe() {
+    let directory = directory();
+    assert_eq!(Peer::start("an interrupted publication", directory.path(), &[]).end(), Some(9));
+    assert_eq!(Peer::start("an unsynced start", directory.path(), &[]).end(), None);
+    let files = open(directory.path());
+    assert_eq!(try_all(&*files, object(1)).expect("it can be read"), b"news");
+    let durable = Demand { durability: Some(Persistence::Durable), ..Demand::default() };
+    let e = send(&*files, object(1), ObjectVerb::Sync, durable, &[]).expect_err("it may have been lost");
+    assert_eq!(e.clause(), Some(Clause::P8), "{e}");
+}
+
+/// A durable publication that is killed once it is decided.
+pub(crate) fn interrupted_publication(root: &Path) {
+    let files = open(root);
+    let (id, stage) = (object(1), uuid(1));
+    let durable = |demand: Demand| Demand { durability: Some(Persistence::Durable), ..demand };
+    write(&*files, id, 0, b"base").expect("a write");
+    send(&*files, id, ObjectVerb::Write { offset: 0 }, durable(staged(stage)), b"news").expect("a stage");
+    send(&*files, id, ObjectVerb::Sync, durable(staged(stage)), &[]).expect("a sync of the stage");
+    call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
+    fail::arm("publish.1.decided:1:kill").expect("a fail point");
+    let _ = send(&*files, id, ObjectVerb::Publish { stage }, durable(Demand::default()), &[]);
+}
+
+/// A start that cannot sync what it finishes.
+pub(crate) fn unsynced_start(root: &Path) {
+    fail::arm("sync.data:1").expect("a fail point");
+    let files = open(root);
+    assert!(!files.troubles().is_empty(), "it says so");
+    assert_eq!(files.stages(), []);
+}
+
 /// Who waits for a grant that is given back does not take the place's next one for it (G1).
 #[test]
 fn g1_a_recall_takes_only_what_it_has_revoked() {

@@ -229,16 +229,25 @@ impl Stage {
         if !self.changes.iter().any(repeated) {
             return;
         }
+        let changes = std::mem::take(&mut self.changes);
+        self.begin_again(changes.into_iter().filter(|c| !repeated(c)));
+    }
+
+    /// Is from now on the stage of these changes, which are of its own.
+    fn begin_again(&mut self, changes: impl Iterator<Item = Change>) {
         let old = std::mem::take(self);
-        for change in old.changes.into_iter().filter(|c| !repeated(c)) {
+        for change in changes {
             let told = match &change {
                 Change::Append { key: Some(key), .. } => old.appended.get(key).copied(),
                 _ => None,
             };
             self.push(change, told.unwrap_or(0), old.max_size);
         }
+        self.max_size = old.max_size;
         self.cost = old.cost; // what was taken for it is given back at the end
         self.durability = old.durability;
+        self.appended.extend(old.shown.iter().copied());
+        self.shown = old.shown;
     }
 
     /// Checks what others have done to the base meanwhile against the limit (H1).
@@ -288,8 +297,7 @@ impl Stage {
         let mut rest = std::mem::take(&mut self.changes).into_iter();
         while let Some(change) = rest.next() {
             if let Err(e) = self.replay_one(&change, base, call) {
-                self.changes = std::iter::once(change).chain(rest).collect();
-                self.hangs_on_base = true; // what was laid counted them all
+                self.begin_again(std::iter::once(change).chain(rest));
                 return Err(e);
             }
         }
