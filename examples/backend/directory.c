@@ -279,14 +279,16 @@ static int run(struct directory *d, const iov_backend_op *op, iov_evidence *e) {
     if (fd < 0) return errno == EACCES ? -IOV_EIMMUTABLE : code_of(errno);
     switch (op->kind) {
     case IOV_BACKEND_CREATE:
+        e->outcome = IOV_OUTCOME_UNKNOWN;
         error = reach(d, fd, op);
         break;
     case IOV_BACKEND_WRITE:
         code = may_change(d, fd, op);
-        if (code == 0) error = write_all(fd, op->buf, op->len, op->offset);
-        // A part of it may be there.
-        if (error != 0) e->outcome = IOV_OUTCOME_UNKNOWN;
-        if (code == 0 && error == 0) error = reach(d, fd, op);
+        if (code != 0) break;
+        // A part of it may be there from here on, and all of it where only the sync fails.
+        e->outcome = IOV_OUTCOME_UNKNOWN;
+        error = write_all(fd, op->buf, op->len, op->offset);
+        if (error == 0) error = reach(d, fd, op);
         e->bytes = op->len;
         break;
     case IOV_BACKEND_READ:
@@ -294,8 +296,10 @@ static int run(struct directory *d, const iov_backend_op *op, iov_evidence *e) {
         break;
     case IOV_BACKEND_TRUNCATE:
         code = may_change(d, fd, op);
-        if (code == 0 && ftruncate(fd, (off_t)op->len) != 0) error = errno;
-        if (code == 0 && error == 0) error = reach(d, fd, op);
+        if (code != 0) break;
+        if (ftruncate(fd, (off_t)op->len) != 0) error = errno;
+        else e->outcome = IOV_OUTCOME_UNKNOWN;
+        if (error == 0) error = reach(d, fd, op);
         break;
     case IOV_BACKEND_PUNCH:
         code = may_change(d, fd, op);
@@ -303,13 +307,16 @@ static int run(struct directory *d, const iov_backend_op *op, iov_evidence *e) {
         if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)op->offset, (off_t)op->len) != 0) error = errno;
         // Then zeros are written.
         if (error == EOPNOTSUPP) code = -IOV_EUNSUPPORTED;
-        if (error == 0) error = reach(d, fd, op);
+        if (error != 0) break;
+        e->outcome = IOV_OUTCOME_UNKNOWN;
+        error = reach(d, fd, op);
         break;
     case IOV_BACKEND_SYNC:
         error = reach(d, fd, op);
         break;
     case IOV_BACKEND_SEAL:
         if (fchmod(fd, 0400) != 0) error = errno;
+        else e->outcome = IOV_OUTCOME_UNKNOWN;
         if (error == 0) error = reach(d, fd, op);
         break;
     case IOV_BACKEND_FENCE:

@@ -103,12 +103,16 @@ fn failure(code: i32, outcome: u8, detail: &str) -> Error {
         (true, kind) => kind.text().to_owned(),
     };
     let outcome = match outcome {
-        3 => Outcome::Unknown,
+        NOT_APPLIED => Outcome::NotApplied,
         1 => Outcome::Applied,
-        _ => Outcome::NotApplied,
+        // Also who does not say: what may have been written, and cannot be synced, must not pass for safe (P8).
+        _ => Outcome::Unknown,
     };
     Error::new(kind, why).with_outcome(outcome)
 }
+
+/// `IOV_OUTCOME_NOT_APPLIED`.
+const NOT_APPLIED: u8 = 2;
 
 unsafe extern "C" fn log(ctx: *mut c_void, level: u32, line: *const c_char) {
     // SAFETY: `ctx` is the log of a table that lives, `line` a string, both by `ioverbs.h`.
@@ -135,12 +139,13 @@ unsafe extern "C" fn done(sink: *mut c_void, evidence: *const abi::Evidence) {
 unsafe fn read(evidence: *const abi::Evidence) -> Result<Answer> {
     let mut e = abi::evidence();
     if evidence.is_null() {
-        return Err(Error::internal("a backend gave no evidence"));
+        return Err(Error::internal("a backend gave no evidence").with_outcome(Outcome::Unknown));
     }
     // SAFETY: the first field is there.
     let size = unsafe { evidence.cast::<u32>().read_unaligned() } as usize;
     if size < offset_of!(abi::Evidence, bytes) {
-        return Err(Error::internal(format!("a backend gave evidence of {size} bytes: use IOV_EVIDENCE_INIT")));
+        let why = format!("a backend gave evidence of {size} bytes: use IOV_EVIDENCE_INIT");
+        return Err(Error::internal(why).with_outcome(Outcome::Unknown));
     }
     let len = size.min(size_of::<abi::Evidence>());
     // SAFETY: as many bytes as both have.
@@ -200,7 +205,7 @@ impl Table {
         // SAFETY: the arguments live during the call, the host until after `destroy`.
         let code = unsafe { init(config.as_ptr(), &raw const *host, &raw mut state) };
         if code != 0 {
-            let why = failure(code, 0, &lock(&lines.last));
+            let why = failure(code, NOT_APPLIED, &lock(&lines.last));
             return Err(why.context(format!("backend {name} cannot be used with this configuration")));
         }
         let mut table = Table { ops, state, name, capability: abi::capability(), _host: host, _lines: lines };
@@ -208,7 +213,7 @@ impl Table {
         let code = unsafe { capability(state, &raw mut table.capability) };
         if code != 0 {
             let why = format!("backend {} does not tell its capability", table.name);
-            return Err(failure(code, 0, "").context(why));
+            return Err(failure(code, NOT_APPLIED, "").context(why));
         }
         table.check()?;
         Ok(Arc::new(table))
@@ -284,13 +289,18 @@ impl Table {
         let code = unsafe { submit(self.state, &raw const op, 1, Some(done), id as *mut c_void) };
         if code != 0 {
             lock(&FLIGHT).remove(&id);
-            return Err(failure(code, 2, "").context(format!("backend {} took no operation", self.name)));
+            return Err(failure(code, NOT_APPLIED, "").context(format!("backend {} took no operation", self.name)));
         }
+        let looks = matches!(op.kind, abi::READ | abi::STAT | abi::LIST);
+        let told = |e: Error| {
+            let e = if looks { e.with_outcome(Outcome::NotApplied) } else { e };
+            e.context(format!("backend {}", self.name))
+        };
         let mut slot = lock(&waiting.slot);
         loop {
             // There is no giving up: the memory is lent until the evidence, and backends keep deadlines.
             match slot.take() {
-                Some(answer) => return answer.map_err(|e| e.context(format!("backend {}", self.name))),
+                Some(answer) => return answer.map_err(told),
                 None => slot = waiting.arrived.wait(slot).unwrap_or_else(PoisonError::into_inner),
             }
         }

@@ -35,6 +35,7 @@ const SHORT_WRITE: u32 = 10;
 const LONG_LIST: u32 = 11;
 const NO_PUBLISH: u32 = 12;
 const NO_SYNC: u32 = 13;
+const SAYS_NO_OUTCOME: u32 = 14;
 /// The levels that STAGE, PUBLISH and DISCARD were to reach.
 static LEVELS: Mutex<Vec<(u32, u8)>> = Mutex::new(Vec::new());
 
@@ -85,6 +86,7 @@ unsafe extern "C" fn submit(
         (LONG_LIST, abi::LIST) => e.bytes = op.len + 24,
         (STRANGE_ERROR, abi::WRITE) => e.code = -4711,
         (TINY_EVIDENCE, abi::WRITE) => e.size = 3,
+        (SAYS_NO_OUTCOME, abi::WRITE) => (e.code, e.outcome) = (-Kind::Unavailable.code(), 0),
         (SHORT_WRITE, abi::WRITE) => e.bytes = 3,
         (TAKES_NOTHING, abi::WRITE) => return -Kind::Busy.code(),
         (LATE_ANSWER, abi::WRITE) => {
@@ -186,6 +188,21 @@ fn p8_a_durable_write_that_was_refused_condemns_nothing() {
         HOW.store(0, Ordering::Relaxed);
         durable.write(0, b"x").unwrap();
     });
+}
+
+/// What may have been written, and was not synced, is not safe later either, where the backend does not say what it has done (P8).
+#[test]
+fn p8_a_durable_write_of_which_nothing_is_told_is_in_doubt() {
+    for how in [SAYS_NO_OUTCOME, TINY_EVIDENCE] {
+        with(how, |object| {
+            let durable = object.with(|d| d.durability = Some(Persistence::Durable));
+            let e = durable.write(0, b"x").unwrap_err();
+            assert_eq!(e.outcome(), Outcome::Unknown, "{e}");
+            HOW.store(0, Ordering::Relaxed);
+            let e = durable.call(ObjectVerb::Sync).unwrap_err();
+            assert_eq!(e.clause(), Some(Clause::P8), "{e}");
+        });
+    }
 }
 
 /// What was staged under a sync reaches the backend with the level of that (P3, P5).
