@@ -53,9 +53,7 @@ pub(crate) fn run(
     service.may_write(&writer)?;
     service.settle(&mut writer, cx);
     if remember {
-        if let Some(answer) = remembered(service, &mut writer, cx, holder, batch)? {
-            // What the retry has staged once more is in the collections already.
-            discard(service, &mut writer, cx, batch, &staged);
+        if let Some(answer) = remembered(service, &mut writer, cx, holder, batch, &staged)? {
             return Ok(answer);
         }
         check_age(service, batch)?;
@@ -412,6 +410,7 @@ fn remembered(
     cx: &OpCx,
     holder: Uuid,
     batch: Uuid,
+    staged: &[Staged],
 ) -> Result<Option<Vec<Result<CatalogReply>>>> {
     if batch.version() != 7 {
         return Err(Error::invalid(format!(
@@ -428,6 +427,8 @@ fn remembered(
             .with_clause(Clause::B3)
             .with_outcome(Outcome::Applied));
     }
+    // What the retry has staged once more is in the collections already.
+    discard(service, writer, cx, batch, staged);
     // Whatever becomes of its handles, the batch has been applied.
     reopen(service, writer, cx, holder, &record.replies).map_err(|e| e.with_outcome(Outcome::Applied))?;
     Ok(Some(record.replies.into_iter().map(Ok).collect()))

@@ -142,7 +142,10 @@ pub(super) fn worst(parts: &[Part], changes: bool) -> Option<Error> {
     // That one target has nothing of it says nothing as long as another does not answer.
     let unknown = errors().find(|e| e.outcome() != Outcome::NotApplied);
     let worst = unknown.or_else(|| errors().find(|e| e.kind() != Kind::NotFound)).or_else(|| errors().next())?;
-    let partly = changes && (parts.iter().any(|part| part.result.is_ok()));
+    // What one has and another has not is to be repeated.
+    let differ = worst.outcome() != Outcome::NotApplied
+        && errors().any(|e| e.outcome() == Outcome::NotApplied && e.kind() != Kind::NotFound);
+    let partly = changes && (differ || parts.iter().any(|part| part.result.is_ok()));
     Some(if partly { worst.clone().with_outcome(Outcome::Unknown) } else { worst.clone() })
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Action, Fault, Faulty, When};
-use iov_types::VerbKind;
+use iov_types::{Clause, VerbKind};
 
 /// Two targets, the second of which may fail.
 fn failing() -> (Spread, Arc<Faulty>, ObjectId) {
@@ -77,4 +77,26 @@ fn m1_a_copy_that_breaks_off_behind_a_hole_tears_no_unit() {
     let e = run_one(&spread, &cx(), copy, Memory::default()).unwrap_err();
     assert_eq!((e.outcome(), faulty.armed()), (Outcome::Unknown, 0), "{e}");
     assert!(read(&spread, to, MIB, 4096) == vec![0xaa; 4096], "the unit in which the hole ends is as it was");
+}
+
+/// A part that is shown and could not be synced does not stand for one that was not reached (B3).
+#[test]
+fn b3_a_publication_of_which_a_part_is_missing_has_an_unknown_outcome() {
+    let (spread, faulty, whole) = failing();
+    let unsynced = Arc::new(Faulty::new(heap()));
+    spread.add_target(1, unsynced.clone(), heap().capability().clone());
+    let stage = Uuid([9; 16]);
+    let mut staged = op(whole, ObjectVerb::Write { offset: 0 });
+    staged.demand.stage = Some(stage);
+    run_all(&spread, &cx(), vec![(staged, Bytes::From(&bytes(100)))]).remove(0).0.unwrap();
+    run_one(&spread, &cx(), op(whole, ObjectVerb::Freeze { stage }), Memory::default()).unwrap();
+    let lost = Error::corrupt("it could not be synced").with_clause(Clause::P8).with_outcome(Outcome::Applied);
+    unsynced.arm(Fault { verb: Some(VerbKind::Publish), nth: 1, action: Action::Fail(When::After, lost) });
+    faulty.arm(fails_before(VerbKind::Publish, 1));
+    let publish = || run_one(&spread, &cx(), op(whole, ObjectVerb::Publish { stage }), Memory::default());
+    let e = publish().unwrap_err();
+    assert_eq!(e.outcome(), Outcome::Unknown, "{e}");
+    assert_eq!((faulty.armed(), unsynced.armed()), (0, 0));
+    publish().expect("the rest, when it is repeated");
+    assert_eq!(read(&spread, whole, 0, 200), bytes(100));
 }
