@@ -257,7 +257,12 @@ impl Filesystem for Door {
         let (appends, past) = (!what.from_cache && what.flags & O_APPEND != 0, file.past_cache && !what.from_cache);
         // The kernel does not see to pages that were read anew while an asynchronous request went past them.
         let past_pages = past || (!what.from_cache && what.flags & O_DIRECT != 0);
-        let written = if appends { file.append(what.data) } else { file.write_at(what.offset, what.data) };
+        let written = match (appends, what.from_cache) {
+            (true, _) => file.append(what.data),
+            // Of pages the kernel looks at errors alone, and takes what was not written for written.
+            (_, true) => file.write_all_at(what.offset, what.data).map(|()| what.data.len()),
+            (..) => file.write_at(what.offset, what.data),
+        };
         if past_pages {
             // The kernel has dropped them before, where it took the bytes to go: somebody may have read them anew meanwhile.
             let bytes = if appends { (0, 0) } else { (what.offset, what.data.len() as u64) };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use ioverbs::{
-    Cursor, EntryKind, Kind as Failure, Op, Uuid, Value,
+    Cursor, EntryKind, Kind as Failure, Op, Result, Uuid, Value,
     catalog::{Entry, SearchSpec},
     seam,
 };
@@ -116,7 +116,7 @@ impl Directory {
         let spec = SearchSpec { group: Some(self.node.uuid()), keys, names: true, ..everything() };
         let found = match fs.search("readdir", &spec) {
             // It was removed: nothing is in it any more.
-            Err(Errno::ENOENT | Errno::ESTALE) => Vec::new(),
+            Err(Errno::ENOENT) if !self.node.uuid().is_nil() => Vec::new(),
             found => found?,
         };
         Ok(Listed { entries: found.into_iter().filter_map(entry_of).collect(), since, at_ns, names })
@@ -190,22 +190,26 @@ pub(crate) fn everything() -> SearchSpec {
 impl FileSystem {
     /// All that a search finds, of one moment.
     pub(crate) fn search(&self, verb: &str, spec: &SearchSpec) -> Outcome<Vec<Entry>> {
-        self.again(verb, || {
-            let (out, spec) = (Cursor::pending(self.session()), spec.clone());
-            ioverbs::run(
-                self.session(),
-                Op::Search { w: self.workspace().clone(), group: None, spec, out: out.clone() },
-            )?;
-            let mut all = Vec::new();
-            loop {
-                let page = out.next(PAGE, -1)?;
-                if page.is_empty() {
-                    out.close();
-                    return Ok(all);
-                }
-                all.extend(page);
-            }
+        self.again(verb, || match self.searched(spec) {
+            // A daemon that was started meanwhile does not know how far it had come.
+            Err(e) if e.kind() == Failure::Stale => self.searched(spec),
+            done => done,
         })
+    }
+
+    fn searched(&self, spec: &SearchSpec) -> Result<Vec<Entry>> {
+        let (out, spec) = (Cursor::pending(self.session()), spec.clone());
+        let search = Op::Search { w: self.workspace().clone(), group: None, spec, out: out.clone() };
+        ioverbs::run(self.session(), search)?;
+        let mut all = Vec::new();
+        loop {
+            let page = out.next(PAGE, -1)?;
+            if page.is_empty() {
+                out.close();
+                return Ok(all);
+            }
+            all.extend(page);
+        }
     }
 }
 

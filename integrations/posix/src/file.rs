@@ -1,8 +1,11 @@
 //! Open files. All who have one open in a file system share a handle, so that they see what each other writes at once.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+};
 
-use ioverbs::{Attr, Collection, Op, Output, Persistence, Point, Range, seam};
+use ioverbs::{Attr, Clause, Collection, Op, Output, Persistence, Point, Range, seam};
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle, later::Slot};
 
@@ -248,10 +251,26 @@ impl File {
         Ok(at + data.len() as u64)
     }
 
-    /// Writes all of it at the offset, however the file was opened (`pwritev2` with `RWF_NOAPPEND`).
+    /// Writes at the offset, however the file was opened (`pwritev2` with `RWF_NOAPPEND`): all of it, or as much as there is room for.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Outcome<usize> {
+        // What is there and cannot be made to survive what it is to survive is no short write (P5, P8).
+        let unsafe_now = Cell::new(false);
+        match self.write_whole(offset, data, &unsafe_now) {
+            Err(e @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) if !unsafe_now.get() => {
+                self.begun(offset, data).ok_or(e)
+            }
+            done => done.map(|()| data.len()),
+        }
+    }
+
+    /// Writes all of it at the offset, or says why not: a part may be there.
+    pub fn write_all_at(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+        self.write_whole(offset, data, &Cell::default())
+    }
+
+    fn write_whole(&self, offset: u64, data: &[u8], unsafe_now: &Cell<bool>) -> Outcome<()> {
         if data.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EFBIG);
@@ -259,14 +278,11 @@ impl File {
         let handle = self.handle()?;
         self.writes();
         let fs = self.node.file_system();
-        let done = match handle.write_behind(offset, data) {
-            Ok(false) => fs.again("write", || ioverbs::write_at(&handle.c, offset, data)).map(drop),
-            done => done.map(drop),
-        };
-        match done {
-            Err(e @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => self.begun(offset, data).ok_or(e),
-            done => done.map(|()| data.len()),
+        if handle.write_behind(offset, data)? {
+            return Ok(());
         }
+        let is_unsafe = |e: &ioverbs::Error| matches!(e.clause(), Some(Clause::P5 | Clause::P7 | Clause::P8));
+        fs.again("write", || ioverbs::write_at(&handle.c, offset, data).inspect_err(|e| unsafe_now.set(is_unsafe(e))))
     }
 
     /// How much of a write is there that found no room for all of it; none: nothing.
@@ -338,14 +354,11 @@ impl File {
         Ok(())
     }
 
-    /// Copies within the store; tells how much there was to copy. Both may be the same file if the ranges lie apart.
+    /// Copies within the store to where it is told, however that was opened; tells how much there was to copy. Both may be the same file if the ranges lie apart.
     ///
     /// What is short is read and written: that asks less, and leaves bytes that lie beside their records there. The rest goes by pieces, so that
     /// others are served in between, and no piece is late.
     pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<u64> {
-        if to.flags.append {
-            return Err(Errno::EBADF);
-        }
         let len = len.min(self.size()?.saturating_sub(offset));
         if len == 0 {
             return Ok(0);

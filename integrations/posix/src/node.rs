@@ -33,6 +33,9 @@ struct Names {
     since: Option<(Since, u32)>,
 }
 
+/// The time at which that was told which does not hold any more.
+const UNTOLD: i64 = 0;
+
 /// What was told of something.
 struct Told {
     attributes: Attributes,
@@ -234,7 +237,7 @@ impl Node {
         let mut told = lock(&self.told);
         let older = |known: &Told| match (&known.since, &since) {
             (Some(before), Some(now)) if now.follows(before) => true,
-            _ => known.attributes.ctime_ns <= attributes.ctime_ns,
+            _ => known.at_ns == UNTOLD || known.attributes.ctime_ns <= attributes.ctime_ns,
         };
         if told.as_ref().is_none_or(older) {
             *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
@@ -246,7 +249,7 @@ impl Node {
         let mut told = lock(&self.told);
         match &mut *told {
             // Who has it open when it is removed is told that still.
-            Some(told) if self.kind == Kind::Directory => (told.at_ns, told.since) = (0, None),
+            Some(told) if self.kind == Kind::Directory => (told.at_ns, told.since) = (UNTOLD, None),
             _ => *told = None,
         }
     }
@@ -258,6 +261,9 @@ impl Node {
             return None;
         }
         let (attributes, at_ns) = lock(&self.told).as_ref().map(|told| (told.attributes, told.at_ns))?;
+        if at_ns == UNTOLD {
+            return None;
+        }
         let age = Duration::from_nanos(u64::try_from(seam::monotonic_ns() - at_ns).ok()?);
         span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
     }

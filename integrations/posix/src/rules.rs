@@ -66,14 +66,21 @@ impl FileSystem {
     /// A directory was found in another one.
     pub(crate) fn placed(&self, node: &Node, parent: &Node, name: &[u8]) {
         if node.kind() == Kind::Directory {
-            let (parent, at_ns) = (self.node(parent.uuid(), parent.kind()), seam::monotonic_ns());
-            let place = Place { parent, name: name.into(), at_ns };
-            let before = lock(&node.place).replace(place);
-            // Not under the lock: it may be the last to have its parent.
-            drop(before);
+            self.place(node, parent, name, seam::monotonic_ns());
         } else {
             *lock(&node.found_in) = Some(parent.uuid());
         }
+    }
+
+    /// Where a directory was at a time; where it has been moved since it is known better.
+    pub(crate) fn place(&self, node: &Node, parent: &Node, name: &[u8], at_ns: i64) {
+        let place = Place { parent: self.node(parent.uuid(), parent.kind()), name: name.into(), at_ns };
+        let mut known = lock(&node.place);
+        let older = known.as_ref().is_none_or(|known| known.at_ns <= at_ns);
+        let before = if older { known.replace(place) } else { Some(place) };
+        drop(known);
+        // Not under the lock: it may be the last to have its parent.
+        drop(before);
     }
 
     /// A name was moved, and looked at there: what is below it is elsewhere now.
@@ -108,6 +115,7 @@ impl FileSystem {
 
     /// Asks where directories are; whether any is in another one than was known, or in one of which that is not known.
     fn look_where(&self, dirs: &[Arc<Node>]) -> Outcome<bool> {
+        let asked_ns = seam::monotonic_ns();
         let statuses = self.again("..", || {
             let ask = |dir: &Arc<Node>| {
                 let c = dir.group().map_err(|_| Error::internal("a directory is above a file"))?;
@@ -123,7 +131,7 @@ impl FileSystem {
             else {
                 // It is gone, or nobody can tell.
                 if let Some(place) = &mut *lock(&dir.place) {
-                    place.at_ns = seam::monotonic_ns();
+                    place.at_ns = place.at_ns.max(asked_ns);
                 }
                 continue;
             };
@@ -131,7 +139,7 @@ impl FileSystem {
             let parent = self.node(group, Kind::Directory);
             moved |= dir.above().next().is_none_or(|known| known.uuid() != group)
                 || (!group.is_nil() && lock(&parent.place).is_none());
-            self.placed(dir, &parent, name);
+            self.place(dir, &parent, name, asked_ns);
         }
         Ok(moved)
     }

@@ -163,6 +163,11 @@ fn write_pieces(file: &File, mut at: u64, pieces: &[&[u8]]) -> Outcome<usize> {
     let mut done = 0;
     for piece in pieces {
         match file.write_at(at, piece) {
+            // Behind what found no room nothing may follow.
+            Ok(n) if n < piece.len() => {
+                done += n;
+                break;
+            }
             Ok(n) => (at, done) = (at + n as u64, done + n),
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),

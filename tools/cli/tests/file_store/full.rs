@@ -102,6 +102,46 @@ fn a_file_is_as_long_as_was_told_where_there_is_no_room() {
     store.iov(&["down"]).ok();
 }
 
+/// What is written to memory is said to be safe, and is, or not to be; of several lengths, so that the room ends in the last request, too.
+const MAPPED: &str = r#"
+    static char b[1 << 20] __attribute__((aligned(4096)));
+    MAIN
+    int safe = 0, not = 0, lies = 0;
+    for (long len = 29l << 20; len < 34l << 20; len += 100 << 10) {
+        int f = open("mapped", O_RDWR | O_CREAT | O_TRUNC, 0644);
+        if (ftruncate(f, len)) return 1;
+        char *m = mmap(0, len, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+        for (long at = 0; at < len; at += 4096) m[at] = 7;
+        int is_safe = !msync(m, len, MS_SYNC);
+        munmap(m, len); close(f);
+        if (is_safe) {
+            f = open("mapped", O_RDONLY | O_DIRECT); long at = 0, k, same = 1;
+            while ((k = pread(f, b, sizeof b, at)) > 0) { for (long i = 0; i < k; i += 4096) same &= b[i] == 7; at += k; }
+            lies += !same || at != len; close(f);
+        }
+        is_safe ? safe++ : not++; unlink("mapped");
+    }
+    printf("%s %s %d", safe ? "safe" : "never safe", not ? "not safe" : "always safe", lies);
+"#;
+
+#[test]
+fn mapped_memory_that_finds_no_room_is_not_said_to_be_safe() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mount = |args: &[&str]| std::process::Command::new("mount").args(args).arg(place.path()).status();
+    let small = || mount(&["-t", "tmpfs", "-o", "size=32m", "none"]).is_ok_and(|status| status.success());
+    if !has_fuse() || !small() {
+        return;
+    }
+    let _mounted = Unmounts(place.path());
+    let store = Store::new();
+    store.iov(&["up", "--storage", &format!("files:{}", place.path().join("bytes").display())]).ok();
+    store.iov(&["ws", "create", "w"]).ok();
+    let mounted = Mounted::new(&store, "mnt", "");
+    assert_eq!(mounted.shell(&built(&store, MAPPED)).ok().text(), "safe not safe 0");
+    drop(mounted);
+    store.iov(&["down"]).ok();
+}
+
 struct Unmounts<'a>(&'a std::path::Path);
 
 impl Drop for Unmounts<'_> {

@@ -198,3 +198,23 @@ fn names_are_changed_once_although_the_daemon_is_killed_again_and_again() {
         assert_eq!(killed_meanwhile(&store, || python(&store, NAMES).ok().text()), "True [] []\n");
     }
 }
+
+/// Lists many names for some seconds; how many there were each time, and what failed.
+const LISTS: &str = r#"
+import os, time
+for n in range(1500): open(f'f{n}', 'w').close()
+end, counts, failed = time.time() + 5, set(), []
+while time.time() < end:
+    try: counts.add(len(os.listdir('.')))
+    except OSError as e: failed.append(e.strerror)
+print(counts, failed)
+"#;
+
+#[test]
+fn a_listing_is_whole_although_the_daemon_is_killed_in_it() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    assert_eq!(killed_meanwhile(&store, || python(&store, LISTS).ok().text()), "{1500} []\n");
+}
