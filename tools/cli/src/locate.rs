@@ -210,6 +210,24 @@ pub(crate) fn find_names(ws: &Workspace, group: Uuid, names: &[Name], keys: &[&s
     Ok(found)
 }
 
+/// Which of these collections and groups there are in a workspace.
+pub(crate) fn find_uuids(ws: &Workspace, uuids: &[Uuid]) -> Done<Vec<Facts>> {
+    let mut found = Vec::new();
+    for some in uuids.chunks(256) {
+        let marks = vec!["?"; some.len()].join(", ");
+        let spec = SearchSpec {
+            predicate: Some(format!("iov.uuid in ({marks})")),
+            params: some.iter().map(|uuid| Value::Str(uuid.to_string())).collect(),
+            ..everything(&[])
+        };
+        let mut results = facts::search(ws, spec)?;
+        while let Some(entry) = results.next()? {
+            found.push(Facts::new(entry));
+        }
+    }
+    Ok(found)
+}
+
 /// How many names are looked at for one that was meant.
 const CANDIDATES: usize = 4096;
 

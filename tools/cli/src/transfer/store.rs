@@ -265,7 +265,7 @@ impl Storer {
         let moved: u64 = statuses.iter().map(|s| s.bytes).sum();
         self.progress.more(moved);
         self.progress.at(self.progress.moved() + moved);
-        let mut made = Vec::new();
+        let (mut made, mut failed) = (Vec::new(), Vec::new());
         for (item, (out, range)) in items.into_iter().zip(ranges) {
             let statuses = &statuses[range];
             let bytes: u64 = match &item.content {
@@ -281,13 +281,14 @@ impl Storer {
                     self.large(ctx, item)?;
                 }
                 (Err(e), Ok(uuid)) => {
-                    drop(out);
-                    discard(ctx, &self.ws, &[uuid]);
+                    failed.push(uuid);
                     made.push(Made { source: item.source, place: item.place, bytes, result: Err(e) });
                 }
                 (result, _) => made.push(Made { source: item.source, place: item.place, bytes, result }),
             }
         }
+        // Together: each takes as long as a request may where the store hangs. Their opens have gone back.
+        discard(ctx, &self.ws, &failed);
         self.name(ctx, made)
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     mounts::kill,
-    store::{Store, finished},
+    store::{Stopped, Store, finished},
 };
 
 #[test]
@@ -44,5 +44,45 @@ fn b3_what_is_replaced_is_the_old_or_the_new_one_although_the_answer_comes_too_l
     }
     if late == 0 {
         eprintln!("nothing was late: this machine is too busy to show it");
+    }
+}
+
+#[test]
+fn a_store_that_hangs_is_waited_for_a_few_times_and_not_once_for_each_file() {
+    const FILES: usize = 150;
+    let store = Store::with_workspace();
+    let local = |i: usize| store.path("tree").join(format!("f{i:03}"));
+    let fill = |round: &str| (0..FILES).for_each(|i| std::fs::write(local(i), format!("{round} of {i}")).unwrap());
+    std::fs::create_dir(store.path("tree")).unwrap();
+    fill("0");
+    store.iov(&["put", "-r", "tree", "w/first"]).ok();
+    let daemon = store.daemon();
+    for (how, whereto) in [("fail", "w/new"), ("replace", "w/first")] {
+        let begun = Instant::now();
+        store.iov(&["put", "-r", "--if-exists", how, "tree", whereto]).ok();
+        let takes = begun.elapsed();
+        for round in 0..6 {
+            fill(&round.to_string());
+            let to = if how == "fail" { format!("w/new{round}") } else { whereto.to_owned() };
+            let put = store.start(&["put", "-r", "--if-exists", how, "--timeout", "300ms", "tree", &to]);
+            std::thread::sleep(takes.mul_f64(0.3 + 0.1 * f64::from(round)));
+            // Whatever it is about to do then: it may be the links, or one of the replacements.
+            let stopped = Stopped::new(daemon);
+            let begun = Instant::now();
+            // Once for each would take minutes.
+            let ran = finished(put, 60);
+            let waited = begun.elapsed();
+            drop(stopped);
+            assert!(waited < Duration::from_secs(10), "{waited:?} in round {round}\n{}", ran.err);
+            if how == "fail" {
+                continue;
+            }
+            let back = format!("back{round}");
+            store.iov(&["get", "-r", &to, &back]).ok();
+            for i in 0..FILES {
+                let got = std::fs::read_to_string(store.path(&back).join(format!("f{i:03}"))).unwrap_or_default();
+                assert!(got.ends_with(&format!(" of {i}")), "{i} in round {round} is {got:?}\n{}", ran.err);
+            }
+        }
     }
 }

@@ -106,10 +106,12 @@ impl Store {
 
     /// Lets the daemon stand still.
     pub(crate) fn stop_daemon(&self) -> Stopped {
-        let status = self.iov(&["status", "--json"]).ok().json();
-        let pid = status["daemon"]["pid"].to_string();
-        kill("STOP", &pid);
-        Stopped(pid)
+        Stopped::new(self.daemon())
+    }
+
+    /// The daemon's process.
+    pub(crate) fn daemon(&self) -> u64 {
+        self.iov(&["status", "--json"]).ok().json()["daemon"]["pid"].as_u64().unwrap()
     }
 
     pub(crate) fn count(&self) -> String {
@@ -170,6 +172,13 @@ impl Ran {
 
 /// A daemon that stands still until this is dropped.
 pub(crate) struct Stopped(String);
+
+impl Stopped {
+    pub(crate) fn new(pid: u64) -> Stopped {
+        kill("STOP", &pid.to_string());
+        Stopped(pid.to_string())
+    }
+}
 
 impl Drop for Stopped {
     fn drop(&mut self) {
