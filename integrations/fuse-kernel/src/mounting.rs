@@ -178,7 +178,7 @@ pub(crate) fn give_up(at: &Path) {
 /// by root, it is switched on until it is dropped.
 pub(crate) struct Switch {
     /// It, and what others wait for who want to switch it.
-    held: Option<(File, File)>,
+    held: Option<(File, Option<File>)>,
 }
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -189,16 +189,21 @@ impl Switch {
     pub(crate) fn on() -> Switch {
         // The module is loaded, and has that file, once somebody opens its device.
         let _device = File::open("/dev/fuse");
+        Switch::at(Path::new(SWITCH), Path::new(LOCK))
+    }
+
+    pub(crate) fn at(switch: &Path, lock: &Path) -> Switch {
         let mut options = File::options();
-        let Ok(file) = options.read(true).write(true).open(SWITCH) else { return Switch { held: None } };
+        let Ok(file) = options.read(true).write(true).open(switch) else { return Switch { held: None } };
         let mut options = File::options();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        let Ok(lock) = options.open(LOCK) else { return Switch { held: None } };
-        // Two that mount at a time would switch it off behind each other.
-        if rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).is_err() {
-            return Switch { held: None };
-        }
-        let is_on = std::fs::read(SWITCH).is_ok_and(|now| now.starts_with(b"Y"));
+        // Two that mount at a time would switch it off behind each other. Where there is no place for a lock, as where /run cannot
+        // be written, that is rarer than to want rings.
+        let lock = options.open(lock).ok().filter(|lock| {
+            let locked = || rustix::fs::flock(lock, rustix::fs::FlockOperation::LockExclusive);
+            rustix::io::retry_on_intr(locked).is_ok()
+        });
+        let is_on = std::fs::read(switch).is_ok_and(|now| now.starts_with(b"Y"));
         let switched = !is_on && rustix::io::pwrite(&file, b"Y", 0).is_ok();
         Switch { held: switched.then_some((file, lock)) }
     }
@@ -206,7 +211,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        if let Some((file, _)) = &self.held {
+        if let Some((file, _lock)) = &self.held {
             let _ = rustix::io::pwrite(file, b"N", 0);
         }
     }

@@ -17,6 +17,7 @@ use crate::{
     dispatch::split,
     fields::{Fields, Writer},
     handshake::{Asked, answer, read},
+    mounting::Switch,
     ring::count,
 };
 
@@ -197,5 +198,23 @@ proptest! {
             Ok((head, rest)) => prop_assert_eq!((head.len(), head.len() + rest.len()), (head_len(opcode, longer), body.len())),
             Err(_) => prop_assert!(body.len() < head_len(opcode, longer)),
         }
+    }
+}
+
+#[test]
+fn rings_are_switched_on_and_off_again_also_where_there_is_no_place_for_a_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, lock) = (dir.path().join("switch"), dir.path().join("lock"));
+    let says = || std::fs::read_to_string(&file).unwrap();
+    for lock in [lock, dir.path().join("none/lock")] {
+        std::fs::write(&file, "N\n").unwrap();
+        let switch = Switch::at(&file, &lock);
+        assert_eq!(says(), "Y\n", "{lock:?}");
+        drop(switch);
+        assert_eq!(says(), "N\n", "{lock:?}");
+        // Where somebody else has switched it on it stays on.
+        std::fs::write(&file, "Y\n").unwrap();
+        drop(Switch::at(&file, &lock));
+        assert_eq!(says(), "Y\n", "{lock:?}");
     }
 }
