@@ -19,7 +19,10 @@ use crate::{
     options::IfExists,
     output::Out,
     quantity::Span,
-    transfer::{download, fetch::Fetcher},
+    transfer::{
+        download::{self, Way},
+        fetch::Fetcher,
+    },
 };
 
 /// Fetch a collection, or a group with all that is in it
@@ -56,19 +59,18 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         let error = Error::invalid(format!("{} is no collection", args.address));
         return Err(error).next(|| format!("iov get -r {} fetches all that is in it", args.address.quoted()));
     }
-    if args.file.as_deref() == Some(Path::new("-")) {
+    if let Some(path) = args.file.as_deref().filter(|path| Way::to(path) != Way::File) {
         located.collection()?;
         let spot = located.spot(ctx)?;
-        return download::to_out(ctx, &spot, span).map(drop).map_err(|e| e.about(&args.address));
-    }
-    if let Some(path) = args.file.as_deref().filter(|p| download::is_stream(p)) {
-        // A pipe or device has no half: it is written to as it is.
-        located.collection()?;
-        let spot = located.spot(ctx)?;
-        let file = std::fs::OpenOptions::new().write(true).open(path).map_err(|e| local("the file", path, e))?;
-        let stdout = std::mem::replace(&mut ctx.out, Out::new(Box::new(file), false));
-        let done = download::to_out(ctx, &spot, span).and_then(|_| ctx.out.flush());
-        ctx.out = stdout;
+        let done = if Way::to(path) == Way::Out {
+            download::to_out(ctx, &spot, span).map(drop)
+        } else {
+            let file = download::open_stream(path)?;
+            let stdout = std::mem::replace(&mut ctx.out, Out::new(Box::new(file), false));
+            let done = download::to_out(ctx, &spot, span).and_then(|_| ctx.out.flush());
+            ctx.out = stdout;
+            done
+        };
         return done.map_err(|e| e.about(&args.address));
     }
     let label = match group {

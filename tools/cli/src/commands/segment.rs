@@ -16,7 +16,7 @@ use crate::{
     options::ControlArgs,
     quantity::{self, Span},
     transfer::{
-        download::{Part, is_stream},
+        download::{Part, Way, open_stream},
         upload::Pieces,
     },
 };
@@ -248,14 +248,12 @@ enum To {
 
 impl To {
     fn of(path: Option<&Path>) -> Done<To> {
-        match path.filter(|path| path.as_os_str() != "-") {
-            None => Ok(To::Out),
-            Some(path) if is_stream(path) => {
-                let file = std::fs::OpenOptions::new().write(true).open(path);
-                Ok(To::Stream(file.map_err(|e| local("the file", path, e))?))
-            }
-            Some(path) => Ok(To::File(Part::new(path, MODE)?)),
-        }
+        let Some(path) = path else { return Ok(To::Out) };
+        Ok(match Way::to(path) {
+            Way::Out => To::Out,
+            Way::Stream => To::Stream(open_stream(path)?),
+            Way::File => To::File(Part::new(path, MODE)?),
+        })
     }
 }
 

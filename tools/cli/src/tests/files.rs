@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use super::{World, arg, pattern};
 use crate::interrupt::Interrupt;
@@ -224,6 +224,31 @@ fn a_device_is_written_to_as_it_is() {
     world.iov(&["get", "w/f", "/dev/null"]).ok();
     world.iov(&["put", "/dev/null", "w/nothing"]).ok();
     assert_eq!(world.cat("w/nothing"), b"");
+}
+
+#[test]
+fn what_a_process_has_open_is_written_to_as_it_is_and_stays_what_it_is() {
+    let world = World::with_workspace();
+    world.with_stdin(b"bytes ", &["put", "-", "w/f"]).ok();
+    world.with_stdin(b"block ", &["segment", "write", "w", "1", "-"]).ok();
+    let own = world.file("own", b"own ");
+    let open = std::fs::File::open(&own).unwrap();
+    // As /dev/stdout leads to what a shell has opened.
+    let link = |name: &str, to: &str| {
+        std::os::unix::fs::symlink(to, world.path(name)).unwrap();
+        arg(&world.path(name))
+    };
+    let opened = link("opened", &format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open)));
+    let (via, out) = (link("via", "opened"), link("out", "/proc/self/fd/1"));
+    for to in [&opened, &via] {
+        world.iov(&["get", "w/f", to]).ok();
+        world.iov(&["segment", "get", "w", "1", to]).ok();
+    }
+    assert_eq!(std::fs::read(own).unwrap(), b"own bytes block bytes block ");
+    assert_eq!(world.iov(&["get", "w/f", &out]).ok().out, b"bytes ");
+    assert_eq!(world.iov(&["segment", "read", "w", "1", &out]).ok().out, b"block ");
+    assert!([opened, via, out].iter().all(|link| Path::new(link).is_symlink()));
+    assert_eq!(world.parts(), 0);
 }
 
 #[test]

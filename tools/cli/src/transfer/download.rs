@@ -90,9 +90,53 @@ fn part_of(target: &Path) -> PathBuf {
     target.with_file_name(OsStr::from_bytes(&part))
 }
 
-/// Whether a path is there, and neither file nor directory.
-pub(crate) fn is_stream(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir())
+/// How something is written to a path.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To standard output.
+    Out,
+    /// As it is: a pipe or a device has no half.
+    Stream,
+    /// Beside it, to take its place.
+    File,
+}
+
+impl Way {
+    /// To a path of the command line.
+    pub(crate) fn to(path: &Path) -> Way {
+        let out = || Path::new("/proc/self/fd").canonicalize().map(|own| own.join("1"));
+        match in_proc(path) {
+            _ if path.as_os_str() == "-" => Way::Out,
+            Some(at) if out().is_ok_and(|out| out == at) => Way::Out,
+            // What a process has open is no name that another file could take.
+            Some(_) => Way::Stream,
+            None if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) => Way::Stream,
+            None => Way::File,
+        }
+    }
+}
+
+/// What a path leads to link by link, if that is of the system's directory of processes: `/dev/stdout` is a link into it.
+fn in_proc(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    // The kernel follows no more either.
+    for _ in 0..40 {
+        let dir =
+            path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).canonicalize().ok()?;
+        let at = dir.join(path.file_name()?);
+        if dir.starts_with("/proc") {
+            return Some(at);
+        }
+        path = dir.join(at.read_link().ok()?);
+    }
+    None
+}
+
+/// Opens what is written to as it is.
+pub(crate) fn open_stream(path: &Path) -> Result<File> {
+    // A file that the shell has opened may have bytes already.
+    let append = path.metadata().is_ok_and(|m| m.is_file());
+    OpenOptions::new().write(true).append(append).open(path).map_err(|e| local("the file", path, e))
 }
 
 /// A file that takes its name when it is complete.
