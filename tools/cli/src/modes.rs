@@ -86,9 +86,13 @@ pub(crate) fn of_copy(facts: &Facts) -> Option<u32> {
     Some(kind | permissions(facts)? & !mask)
 }
 
-/// What a local copy is made with; the system takes the umask from it. What it replaces was not for more people either.
+/// What a local copy is made with; the system takes the umask from it.
 pub(crate) fn for_local(facts: &Facts, target: &Path) -> u32 {
-    let mode = permissions(facts).unwrap_or(0o600);
+    in_place_of(target, permissions(facts).unwrap_or(0o600))
+}
+
+/// A mode of what may replace a local file, which was not for more people either.
+pub(crate) fn in_place_of(target: &Path, mode: u32) -> u32 {
     match target.symlink_metadata() {
         Ok(there) if there.is_file() => mode & (0o700 | there.permissions().mode()),
         _ => mode,

@@ -13,6 +13,7 @@ use crate::{
     address::Address,
     ctx::Ctx,
     failure::{Done, local},
+    modes,
     options::ControlArgs,
     quantity::{self, Span},
     transfer::{
@@ -252,7 +253,7 @@ impl To {
         Ok(match Way::to(path) {
             Way::Out => To::Out,
             Way::Stream => To::Stream(open_stream(path)?),
-            Way::File => To::File(Part::new(path, MODE)?),
+            Way::File => To::File(Part::new(path, modes::in_place_of(path, MODE))?),
         })
     }
 }

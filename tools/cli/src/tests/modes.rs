@@ -60,6 +60,10 @@ fn a_copy_is_for_no_more_people_and_runs_if_its_source_does() {
     let file = world.with_mode("closed", b"", 0o700);
     world.iov(&["get", "w/copy/own/program", &file]).ok();
     assert_eq!((world.mode("closed"), std::fs::read(&file).unwrap()), (left(0o700), b"#!/bin/sh".to_vec()));
+    world.with_stdin(b"block", &["segment", "write", "w", "1", "-"]).ok();
+    let secret = world.with_mode("secret", b"", 0o600);
+    world.iov(&["segment", "get", "w", "1", &secret]).ok();
+    assert_eq!((world.mode("secret"), std::fs::read(&secret).unwrap()), (0o600, b"block".to_vec()));
     world.iov(&["get", "w/copy/large", &arg(&world.path("alone"))]).ok();
     assert_eq!(world.mode("alone"), left(0o604));
 }
