@@ -13,6 +13,7 @@ from conftest import Script
 
 import ioverbs
 from ioverbs import aio
+from ioverbs._ioverbs import Handle, Op
 
 MIB = 1 << 20
 
@@ -293,6 +294,42 @@ def test_o11_locks_end_with_their_handle(url: str) -> None:
             await b.close()
 
     run(main())
+
+
+def test_locks_are_given_back_behind_the_close_also_if_it_fails(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def release(c: aio.Collection, owner: int) -> None:
+        seen.append(c.closed)
+        Handle.release_locks(c, owner)
+
+    async def main() -> None:
+        async with await aio.open(url) as session:
+            ws = await session.workspace("w")
+            c = await ws.create("c", consistency="session")
+            other = await ws.open("c")
+            await c.lock(0, 10)
+            await c.write(0, b"published")
+            await c.close()
+            async with await other.lock(wait=False):
+                pass
+
+            async def fails(op: Op) -> None:
+                await aio._run.run(session, op)
+                raise ioverbs.Unavailable("nobody has answered")
+
+            c = await ws.open("c")
+            await c.lock(0, 10)
+            monkeypatch.setattr(aio.Collection, "_run", lambda _, op: fails(op))
+            with pytest.raises(ioverbs.Unavailable):
+                await c.close()
+            monkeypatch.undo()
+            async with await other.lock(wait=False):
+                pass
+
+    monkeypatch.setattr(aio.Collection, "release_locks", release, raising=False)
+    run(main())
+    assert seen == [True, True]
 
 
 def test_a_loop_that_was_closed_keeps_nobody_from_hearing(session: ioverbs.Session) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 import ioverbs
+from ioverbs._ioverbs import BlockingHandle
 
 
 def test_o6_bytes(c: ioverbs.Collection) -> None:
@@ -229,6 +230,40 @@ def test_locks_end_with_their_handle(ws: ioverbs.Workspace) -> None:
         first.release()
         c.close()
         assert other.locked() is None, "one owner held both"
+
+
+def test_locks_are_given_back_behind_the_close_also_if_it_fails(
+    ws: ioverbs.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def release(c: ioverbs.Collection, owner: int) -> None:
+        seen.append(c.closed)
+        BlockingHandle.release_locks(c, owner)
+
+    monkeypatch.setattr(ioverbs.Collection, "release_locks", release, raising=False)
+    c, other = ws.create("c", consistency="session"), ws["c"]
+    c.lock(0, 10)
+    c.write(0, b"published")
+    c.close()
+    assert seen == [True] and other.locked() is None
+
+    class Failing(BlockingHandle):
+        __slots__ = ()
+
+        def close(self) -> None:
+            super().close()
+            raise ioverbs.Unavailable("nobody has answered")
+
+    class Failed(ioverbs.Collection, Failing):
+        __slots__ = ()
+
+    c = ws["c"]
+    c.__class__ = Failed
+    c.lock(0, 10)
+    with pytest.raises(ioverbs.Unavailable):
+        c.close()
+    assert seen == [True, True] and other.locked() is None
 
 
 def test_c3_close_publishes(url: str) -> None:

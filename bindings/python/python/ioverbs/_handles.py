@@ -166,11 +166,14 @@ class _Object(BlockingHandle):
     def close(self) -> None:
         """Commits, persists as the point says, and ends the handle, whatever happens; an error says what was not
         published or persisted (C3, P8). Its locks end with it. Closing again does nothing."""
-        if self._locks and not self.closed:
-            for owner in set(self._locks):
-                self.release_locks(owner)
-            self._locks.clear()
-        super().close()
+        try:
+            super().close()
+        finally:
+            # Behind it: who gets a lock then finds what was written under it.
+            if self.closed:
+                for owner in set(self._locks):
+                    self.release_locks(owner)
+                self._locks.clear()
 
     def __enter__(self) -> Self:
         return self

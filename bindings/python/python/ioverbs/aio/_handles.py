@@ -140,11 +140,13 @@ class Object(Handle):
     async def close(self) -> None:
         """See :meth:`ioverbs.Collection.close`."""
         if self.closable():
-            # This waits for nobody.
-            for owner in set(self._locks):
-                self.release_locks(owner)
-            self._locks.clear()
-            await self._run(Op.close(self))
+            try:
+                await self._run(Op.close(self))
+            finally:
+                # Behind it: who gets a lock then finds what was written under it. This waits for nobody.
+                for owner in set(self._locks):
+                    self.release_locks(owner)
+                self._locks.clear()
 
     async def __aenter__(self) -> Self:
         return self
