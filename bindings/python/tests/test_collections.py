@@ -266,6 +266,19 @@ def test_locks_are_given_back_behind_the_close_also_if_it_fails(
     assert seen == [True, True] and other.locked() is None
 
 
+def test_a_lock_is_given_back_while_another_thread_closes(c: ioverbs.Collection) -> None:
+    class Emptied(list[int]):
+        def remove(self, owner: int) -> None:
+            # The close comes in here.
+            self.clear()
+            super().remove(owner)
+
+    lock = c.lock(0, 10)
+    c._locks = Emptied(c._locks)
+    lock.release()
+    assert c.locked() is None
+
+
 def test_c3_close_publishes(url: str) -> None:
     with ioverbs.open(url) as one, ioverbs.open(url) as two:
         with one.workspace("w").create("c", consistency="session") as c:

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 from uuid import UUID
@@ -407,8 +408,8 @@ class Lock:
         """Gives it back. Again: does nothing."""
         if self._held:
             self._held = False
-            # One owner may hold several, and closing may have given back all.
-            if self.owner in self._handle._locks:
+            # One owner may hold several, and closing, in whatever thread, may have given back all.
+            with suppress(ValueError):
                 self._handle._locks.remove(self.owner)
             run(Op.unlock(self._handle, self.offset, self.length or 0, self.owner))
 
