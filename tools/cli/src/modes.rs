@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 /// What this process takes from what it makes.
-fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -27,7 +27,7 @@ use crate::{
 
 /// Fetch a collection, or a group with all that is in it
 ///
-/// The file takes its name when it is complete; until then it is FILE.*.part. Holes stay holes, links links, and modes what the umask
+/// The file takes its name when it is complete; until then it has none, or is FILE.*.part where the file system wants one. Holes stay holes, links links, and modes what the umask
 /// leaves of them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

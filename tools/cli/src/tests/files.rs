@@ -1,7 +1,11 @@
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::OsString,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
 
 use super::{World, arg, pattern};
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, transfer::download::Part};
 
 #[test]
 fn a_file_comes_back_as_it_was() {
@@ -277,6 +281,26 @@ fn files_that_are_called_as_parts_are_left_alone() {
     let long = arg(&world.path(&"n".repeat(255)));
     world.iov(&["get", "w/report", &long]).ok();
     assert_eq!(std::fs::read(long).unwrap(), b"report");
+}
+
+#[test]
+fn a_part_takes_its_name_with_or_without_one_before() {
+    let world = World::with_workspace();
+    let target = world.path("target");
+    for make in [Part::new, Part::named] {
+        for old in [None, Some("old")] {
+            let _ = std::fs::remove_file(&target);
+            old.map(|old| world.file("target", old.as_bytes()));
+            drop(make(&target, 0o600).unwrap());
+            assert_eq!(std::fs::read_to_string(&target).ok().as_deref(), old);
+            let part = make(&target, 0o600).unwrap();
+            part.file().write_all_at(b"new", 0).unwrap();
+            assert_eq!(std::fs::read_to_string(&target).ok().as_deref(), old);
+            part.finish().unwrap();
+            assert_eq!(std::fs::read(&target).unwrap(), b"new");
+            assert_eq!((world.parts(), target.metadata().unwrap().mode() & 0o777), (0, 0o600));
+        }
+    }
 }
 
 #[test]

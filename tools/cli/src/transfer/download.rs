@@ -3,9 +3,12 @@
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt, OpenOptionsExt},
+        },
     },
     path::{Path, PathBuf},
     sync::{
@@ -15,6 +18,7 @@ use std::{
 };
 
 use ioverbs::{Collection, EntryKind, Error, Op, Output, Range, Result, Stat, seam};
+use rustix::fs::{AtFlags, CWD, OFlags};
 
 use super::{
     JOBS, PIECE, SPARSE,
@@ -25,6 +29,7 @@ use crate::{
     ctx::Ctx,
     failure::{Done, local},
     locate::Spot,
+    modes,
     progress::Progress,
     quantity::Span,
 };
@@ -141,19 +146,27 @@ pub(crate) fn open_stream(path: &Path) -> Result<File> {
 
 /// A file that takes its name when it is complete.
 pub(crate) struct Part {
-    path: PathBuf,
+    /// Its name until then, where it has one.
+    path: Option<PathBuf>,
     target: PathBuf,
     file: Arc<File>,
-    done: bool,
 }
 
 impl Part {
-    /// Makes it with a mode, under a name of its own: whatever else is called like a part is somebody's file, or was fetched just now.
+    /// Makes it with a mode.
     pub(crate) fn new(target: &Path, mode: u32) -> Result<Part> {
+        match nameless(target, mode) {
+            Some(file) => Ok(Part { path: None, target: target.to_owned(), file: Arc::new(file) }),
+            None => Part::named(target, mode),
+        }
+    }
+
+    /// Under a name of its own: whatever else is called like a part is somebody's file, or was fetched just now.
+    pub(crate) fn named(target: &Path, mode: u32) -> Result<Part> {
         let path = part_of(target);
         let file = OpenOptions::new().create_new(true).read(true).write(true).mode(mode).open(&path);
         let file = Arc::new(file.map_err(|e| local("the file", &path, e))?);
-        Ok(Part { path, target: target.to_owned(), file, done: false })
+        Ok(Part { path: Some(path), target: target.to_owned(), file })
     }
 
     /// The open file.
@@ -163,17 +176,46 @@ impl Part {
 
     /// Gives it its name, in one step.
     pub(crate) fn finish(mut self) -> Result<()> {
-        std::fs::rename(&self.path, &self.target).map_err(|e| local("the file", &self.target, e))?;
-        self.done = true;
+        let failed = |e| local("the file", &self.target, e);
+        if self.path.is_none() {
+            let link = |to: &Path| rustix::fs::linkat(CWD, by_number(&self.file), CWD, to, AtFlags::SYMLINK_FOLLOW);
+            if link(&self.target).is_ok() {
+                return Ok(());
+            }
+            // It takes the place of what is there: only what has a name can.
+            let path = part_of(&self.target);
+            link(&path).map_err(|e| failed(e.into()))?;
+            self.path = Some(path);
+        }
+        if let Some(path) = &self.path {
+            std::fs::rename(path, &self.target).map_err(failed)?;
+        }
+        self.path = None;
         Ok(())
     }
 }
 
+/// A file without a name beside a target: it goes with its process, however that ends. Not every file system has such.
+fn nameless(target: &Path, mode: u32) -> Option<File> {
+    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE.bits() as i32;
+    let file = OpenOptions::new().read(true).write(true).mode(mode).custom_flags(flags).open(dir).ok()?;
+    let (made, found) = (file.metadata().ok()?, std::fs::metadata(by_number(&file)).ok()?);
+    // Without /proc it could get no name; and there are kernels that forget the umask.
+    let is_good = (made.dev(), made.ino()) == (found.dev(), found.ino()) && made.mode() & modes::umask() == 0;
+    is_good.then_some(file)
+}
+
+/// An open file as what a link can be made to.
+fn by_number(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.done {
+        if let Some(path) = &self.path {
             // A leftover that cannot be removed either is found by its name.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(path);
         }
     }
 }

@@ -25,6 +25,14 @@ fn parts(store: &Store) -> usize {
     names.filter(|name| name.to_str().is_some_and(|name| name.ends_with(".part"))).count()
 }
 
+/// Whether a get of `back` has a file that has not its name yet, or has taken the place of the old one.
+fn is_fetching(store: &Store, child: &std::process::Child, old: Option<&str>) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten();
+    let mut open = open.filter_map(|fd| fd.ok()?.path().read_link().ok());
+    let now = store.path("back").metadata().ok().map(|now| now.len());
+    open.any(|path| path.parent() == Some(store.dir.path())) || now != old.map(|old| old.len() as u64)
+}
+
 #[test]
 fn ctrl_c_takes_a_half_put_back() {
     for name in ["INT", "TERM"] {
@@ -57,7 +65,7 @@ fn two_signals_at_once_leave_no_part_of_a_get() {
     store.with_stdin(&bytes, &["put", "-", "w/f"]).ok();
     for _ in 0..4 {
         let child = store.start(&["get", "w/f", "back"]);
-        until("it has begun", || parts(&store) > 0 || store.path("back").exists());
+        until("it has begun", || is_fetching(&store, &child, None));
         signals(&child, &["INT", "TERM"]);
         let ran = Ran::new(child.wait_with_output().unwrap());
         // It may have been faster.
@@ -65,6 +73,30 @@ fn two_signals_at_once_leave_no_part_of_a_get() {
         assert_eq!(store.path("back").exists(), ran.code == Some(0));
         assert_eq!(parts(&store), 0);
         let _ = std::fs::remove_file(store.path("back"));
+    }
+}
+
+#[test]
+fn a_get_that_is_killed_outright_leaves_nothing() {
+    use rustix::fs::{Mode, OFlags, open};
+    let store = Store::with_workspace();
+    if open(store.dir.path(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR).is_err() {
+        return eprintln!("there are no files without names here");
+    }
+    let bytes = pattern(64 << 20);
+    store.with_stdin(&bytes, &["put", "-", "w/f"]).ok();
+    for old in [None, Some("old")] {
+        for _ in 0..4 {
+            let _ = std::fs::remove_file(store.path("back"));
+            old.map(|old| store.file("back", old.as_bytes()));
+            let child = store.start(&["get", "w/f", "back"]);
+            until("it has begun", || is_fetching(&store, &child, old));
+            signal(&child, "KILL");
+            Ran::new(child.wait_with_output().unwrap());
+            let back = std::fs::read(store.path("back")).ok();
+            assert!(back.as_deref() == old.map(str::as_bytes) || back.as_ref() == Some(&bytes));
+            assert_eq!(parts(&store), 0);
+        }
     }
 }
 
