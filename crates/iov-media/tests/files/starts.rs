@@ -74,7 +74,7 @@ fn b3_a_start_takes_away_a_place_of_staged_bytes_that_was_never_finished() {
 
 /// Where staged bytes lie is not known any more: all else is served, and the stage can be given up.
 #[test]
-fn i2_a_damaged_place_of_staged_bytes_concerns_its_object() {
+fn i1_a_damaged_place_of_staged_bytes_concerns_its_object() {
     let directory = segments();
     let (id, stage) = (object(1), uuid(1));
     let files = open(directory.path());
