@@ -51,6 +51,11 @@ impl Lanes {
         Lanes((0..=channels).map(|_| Lane::default()).collect())
     }
 
+    /// The first connection alone.
+    pub(crate) fn one() -> Lanes {
+        Lanes(vec![Lane::default()])
+    }
+
     /// The number of the lane of an object.
     pub(crate) fn of(&self, object: ObjectId) -> u32 {
         let channels = self.0.len() as u64 - 1;

@@ -131,7 +131,11 @@ impl Link {
         tickets: Tickets,
     ) -> Link {
         Link {
-            lanes: Lanes::to(&address.place),
+            lanes: match &tickets {
+                // Those who move bytes at a daemon may all wait for what the catalog is to show: it does not queue behind them.
+                Tickets::Own(_) => Lanes::one(),
+                _ => Lanes::to(&address.place),
+            },
             address,
             up: Mutex::default(),
             grants_asked: Asks::default(),

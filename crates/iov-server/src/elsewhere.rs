@@ -12,7 +12,7 @@ use std::{
 
 use iov_net::{Address, Link, Networks, Place, RemoteBackend, RemoteCatalog, Trust, tcp::Host, tls::ClientTls};
 use iov_store::{Backend, Catalog, CatalogCapability, OpCx, Sink, Submitted, seam};
-use iov_types::{Capability, Error, Evidence, ObjectVerb, Outcome, Reach, Result, Target, Uuid};
+use iov_types::{Capability, Error, Evidence, ObjectVerb, Outcome, Priority, Reach, Result, Target, Uuid};
 
 /// How often daemons of targets tell that they are there.
 pub(crate) const BEAT_NS: i64 = 1_000_000_000;
@@ -309,13 +309,14 @@ impl Backend for Elsewhere {
                 ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::List { .. }
             )
         };
-        let (remote, under_way) = match ops.iter().all(looks) {
-            true => (&self.looks, &self.under_way[1]),
-            false => (&self.remote, &self.under_way[0]),
+        // What keeps others out, and shows them something, gives way to nobody, whoever it is done for.
+        let (remote, under_way, priority) = match ops.iter().all(looks) {
+            true => (&self.looks, &self.under_way[1], cx.priority),
+            false => (&self.remote, &self.under_way[0], Priority::Foreground),
         };
         under_way.begin(ops.len());
         let latest = seam::monotonic_ns().saturating_add(PATIENCE_NS);
-        let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), ..cx.clone() };
+        let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), priority, ..cx.clone() };
         remote.submit(&cx, ops, Arc::new(Counted { sink, under_way: under_way.clone() }));
     }
 

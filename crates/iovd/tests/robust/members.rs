@@ -30,6 +30,8 @@ pub(crate) struct Two {
     catalog: Option<Daemon>,
     pub(crate) other: Option<Daemon>,
     storage: Vec<&'static str>,
+    /// What else the other daemon is started with.
+    with: Vec<&'static str>,
 }
 
 impl Two {
@@ -37,7 +39,7 @@ impl Two {
     pub(crate) fn new(storage: &[&'static str]) -> Two {
         let (store, member) = (Store::new(), Store::new());
         let catalog = Some(store.daemon(&["--storage", "files", "--listen", "127.0.0.1:0"], &[]));
-        let mut two = Two { store, member, catalog, other: None, storage: storage.to_vec() };
+        let mut two = Two { store, member, catalog, other: None, storage: storage.to_vec(), with: Vec::new() };
         two.join();
         two
     }
@@ -62,7 +64,7 @@ impl Two {
         let secret = self.store.dir().join("secret");
         let mut args = vec!["--join".to_owned(), self.address(), "--secret".into(), secret.display().to_string()];
         self.storage.iter().for_each(|what| args.extend(["--storage".into(), (*what).to_owned()]));
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(self.with.iter().copied()).collect();
         self.other = Some(self.member.daemon(&args, &[]));
     }
 
@@ -137,6 +139,38 @@ fn what_lies_at_another_daemon_is_written_and_read_from_everywhere() {
         let far: Vec<_> = two.by_network().routes().into_iter().map(|route| (route.target, route.by)).collect();
         assert_eq!(far, [(0, "tcp"), (64, by), (65, by)]);
     }
+}
+
+/// Those who wait for a publication take nobody from it who could show it, however few there are who move bytes (O7).
+#[test]
+fn o7_a_publication_elsewhere_does_not_wait_for_who_waits_for_it() {
+    let mut two = Two::far(&["files"]);
+    two.other.take().unwrap().kill();
+    two.with = vec!["--workers", "1"];
+    two.join();
+    let ws = two.store.in_workspace();
+    let c = on(&ws, "c", "atomicity=publication,consistency=session", &[64]).unwrap();
+    write_at(&c, 0, &bytes(1, MIB)).unwrap();
+    ioverbs::commit(&c).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let readers: Vec<_> = (0..4).map(|_| lookup(&workspace(&two.by_network()), "c")).collect();
+    std::thread::scope(|scope| {
+        for reader in &readers {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    ioverbs::read_at(reader, 0, &mut vec![0; MIB]).unwrap();
+                }
+            });
+        }
+        let begun = std::time::Instant::now();
+        for n in 0..100 {
+            write_at(&c, 0, &bytes(n, MIB / 4)).unwrap();
+            ioverbs::commit(&c).unwrap();
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        // The catalog's patience with a member is 20 s.
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    });
 }
 
 #[test]
