@@ -53,6 +53,8 @@ pub(crate) struct Untold {
     timed: bool,
     /// How often names had been taken away or moved when it was made.
     names: u64,
+    /// How far bytes may have come of a write that failed, and that nobody was told is written.
+    reached: u64,
 }
 
 /// What a handle has to tell the store.
@@ -96,7 +98,7 @@ impl Handle {
             && self.c.effective().is_ok_and(allows);
         if allowed {
             let names = self.file_system().0.names.load(Ordering::Acquire);
-            let untold = Untold { attributes: *attributes, data: Vec::new(), from: 0, attr, timed, names };
+            let untold = Untold { attributes: *attributes, data: Vec::new(), from: 0, attr, timed, names, reached: 0 };
             *lock(&self.behind.untold) = Some(untold);
             self.behind.any.store(true, Ordering::Release);
         }
@@ -146,6 +148,7 @@ impl Handle {
             untold.data.extend_from_slice(data);
         } else if let Err(e) = self.send(untold, data) {
             // How much of it has come through only the store knows.
+            untold.reached = size;
             drop(behind);
             self.settle_for_others();
             return Err(e);
@@ -261,9 +264,10 @@ impl Handle {
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
         let tell = || {
             let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
-            // Of a write that has found no room there may be some more.
+            // Of a write that has found no room there may be some more. What lies behind all that was tried here is others'.
             let cut = || Op::Truncate { c: c.clone(), size: untold.attributes.size };
-            let cut = (self.is_stuck() && written.is_ok()).then(|| Lent::from(cut()));
+            let is_more = self.is_stuck() && untold.reached > untold.attributes.size;
+            let cut = (is_more && written.is_ok()).then(|| Lent::from(cut()));
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));

@@ -141,7 +141,7 @@ impl File {
         }
         match self.node.join() {
             Ok(handle) => Ok(Some(self.slot.handle.get_or_init(|| handle))),
-            Err(Errno::ENOENT | Errno::ESTALE) if self.early.is_some() => Ok(None),
+            Err(Errno::ENOENT) if self.early.is_some() => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -410,7 +410,8 @@ impl File {
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
-        match self.joined().filter(|_| self.flags.write) {
+        // One that reads alone may have made it, or changed its attributes.
+        match self.joined().filter(|handle| self.flags.write || handle.has_untold()) {
             Some(handle) => {
                 let (published, failed) = (self.publish(), handle.take_failure());
                 published.and(failed)

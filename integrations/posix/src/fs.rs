@@ -309,8 +309,10 @@ impl FileSystem {
             Level::Session => Consistency::Session,
             Level::Strict => Consistency::Sequential,
         };
+        // This first: it looks where the directory is by now, and rules go by that, too.
+        let promised = self.promised(parent)?;
         let mut controls = self.ruled(parent, name);
-        fill(&mut controls, &self.promised(parent)?);
+        fill(&mut controls, &promised);
         fill(&mut controls, &self.0.options.controls);
         controls.consistency = controls.consistency.or(Some(consistency));
         controls.concurrency = controls.concurrency.or(Some(Concurrency::Shared));

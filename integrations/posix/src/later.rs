@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use ioverbs::{Uuid, seam};
+use ioverbs::{Collection, Op, Uuid, seam};
 
 use crate::{Attributes, Create, Errno, FileSystem, Node, Outcome, Who, early::Early, fs::lock, handle::Handle};
 
@@ -124,10 +124,17 @@ impl Laters {
 }
 
 impl Node {
+    /// Whether the store has it no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        let look = &mut |c: &Collection| vec![Op::Stat { c: c.clone() }];
+        let looked = self.file_system().again("stat", || self.try_with_handle(look));
+        looked.is_err_and(|e| e == Errno::ENOENT)
+    }
+
     /// The same where somebody elsewhere may have deleted it: who has it open then, and was to open it later, goes on with what was known of it.
     pub(crate) fn join_or_go_on(&self) -> Outcome<Arc<Handle>> {
         match self.join() {
-            Err(e @ (Errno::ENOENT | Errno::ESTALE)) => {
+            Err(e @ Errno::ENOENT) => {
                 self.file_system().0.later.early(self.uuid()).map_or(Err(e), |early| self.goes_on(&early))
             }
             joined => joined,

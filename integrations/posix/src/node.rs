@@ -160,12 +160,13 @@ impl Node {
         self.settle()?;
         match self.fs.again(verb, || self.try_with_handle(&mut work)) {
             // Somebody has it open, and was to open it later.
-            Err(e @ (Errno::ENOENT | Errno::ESTALE)) => match self.fs.0.later.early(self.uuid) {
-                Some(early) => {
+            Err(Errno::ENOENT) => match self.fs.0.later.early(self.uuid) {
+                Some(early) if self.is_gone() => {
                     let _goes_on = self.goes_on(&early)?;
                     self.fs.again(verb, || self.try_with_handle(&mut work))
                 }
-                None => Err(e),
+                // It may be something of it that is not there.
+                _ => Err(Errno::ENOENT),
             },
             other => other,
         }

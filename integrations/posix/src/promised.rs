@@ -1,15 +1,15 @@
 //! What directories say of the files that are made in them and below: the attribute `user.posix.controls`, as `profile=checkpoint`.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ioverbs::{Controls, Kind as Failure, Op, Output, Result, Value, fill, seam, text};
+use ioverbs::{Controls, Kind as Failure, Op, Output, Result, Uuid, Value, fill, seam, text};
 
 use crate::{Errno, FileSystem, Node, Outcome, fs::lock};
 
 /// The metadata key of a group that says it.
 pub(crate) const CONTROLS: &str = "posix.controls";
-/// How long what a directory has said holds, in nanoseconds: as long as a name.
-const FRESH_NS: i64 = 1_000_000_000;
+/// How long what a directory has said holds: as long as a name.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// What a directory has said, when (monotonic clock), and how often that was changed here.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Node {
     }
 
     fn said(&self) -> Option<Controls> {
-        let fresh = |(_, at_ns): &(Controls, i64)| seam::monotonic_ns() - at_ns < FRESH_NS;
+        let fresh = |(_, at_ns): &(Controls, i64)| seam::monotonic_ns() - at_ns < FRESH.as_nanos() as i64;
         lock(&self.said).now.as_ref().filter(|said| fresh(said)).map(|(controls, _)| controls.clone())
     }
 }
@@ -59,25 +59,25 @@ impl FileSystem {
     /// What a directory and those above it say of what is made in it, the nearest first. The root says nothing: that is what the
     /// workspace's controls are for.
     pub(crate) fn promised(&self, parent: &Node) -> Outcome<Controls> {
-        self.place_anew(parent, usize::MAX, std::time::Duration::from_nanos(FRESH_NS as u64))?;
+        self.place_anew(parent, usize::MAX, FRESH)?;
         let mut dirs = vec![self.node(parent.uuid(), parent.kind())];
         dirs.extend(parent.above());
         dirs.retain(|dir| !dir.uuid().is_nil());
-        self.ask(&dirs.iter().filter(|dir| dir.said().is_none()).collect::<Vec<_>>())?;
+        let mut known: HashMap<Uuid, Controls> =
+            dirs.iter().filter_map(|dir| dir.said().map(|said| (dir.uuid(), said))).collect();
+        let asked = self.ask(&dirs.iter().filter(|dir| !known.contains_key(&dir.uuid())).collect::<Vec<_>>())?;
+        known.extend(asked);
         let mut controls = Controls::default();
-        for dir in dirs {
-            if let Some((said, _)) = &lock(&dir.said).now {
-                fill(&mut controls, said);
-            }
-        }
+        dirs.iter().filter_map(|dir| known.get(&dir.uuid())).for_each(|said| fill(&mut controls, said));
         Ok(controls)
     }
 
     /// Asks directories what they say, in one request.
-    fn ask(&self, dirs: &[&Arc<Node>]) -> Outcome<()> {
+    fn ask(&self, dirs: &[&Arc<Node>]) -> Outcome<Vec<(Uuid, Controls)>> {
         if dirs.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut all = Vec::new();
         let get = |dir: &&Arc<Node>| Ok(Op::MetaGet { c: dir.group()?, key: CONTROLS.to_owned() }.into());
         let at_ns = seam::monotonic_ns();
         let before: Vec<u64> = dirs.iter().map(|dir| lock(&dir.said).changes).collect();
@@ -94,12 +94,13 @@ impl FileSystem {
                 _ => return Err(Errno::EIO),
             };
             let told = said.map_err(|e| self.errno("controls", &e))?;
+            all.push((dir.uuid(), told.clone()));
             let mut said = lock(&dir.said);
             // What is set meanwhile is asked for next time.
             if said.changes == before {
                 said.now = Some((told, at_ns));
             }
         }
-        Ok(())
+        Ok(all)
     }
 }

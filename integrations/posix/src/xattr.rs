@@ -123,9 +123,10 @@ impl Node {
             Failure::TooBig => Errno::E2BIG,
             _ => Errno::EPERM,
         })?;
-        self.unsay();
+        let says = key == CONTROLS;
+        says.then(|| self.unsay());
         let put = self.with_handle("setxattr", |c| vec![Op::MetaPut { c: c.clone(), pairs: pairs.clone() }]);
-        self.unsay();
+        says.then(|| self.unsay());
         self.was_changed();
         put.map(drop).map_err(|e| if e == Errno::EFBIG { Errno::E2BIG } else { e })
     }
@@ -158,7 +159,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
-        self.unsay();
+        (key == CONTROLS).then(|| self.unsay());
         self.was_changed();
         match removed {
             // It has none of this name, or is gone itself.

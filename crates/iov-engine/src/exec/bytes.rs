@@ -201,7 +201,9 @@ impl Exec {
             Op::Commit { .. } | Op::Seal { .. } => c.has_stage(),
             _ => false,
         };
-        if !wanted || contract.durability < Persistence::Durable || !c.is_unsynced() {
+        // What is to be persisted may have been written by another handle, or by another process.
+        let may_be_unsynced = c.is_unsynced() || matches!(self.ops[i], Op::Persist { .. });
+        if !wanted || contract.durability < Persistence::Durable || !may_be_unsynced {
             return Ok(Default::default());
         }
         let demand = Demand { durability: Some(contract.durability), ..self.handle_demand(c, &contract, false)? };

@@ -12,7 +12,8 @@ use crate::{Attributes, Errno, Outcome, fs::lock, handle::Handle};
 
 /// Another time there may be some, or the store may answer.
 pub(super) fn may_come_through(e: Errno) -> bool {
-    matches!(e, Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::ENOMEM)
+    // Busy: somebody holds what is above it, or may come back for it.
+    matches!(e, Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::ENOMEM | Errno::EBUSY)
 }
 
 impl Handle {

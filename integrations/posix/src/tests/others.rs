@@ -249,3 +249,68 @@ fn an_answer_that_comes_late_moves_nothing_back() {
     fs.place(&d, &a, b"d", asked_ns);
     assert_eq!(d.parent().unwrap().uuid(), b.uuid());
 }
+
+/// Rules go by where a directory is by now, from the first file on.
+#[test]
+fn what_is_ruled_comes_from_where_a_directory_is_by_now() {
+    let ws = workspace();
+    let rules = vec![crate::Rule::parse("/c/**=mutability=append").unwrap()];
+    let here = FileSystem::new(ws.clone(), Options { rules, ..Options::default() });
+    let there = FileSystem::new(again(&ws), Options::default());
+    let [w, _] = [b"w", b"c"].map(|name| here.mkdir(&here.root(), name, born(0o755)).unwrap().0);
+    let c_there = there.lookup(&there.root(), b"c").unwrap().0;
+    there.rename((&there.root(), b"w"), (&c_there, b"w"), Rename::Replace).unwrap();
+    ioverbs::seam::sleep(1_100_000_000);
+    let new = here.create(&w, b"f", born(0o644), Flags { write: true, ..READ }).unwrap().0;
+    assert_eq!(new.write_at(0, b"x"), Err(Errno::EPERM));
+}
+
+/// What a directory says counts also while something else is set of it.
+#[test]
+fn what_a_directory_says_is_heard_while_it_is_changed() {
+    let fs = file_system();
+    let (dir, _) = fs.mkdir(&fs.root(), b"d", born(0o755)).unwrap();
+    let (sub, _) = fs.mkdir(&dir, b"sub", born(0o755)).unwrap();
+    dir.set_xattr(b"user.posix.controls", b"mutability=append", crate::SetXattr::Either).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                dir.set_xattr(b"user.note", b"x", crate::SetXattr::Either).unwrap();
+                // As of an attribute that it says it in.
+                dir.unsay();
+            }
+        });
+        for n in 0..300 {
+            let name = format!("f{n}");
+            let new = fs.create(&sub, name.as_bytes(), born(0o644), Flags { write: true, ..READ }).unwrap().0;
+            let written = new.write_at(0, b"x");
+            over.store(n == 299 || written != Err(Errno::EPERM), std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(written, Err(Errno::EPERM), "{name}");
+        }
+    });
+}
+
+/// Bytes that find room later cut off nothing that others have written behind them meanwhile (X3).
+#[test]
+fn x3_what_is_told_late_cuts_nobody_elses_bytes() {
+    let ws = workspace();
+    let (here, there) =
+        (FileSystem::new(ws.clone(), Options::default()), FileSystem::new(again(&ws), Options::default()));
+    let quota = |bytes| {
+        let attr = ioverbs::WorkspaceAttr { quota_bytes: Some(bytes), ..Default::default() };
+        ioverbs::run(ws.session(), ioverbs::Op::WorkspaceSet { w: ws.clone(), attr }).unwrap();
+    };
+    quota(100);
+    let (file, node, _) = here.create(&here.root(), b"a", born(0o644), WRITE).unwrap();
+    file.write(0, &[1; 5000]).unwrap();
+    assert_eq!(file.sync(), Err(Errno::EDQUOT));
+    quota(1 << 20);
+    let other = File::open(&there.lookup(&there.root(), b"a").unwrap().0, WRITE).unwrap().0;
+    other.write_at(10_000, &[2; 100]).unwrap();
+    other.close().unwrap();
+    let _ = file.sync();
+    assert_eq!(there.lookup(&there.root(), b"a").unwrap().1.size, 10_100);
+    let _ = file.close();
+    assert!(get(&node)[10_000..] == [2; 100]);
+}

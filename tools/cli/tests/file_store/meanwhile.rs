@@ -218,3 +218,31 @@ fn a_listing_is_whole_although_the_daemon_is_killed_in_it() {
     let store = Store::with_workspace();
     assert_eq!(killed_meanwhile(&store, || python(&store, LISTS).ok().text()), "{1500} []\n");
 }
+
+/// An attribute that a file has not says nothing of the file: who has it open goes on with it, and not with a copy.
+const NO_KEY: &str = r#"
+import os
+def said(name):
+    try: return os.getxattr(name, 'user.none')
+    except OSError as e: return e.strerror
+for n, ask in enumerate([said, lambda name: os.setxattr(name, 'user.t', b'1'), lambda name: os.listxattr(name)]):
+    name = f'f{n}'
+    open(name, 'w').write('hello'); open(name).read()
+    fd = os.open(name, os.O_RDWR); ask(name)
+    os.write(fd, b'HELLO'); os.fsync(fd)
+    w = os.open(name, os.O_WRONLY | os.O_APPEND); os.write(w, b' more'); os.fsync(w); os.close(w); os.close(fd)
+    print(open(name).read(), [key for key in os.listxattr(name) if not key.startswith('user.iov.')])
+"#;
+
+#[test]
+fn a_file_that_lacks_an_attribute_is_not_taken_for_gone() {
+    let expected = "HELLO more []\nHELLO more ['user.t']\nHELLO more []\n";
+    if has_library() {
+        assert_eq!(python(&Store::with_workspace(), NO_KEY).ok().text(), expected, "iov run");
+    }
+    if has_fuse() {
+        let store = Store::with_workspace();
+        let m = Mounted::new(&store, "mnt", "");
+        assert_eq!(in_mount(&store, &m, NO_KEY), expected, "a mount");
+    }
+}
