@@ -126,13 +126,43 @@ fn p5_what_is_written_during_a_persist_is_synced_by_the_next() {
     let again = a.clone();
     crate::write_at(&a, 0, b"second").unwrap();
     *target.during.lock().unwrap() = Some(Box::new(move || crate::write_at(&again, 0, b"third").unwrap()));
-    let persist = || crate::run(&session, crate::Op::Persist { c: a.clone() }).map(drop).unwrap();
-    persist();
+    crate::run(&session, crate::Op::Persist { c: a.clone() }).map(drop).unwrap();
     assert_eq!(synced(), 1);
     persist();
     assert_eq!(synced(), 1, "what was written meanwhile");
     persist();
     assert_eq!(synced(), 0, "nothing is left");
+    crate::run(&session, crate::Op::Persist { c: a.clone() }).map(drop).unwrap();
+    assert_eq!(synced(), 1, "others may have written it");
+}
+
+/// What is persisted survives whoever has written it, also through a handle that is closed, or in another session (P5).
+#[test]
+fn p5_a_persist_covers_what_others_have_written() {
+    let mut capability = iov_semantics::stores::mem(1);
+    capability.durability = iov_types::Persistence::Durable;
+    let heap = Heap::new(capability);
+    let backend = Arc::new(Syncing { heap, during: Mutex::default(), synced: Mutex::default() });
+    let catalog = crate::mem::catalog(backend.clone()).unwrap();
+    let session = || {
+        let sides = Sides { catalog: catalog.clone(), backend: backend.clone() };
+        Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default())
+    };
+    let one = session();
+    let ws = one.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
+    let mut durable = Controls::default();
+    crate::text::parse(&mut durable, "persistence=durable").unwrap();
+    crate::text::parse(&mut durable, "point=explicit").unwrap();
+    let c = crate::create(&ws, None, Some("c"), Default::default(), durable).unwrap();
+    crate::write_at(&c, 0, &[1; 100_000]).unwrap();
+    crate::close(&c).unwrap();
+    assert!(backend.synced.lock().unwrap().is_empty());
+    let other = session().load_workspace(Which::Name(Name::new("w").unwrap())).unwrap();
+    for ws in [&ws, &other] {
+        let c = crate::lookup(ws, None, "c", Default::default()).unwrap();
+        crate::run(c.session(), Op::Persist { c: c.clone() }).unwrap();
+        assert_eq!(std::mem::take(&mut *backend.synced.lock().unwrap()).len(), 1);
+    }
 }
 
 /// A catalog that keeps answers to opens to itself for a while.
