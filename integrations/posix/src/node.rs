@@ -234,13 +234,13 @@ impl Node {
 
     /// The same, where it is known before when that was asked for.
     pub(crate) fn tell_since(&self, attributes: &Attributes, since: Option<Since>) {
-        self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
         let mut told = lock(&self.told);
         let older = |known: &Told| match (&known.since, &since) {
             (Some(before), Some(now)) if now.follows(before) => true,
             _ => known.at_ns == UNTOLD || known.attributes.ctime_ns <= attributes.ctime_ns,
         };
         if told.as_ref().is_none_or(older) {
+            self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
             *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
         }
     }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use ioverbs::{Kind as Failure, Metadata, Op, Output, Value, posix::is_acl_key};
+use ioverbs::{Collection, Kind as Failure, Metadata, Op, Output, Value, posix::is_acl_key};
 
 use crate::{
     Errno, Kind, Node, Outcome, acl,
@@ -58,6 +58,7 @@ fn value_of(bytes: &[u8], there: Option<&Value>) -> Value {
     let Ok(text) = std::str::from_utf8(bytes) else { return Value::Bytes(bytes.to_vec()) };
     let typed = match there {
         Some(Value::I64(_)) => text.parse().ok().map(Value::I64),
+        Some(Value::Time(_)) => text.parse().ok().map(Value::Time),
         Some(Value::F64(_)) => text.parse().ok().filter(|x: &f64| !x.is_nan()).map(Value::F64),
         Some(Value::Bool(_)) => text.parse().ok().map(Value::Bool),
         Some(Value::Bytes(_)) => Some(Value::Bytes(bytes.to_vec())),
@@ -158,13 +159,17 @@ impl Node {
         if key.starts_with("iov.") || key == RDEV || is_acl_key(key) {
             return Err(Errno::EPERM);
         }
-        let removed = self.with_handle("removexattr", |c| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }]);
+        self.settle()?;
+        let remove = &mut |c: &Collection| vec![Op::MetaRemove { c: c.clone(), key: key.to_owned() }];
+        let (removed, perhaps) = self.file_system().once(|| self.try_with_handle(remove));
         (key == CONTROLS).then(|| self.unsay());
         self.was_changed();
         match removed {
+            // By an attempt that was not answered, it seems.
+            Err(e) if perhaps && e.kind() == Failure::NotFound => self.attributes().map(drop),
             // It has none of this name, or is gone itself.
-            Err(Errno::ENOENT) => self.attributes().and(Err(Errno::ENODATA)),
-            removed => removed.map(drop),
+            Err(e) if e.kind() == Failure::NotFound => self.attributes().and(Err(Errno::ENODATA)),
+            removed => removed.map(drop).map_err(|e| self.file_system().errno("removexattr", &e)),
         }
     }
 }

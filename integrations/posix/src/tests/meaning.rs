@@ -244,12 +244,15 @@ fn extended_attributes_are_metadata() {
     let c = ioverbs::lookup(fs.workspace(), None, "a", Default::default()).unwrap();
     let mut pairs = ioverbs::Metadata::new();
     pairs.set("temperature", ioverbs::Value::I64(310)).unwrap();
+    pairs.set("since", ioverbs::Value::Time(1)).unwrap();
     ioverbs::run(c.session(), ioverbs::Op::MetaPut { c: c.clone(), pairs }).unwrap();
     assert_eq!(node.xattr(b"user.temperature").unwrap(), b"310");
     set(&node, b"user.temperature", b"311").unwrap();
-    let get = ioverbs::Op::MetaGet { c: c.clone(), key: "temperature".into() };
-    let output = ioverbs::run(c.session(), get).unwrap().output;
-    assert_eq!(output, ioverbs::Output::Value(ioverbs::Value::I64(311)));
+    set(&node, b"user.since", b"2").unwrap();
+    for (key, value) in [("temperature", ioverbs::Value::I64(311)), ("since", ioverbs::Value::Time(2))] {
+        let get = ioverbs::Op::MetaGet { c: c.clone(), key: key.into() };
+        assert_eq!(ioverbs::run(c.session(), get).unwrap().output, ioverbs::Output::Value(value));
+    }
 }
 
 #[test]
