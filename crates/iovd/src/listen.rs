@@ -3,12 +3,7 @@
 //! It is written down in the store, so that a daemon which is started in place of one that crashed listens as that did. An end
 //! in order takes it back: nothing listens on a network that nobody has asked for.
 
-use std::{
-    fs,
-    io::Write,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::fd::OwnedFd, path::PathBuf};
 
 use iov_net::{
     Trust,
@@ -24,6 +19,7 @@ use crate::{
     begin::inside,
     certificate::Certificate,
     member::{self, Member},
+    texts,
 };
 
 /// The file in the store's directory.
@@ -193,14 +189,9 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Res
             listening.network.push(fd);
         }
     }
-    write(&inside(dir, FILE), &taken.write())?;
+    texts::write(dir, FILE, taken.write().as_bytes())
+        .map_err(|e| Error::from(e).context(format!("the store's file {FILE} cannot be written")))?;
     Ok(listening)
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    // What a crash leaves of it is told as damaged; it holds nothing that cannot be said again.
-    let written = fs::File::create(file).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|e| Error::from(e).context(format!("the store's file {FILE} cannot be written")))
 }
 
 /// The daemon ends in order.

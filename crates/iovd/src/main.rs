@@ -17,6 +17,7 @@ mod log;
 mod member;
 mod serve;
 mod storage;
+mod texts;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 

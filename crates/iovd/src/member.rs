@@ -5,7 +5,6 @@
 
 use std::{
     fs,
-    io::Write,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
     sync::{
@@ -30,6 +29,7 @@ use crate::{
     listen::{self, Listening},
     log,
     storage::Storages,
+    texts,
 };
 
 /// The file in its directory.
@@ -119,16 +119,8 @@ impl Member {
     }
 
     fn write(&self, dir: &OwnedFd) -> Result<()> {
-        let (file, new) = (inside(dir, FILE), inside(dir, &format!("{FILE}.new")));
-        let written = fs::File::create(&new).and_then(|mut to| {
-            to.write_all(self.text().as_bytes())?;
-            to.sync_all()
-        });
-        let named = written.and_then(|()| fs::rename(&new, &file)).and_then(|()| {
-            rustix::fs::fsync(dir)?;
-            Ok(())
-        });
-        named.map_err(|e| Error::from(e).context(format!("the file {FILE} in the daemon's directory")))
+        texts::write(dir, FILE, self.text().as_bytes())
+            .map_err(|e| Error::from(e).context(format!("the file {FILE} in the daemon's directory")))
     }
 }
 

@@ -1,9 +1,6 @@
 //! All targets of a store, in the order of their numbers: a line each in the file `storage` of its directory.
 
-use std::{
-    io::{Read, Write},
-    os::fd::OwnedFd,
-};
+use std::{io::Read, os::fd::OwnedFd};
 
 use iov_types::{Error, Result};
 use rustix::{
@@ -12,12 +9,11 @@ use rustix::{
 };
 
 use super::{Asked, Files, Storage, os};
-use crate::Args;
+use crate::{Args, texts};
 
 const FILE: &str = "storage";
-const FRESH: &str = "storage.new";
-/// The file that a target in the store's own directory has.
-const FILES_FORMAT: &str = "format";
+/// The file that a target in files has in its directory.
+pub(super) const FILES_FORMAT: &str = "format";
 /// Most targets of one daemon.
 const MOST: usize = 64;
 
@@ -80,15 +76,9 @@ impl Storages {
             return Ok(());
         }
         let text: String = self.0.iter().map(|storage| format!("{}\n", storage.text())).collect();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(dir, FRESH, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(os("writing down where the store keeps its bytes"))?;
-        let mut file = std::fs::File::from(file);
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::from)?;
         // Without it the store would be taken for one in files, whose bytes are not there (P1).
-        rustix::fs::renameat(dir, FRESH, dir, FILE)
-            .and_then(|()| rustix::fs::fsync(dir))
-            .map_err(os("writing down where the store keeps its bytes"))
+        texts::write(dir, FILE, text.as_bytes())
+            .map_err(|e| Error::from(e).context("writing down where the store keeps its bytes"))
     }
 
     /// Gives memory back that outlives the daemon, and all bytes with it; how many bytes that were.

@@ -3,10 +3,10 @@
 use std::{os::fd::OwnedFd, path::Path};
 
 use iov_server::Room;
-use iov_types::{Error, Result};
+use iov_types::{Error, Kind, Result};
 use rustix::{fs::Mode, io::Errno};
 
-use super::{os, shared};
+use super::{FILES_FORMAT, os, shared};
 
 /// Makes the directory, or takes an empty one.
 pub(super) fn make(place: &Path, dir: &OwnedFd) -> Result<()> {
@@ -16,8 +16,8 @@ pub(super) fn make(place: &Path, dir: &OwnedFd) -> Result<()> {
         Err(Errno::EXIST) => {
             let mut entries = std::fs::read_dir(place).map_err(|e| Error::from(e).context(&what))?;
             // A file system that was just made has the first one; the other one a start that was cut short.
-            let ours = || shared::owner_of(place) == shared::path_of(dir).ok();
-            let harmless = |name: &std::ffi::OsStr| name == "lost+found" || (name == shared::OWNER && ours());
+            let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| shared::says_ours(place, name, dir));
+            let harmless = |name: &std::ffi::OsStr| name == "lost+found" || ours(name);
             if entries.any(|entry| entry.is_ok_and(|entry| !harmless(&entry.file_name()))) {
                 return Err(Error::exists(format!(
                     "{what} is not empty: give one that is, or that does not exist yet"
@@ -33,8 +33,8 @@ pub(super) fn make(place: &Path, dir: &OwnedFd) -> Result<()> {
 /// Opens it, if it is there with the bytes.
 pub(super) fn open(place: &Path, dir: &OwnedFd) -> Result<OwnedFd> {
     let target = match shared::open_own(place) {
-        Ok(target) if shared::owner_of(place).is_some() => target,
-        Err(e) if e.kind() != iov_types::Kind::NotFound => return Err(e),
+        Ok(target) if shared::owner_of(place).is_some() || place.join(FILES_FORMAT).exists() => target,
+        Err(e) if e.kind() != Kind::NotFound => return Err(e),
         // An empty store in its place would be taken for one that has lost everything.
         _ => {
             return Err(Error::unavailable(format!(
@@ -43,8 +43,11 @@ pub(super) fn open(place: &Path, dir: &OwnedFd) -> Result<OwnedFd> {
             )));
         }
     };
-    shared::note_owner(dir, &target)?;
-    Ok(target)
+    match shared::note_owner(dir, &target) {
+        // The bytes are there, and what can be deleted must not wait for room to say whose they are: a later start says so.
+        Err(e) if e.kind() == Kind::Exhausted => Ok(target),
+        noted => noted.map(|()| target),
+    }
 }
 
 /// Those of a target that has no directory of its own choice: below the store's.

@@ -15,6 +15,7 @@ use iov_semantics::quantity::parse_size;
 use iov_types::{Error, Result};
 use rustix::io::Errno;
 
+use all::FILES_FORMAT;
 pub(crate) use all::Storages;
 pub(crate) use open::Opened;
 

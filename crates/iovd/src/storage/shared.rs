@@ -1,7 +1,7 @@
 //! The directory of a store in shared memory: whose it is, and whether there is room.
 
 use std::{
-    io::{Read, Write},
+    io::Read,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::{
@@ -20,6 +20,7 @@ use rustix::{
 };
 
 use super::os;
+use crate::texts;
 
 /// Names the store's directory, in a directory of bytes elsewhere.
 pub(super) const OWNER: &str = "store";
@@ -81,10 +82,8 @@ pub(super) fn release(place: &Path) -> Result<u64> {
 /// Says in a directory of bytes whose they are, for whoever finds it where the store's directory was removed.
 pub(super) fn note_owner(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
     let path = path_of(dir)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file =
-        rustix::fs::openat(target, OWNER, flags, Mode::RUSR | Mode::WUSR).map_err(os("the store's shared memory"))?;
-    std::fs::File::from(file).write_all(path.as_os_str().as_bytes()).map_err(Error::from)
+    texts::write(target, OWNER, path.as_os_str().as_bytes())
+        .map_err(|e| Error::from(e).context("saying beside the store's bytes whose they are"))
 }
 
 /// Where a directory is that is open.
@@ -116,11 +115,27 @@ fn orphans(base: &Path) -> Vec<String> {
 
 /// The store that shared memory says it belongs to.
 pub(super) fn owner_of(place: &Path) -> Option<PathBuf> {
+    let path = read_owner(place, OWNER)?;
+    (!path.is_empty()).then(|| std::ffi::OsString::from_vec(path).into())
+}
+
+fn read_owner(place: &Path, name: &str) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = std::fs::File::from(rustix::fs::open(place.join(OWNER), flags, Mode::empty()).ok()?);
+    let file = std::fs::File::from(rustix::fs::open(place.join(name), flags, Mode::empty()).ok()?);
     let mut path = Vec::new();
     file.take(4096).read_to_end(&mut path).ok()?;
-    (!path.is_empty()).then(|| std::ffi::OsString::from_vec(path).into())
+    Some(path)
+}
+
+/// Whether a file in a directory of bytes says that they are this store's, or was about to when its daemon ended.
+pub(super) fn says_ours(place: &Path, name: &str, dir: &OwnedFd) -> bool {
+    let begun = name == texts::fresh(OWNER);
+    let said = (begun || name == OWNER).then(|| read_owner(place, name)).flatten();
+    let ours = path_of(dir).ok();
+    said.zip(ours).is_some_and(|(said, ours)| {
+        let ours = ours.as_os_str().as_bytes();
+        said == ours || said.is_empty() || begun && ours.starts_with(&said)
+    })
 }
 
 /// Whether the machine has so much shared memory; `taken`: some of it is the store's already.

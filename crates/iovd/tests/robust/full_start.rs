@@ -11,7 +11,7 @@ use std::{
 
 use ioverbs::{Error, Kind, Name, Op, SessionAttr, Which, Workspace, open};
 
-use crate::kit::{Peer, Store, controls, has_ended, lookup, read, say, signal, wait_until};
+use crate::kit::{Peer, Store, controls, create, has_ended, lookup, read, say, signal, wait_until};
 
 /// How to mount a file system in memory, where nothing is durable.
 pub(crate) fn memory(size: &str) -> String {
@@ -76,6 +76,27 @@ fn p2_a_daemon_killed_at_any_moment_on_a_full_disk_starts_again() {
 #[test]
 fn p3_a_daemon_killed_at_any_moment_on_a_full_disk_with_checksums_starts_again() {
     on_small_disk("is killed on a full disk: atomicity=unit,persistence=durable", BLOCKS);
+}
+
+#[test]
+fn p2_a_daemon_whose_bytes_lie_elsewhere_starts_again_on_a_full_disk() {
+    on_small_disk("restarts on a full disk with bytes elsewhere", &memory("32m"));
+}
+
+#[test]
+fn p2_a_directory_of_bytes_that_does_not_say_whose_they_are_is_opened() {
+    let store = Store::new();
+    let bytes = store.dir().with_file_name("bytes");
+    let daemon = store.daemon(&["--storage", &format!("files:{}", bytes.display())], &[]);
+    let c = create(&store.in_workspace(), "kept", "");
+    ioverbs::write_at(&c, 0, b"kept").unwrap();
+    ioverbs::close(&c).unwrap();
+    daemon.kill();
+    // As a start on a full disk has left it before.
+    File::create(bytes.join("store")).unwrap();
+    let _daemon = store.daemon(&[], &[]);
+    assert_eq!(read(&lookup(&store.again(), "kept")), b"kept");
+    assert!(bytes.join("store").metadata().unwrap().len() > 0, "it says so again");
 }
 
 /// What the daemon must not count on: another user of the file system, who takes every byte that is free, and every file
@@ -257,6 +278,36 @@ pub(crate) fn restarts(url: &str, asked: &str) {
     check(url, &all[..2], "after an end in order");
     thief.give_back();
     works_with_room(url, asked, &mut all);
+}
+
+/// The part whose bytes lie in a directory of their own, and which listens: what is written down of both stays.
+pub(crate) fn restarts_elsewhere(url: &str) {
+    let dir = Path::new(url.strip_prefix("file:").unwrap());
+    let (store, bytes) = (Store::at(dir.join("own")), dir.join("bytes"));
+    let all = [("keep".to_owned(), vec![b'k'; 100_000])];
+    let storage = format!("files:{}", bytes.display());
+    let mut daemon = store.daemon(&["--storage", &storage, "--listen", "127.0.0.1:0"], &[]);
+    make(&store.in_workspace(), &all[0].0, "atomicity=unit", &all[0].1).unwrap();
+    let written = || [store.dir().join("listen"), bytes.join("store")].map(|file| std::fs::read(file).unwrap());
+    let before = written();
+    let (thief, stop) = (Thief::new(url), AtomicBool::new(false));
+    thief.take_all();
+    std::thread::scope(|scope| {
+        let ending = Stop(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                thief.take_all();
+            }
+        });
+        for round in 0..8 {
+            daemon.kill();
+            daemon = store.daemon(&[], &[]);
+            assert!(written() == before, "round {round}");
+            check(&store.url(), &all, &format!("round {round}"));
+        }
+        drop(ending);
+    });
+    say("done");
 }
 
 /// Ends the clients.
