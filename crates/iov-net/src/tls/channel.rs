@@ -307,7 +307,8 @@ impl Channel {
     }
 
     pub(crate) fn holds(&self) -> bool {
-        self.with(|state, _| state.plain > 0 || state.at < state.end)
+        // What may yet turn out to be no TLS waits for what comes behind it, of which the socket tells.
+        self.with(|state, _| state.plain > 0 || state.begun && state.at < state.end)
     }
 
     pub(crate) fn receive(&self, buf: &mut [u8], wait: bool) -> Result<Option<usize>> {

@@ -379,6 +379,21 @@ fn a2_a_side_without_tls_is_told_of_it() {
 }
 
 #[test]
+fn a2_what_may_yet_be_no_tls_is_nothing_to_be_served() {
+    let papers = Papers::new();
+    let (ours, theirs) = sockets();
+    let (mut ours, theirs) = (TcpStream::from(ours), papers.own("own", &[]).accept(theirs).unwrap());
+    for (piece, taken) in [(&b"I"[..], true), (b"OVERB", true), (b"S1", false)] {
+        ours.write_all(piece).unwrap();
+        assert!(crate::socket::wait_readable(&theirs, 20 * SECOND));
+        let got = take(&theirs, 100, &mut Vec::new());
+        assert_eq!(got.map_err(|e| e.kind()), if taken { Ok(false) } else { Err(Kind::Denied) });
+        // Who asks for more at once asks in vain, again and again, until the stranger's time is up.
+        assert!(!theirs.holds());
+    }
+}
+
+#[test]
 fn a_stranger_takes_little_memory() {
     let papers = Papers::new();
     let server = papers.own("own", &[]);

@@ -226,11 +226,12 @@ fn a2_who_stalls_in_the_greeting_is_shown_out_and_keeps_nobody_out() {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
     };
-    // The first bytes of a first message; nothing; all of one, and then nothing; and what is none.
+    // The first bytes of a first message; nothing; all of one, and then nothing; what is none; and what may yet be a word in
+    // the clear.
     let mut first = Vec::new();
     client(&net).write_tls(&mut first).unwrap();
     let begun = Instant::now();
-    let mut stalled: Vec<TcpStream> = [&first[..50], &[], &first[..], &[0x16, 3, 3, 0x40, 0][..]]
+    let mut stalled: Vec<TcpStream> = [&first[..50], &[], &first[..], &[0x16, 3, 3, 0x40, 0], b"I", b"IOVERB"]
         .into_iter()
         .map(|bytes| {
             let mut stream = connect();
