@@ -13,6 +13,7 @@ use iov_net::{secret::Secret, stream::Stream, tcp, tls::ServerTls};
 use iov_store::{Catalog, seam};
 use iov_types::{Error, Priority, Result, Uuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::{
     Afar, Target,
@@ -251,8 +252,8 @@ impl Server {
             }
             match rustix::net::accept_with(*fd, rustix::net::SocketFlags::CLOEXEC) {
                 Ok(fd) => self.accept(fd, *network),
-                // Descriptors are short for now: the next round tries again.
-                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => seam::sleep(TICK_NS as u64),
+                // Descriptors or memory are short for now: the next round tries again.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => seam::sleep(TICK_NS as u64),
                 // The peer went away.
                 Err(_) => {}
             }
@@ -489,7 +490,7 @@ impl Server {
 pub fn listen(dir: impl AsFd) -> Result<OwnedFd> {
     let dir = dir.as_fd();
     match rustix::fs::unlinkat(dir, iov_net::SOCKET, rustix::fs::AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Ok(()) | Err(Errno::NOENT) => {}
         Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the old socket cannot be removed")),
     }
     let fd = iov_net::socket::listen(dir, iov_net::SOCKET)?;
