@@ -375,7 +375,8 @@ impl Server {
 
     /// A connection could not begin after all.
     pub(crate) fn session_never_began(&self, session: Uuid, channel: u32, connection: u64) {
-        drop(self.sessions.end(session, channel, connection, Left::Ended));
+        let follows = self.sessions.end(session, channel, connection, Left::Ended);
+        follows.seconds.into_iter().for_each(|second| self.end_with(second));
     }
 
     /// A connection of a session has ended, and nothing is being done for it any more.
@@ -387,9 +388,7 @@ impl Server {
         let follows = self.sessions.end(session, channel, connection, left);
         let others: Vec<_> = follows.shut.iter().filter_map(|id| self.connection(*id)).collect();
         others.iter().for_each(|other| other.shut());
-        if let Some(ending) = follows.ends {
-            self.end_with(ending);
-        }
+        follows.seconds.into_iter().chain(follows.ends).for_each(|ending| self.end_with(ending));
     }
 
     /// Ends a session, and that for the store of its client if that has only waited for this one.

@@ -55,6 +55,8 @@ pub(crate) struct Follows<'a> {
     pub(crate) shut: Vec<u64>,
     /// The session is to be ended now, before this is dropped.
     pub(crate) ends: Option<Ending<'a>>,
+    /// Sessions for targets of its client, which were only kept, are to be ended before that.
+    pub(crate) seconds: Vec<Ending<'a>>,
 }
 
 /// The connected sessions.
@@ -134,8 +136,12 @@ impl Sessions {
     /// A connection is gone, with all that was being done for it.
     pub(crate) fn end(&self, session: Uuid, channel: u32, connection: u64, left: Left) -> Follows<'_> {
         let mut all = self.lock();
+        let Some(known) = all.get(&session) else { return Follows::default() };
+        // With a client that has ended all of it has, also what this daemon has shut itself.
+        let ended = |main: &Uuid| all.get(main).is_none_or(|main| main.kept_until_ns == Some(i64::MIN));
+        let left = if known.of.as_ref().is_some_and(ended) { Left::Ended } else { left };
         let Some(known) = all.get_mut(&session) else { return Follows::default() };
-        let mut shut = Vec::new();
+        let (mut shut, mut kept) = (Vec::new(), Vec::new());
         if channel > 0 {
             if known.channels.get(&channel) == Some(&connection) {
                 known.channels.remove(&channel);
@@ -149,8 +155,17 @@ impl Sessions {
             shut = known.channels.values().copied().collect();
             let seconds: Vec<Uuid> = known.seconds.iter().copied().collect();
             shut.extend(seconds.iter().filter_map(|second| all.get(second)?.control));
+            if left == Left::Ended {
+                kept = seconds;
+                kept.retain(|second| all.get(second).is_some_and(|second| second.control.is_none()));
+            }
         }
-        Follows { shut, ends: self.over_of(&mut all, session) }
+        let end = |second| {
+            all.get_mut(&second)?.kept_until_ns = Some(i64::MIN);
+            self.over_of(&mut all, second)
+        };
+        let seconds = kept.into_iter().filter_map(end).collect();
+        Follows { shut, seconds, ends: self.over_of(&mut all, session) }
     }
 
     /// A session of which nothing is left.

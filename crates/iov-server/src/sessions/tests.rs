@@ -4,6 +4,7 @@ use super::*;
 
 const A: Uuid = Uuid([1; 16]);
 const B: Uuid = Uuid([2; 16]);
+const C: Uuid = Uuid([3; 16]);
 
 fn refused(sessions: &Sessions, session: Uuid, channel: u32) -> (Kind, Option<u64>) {
     let in_the_way = sessions.begin(session, channel, 99).unwrap_err();
@@ -70,4 +71,38 @@ fn x1_a_session_whose_connection_broke_is_kept_until_its_leases_end() {
     assert!(sessions.end(A, 0, 3, Left::Broke(3000)).ends.is_none());
     let ended: Vec<Uuid> = sessions.expired(3000).iter().map(|ending| ending.session).collect();
     assert_eq!((ended, sessions.count()), (vec![A], 0));
+}
+
+#[test]
+fn x1_sessions_for_targets_end_with_their_client_and_are_not_kept_beyond_it() {
+    let sessions = Sessions::default();
+    let broke = Left::Broke(1000);
+    sessions.begin(A, 0, 1).unwrap();
+    sessions.begin_of(B, Some(A), 0, 2).unwrap();
+    sessions.begin_of(C, Some(A), 0, 3).unwrap();
+    sessions.begin(C, 1, 4).unwrap();
+    assert!(sessions.end(B, 0, 2, broke).ends.is_none(), "it may come back");
+    let follows = sessions.end(A, 0, 1, Left::Ended);
+    let seconds: Vec<Uuid> = follows.seconds.iter().map(|ending| ending.session).collect();
+    assert_eq!((follows.shut.clone(), seconds, follows.ends.is_none()), (vec![3], vec![B], true));
+    drop(follows);
+    assert!(sessions.over(A).is_none(), "one is still there");
+    // By the daemon itself, which does not know then how it ended.
+    assert_eq!(sessions.end(C, 0, 3, broke).shut, [4]);
+    assert!(sessions.end(C, 1, 4, broke).ends.is_some());
+    assert!(sessions.over(A).is_some());
+    assert_eq!(sessions.count(), 0);
+}
+
+#[test]
+fn x1_sessions_for_targets_are_kept_as_long_as_their_client_may_come_back() {
+    let sessions = Sessions::default();
+    sessions.begin(A, 0, 1).unwrap();
+    sessions.begin_of(B, Some(A), 0, 2).unwrap();
+    let follows = sessions.end(A, 0, 1, Left::Broke(1000));
+    assert_eq!((follows.shut, follows.seconds.len()), (vec![2], 0));
+    assert!(sessions.end(B, 0, 2, Left::Broke(1000)).ends.is_none());
+    sessions.begin(A, 0, 3).unwrap();
+    assert!(sessions.end(B, 0, 2, Left::Broke(1000)).ends.is_none());
+    sessions.begin_of(B, Some(A), 0, 4).unwrap();
 }

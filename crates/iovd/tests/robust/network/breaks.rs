@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
-use ioverbs::{Clause, Kind, Lent, Op, SessionAttr, open};
+use iov_net::secret::Secret;
+use iov_wire::{Verb, messages::Hello};
+use ioverbs::{Clause, Kind, Lent, Op, SessionAttr, open, seam};
 
 use super::*;
 use crate::{
     kit::{Peer, batch, controls, create, lookup, read, signal, wait_until},
+    raw,
     restart::try_lock,
 };
 
@@ -222,6 +225,23 @@ fn x1_a_client_that_is_gone_loses_what_it_holds_with_its_lease() {
     assert_eq!((busy.kind(), busy.clause()), (Kind::Busy, Some(Clause::X1)), "{busy}");
     wait_until("its lease is over", || ioverbs::lookup(&there, None, "held", Default::default()).is_ok());
     wait_until("its session is forgotten", || net.store.status("sessions") == Some(2));
+}
+
+/// Nobody has to wait for the lease of what the daemon itself ends with it.
+#[test]
+fn x1_a_client_of_several_targets_that_ends_in_order_leaves_nothing() {
+    let net = Net::with(&["--storage", "files", "--storage", "files"]);
+    let secret = Secret::load(&net.secret()).unwrap();
+    let of = seam::new_uuid();
+    let main = raw::hello(of, 0);
+    let second = Hello { target: 1, of, ..raw::hello(seam::new_uuid(), 0) };
+    let [(main, _), (_second, verb)] = [main, second].map(|hello| raw::prove(&net.address, &hello, &secret));
+    assert_eq!(verb, Verb::Welcome);
+    assert_eq!(net.store.status("sessions"), Some(2), "it, and who asks");
+    let begun = Instant::now();
+    drop(main);
+    wait_until("its end", || net.store.status("sessions") == Some(1));
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
 
 #[test]
