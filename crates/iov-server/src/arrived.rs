@@ -58,24 +58,23 @@ impl Server {
         done: OnAnswer,
     ) -> Result<()> {
         if !ops.iter().any(may_be_kept_out) {
-            return self.submit(cx, ops, how, done);
+            return self.submit(connection, cx, ops, how, done);
         }
         if !may_be_repeated(&how, ops.len()) {
             self.take_in(connection);
-            return self.submit(cx, ops, how, done);
+            return self.submit(connection, cx, ops, how, done);
         }
-        let (server, connection, again, known) =
-            (self.clone(), connection.clone(), cx.clone(), (ops.clone(), how.clone()));
+        let (server, of, again, known) = (self.clone(), connection.clone(), cx.clone(), (ops.clone(), how.clone()));
         let answered = move |answer: Answer| {
             let (ops, how) = known;
             if !was_kept_out(&answer) {
                 return done(answer);
             }
-            server.take_in(&connection);
+            server.take_in(&of);
             // The catalog was there.
-            let _ = server.submit(again, ops, how, done);
+            let _ = server.submit(&of, again, ops, how, done);
         };
-        self.submit(cx, ops, how, Box::new(answered))
+        self.submit(connection, cx, ops, how, Box::new(answered))
     }
 
     /// Waits until what others of this host have sent so far has been served; not for those who wait so themselves, of whom all that came before has been.

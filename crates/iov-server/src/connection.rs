@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     greeted: AtomicBool,
     /// Nobody has closed it: what could be sent no more, or this side has given up, is no end of the session.
     broke: AtomicBool,
+    /// It has ended: what came over it waits for nothing any more.
+    left: AtomicBool,
     /// Somebody serves it.
     served: AtomicBool,
     /// How often it was gone through until nothing was left, twice; odd while it is.
@@ -141,6 +143,7 @@ impl Connection {
             network,
             greeted: AtomicBool::new(false),
             broke: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             served: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
             passed: AtomicU32::new(0),
@@ -313,6 +316,8 @@ impl Connection {
         let client = incoming.client.take();
         drop(incoming);
         if let Some(client) = client {
+            // Before its session goes on over another one.
+            server.leave_parked(self);
             let broke = self.network && (end == End::Broke || self.broke.load(Ordering::SeqCst));
             server.connection_ended(client.session, client.channel, self.id, broke);
         }

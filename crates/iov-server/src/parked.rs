@@ -9,7 +9,7 @@ use iov_types::{
     catalog::{CatalogOp, CatalogReply, Submission},
 };
 
-use crate::{Server, elsewhere::GONE_NS};
+use crate::{Server, connection::Connection, elsewhere::GONE_NS};
 
 /// Most that wait.
 const MOST: usize = 1 << 14;
@@ -24,6 +24,8 @@ fn until(cx: &OpCx) -> i64 {
 
 /// A submission that waits.
 struct Parked {
+    /// Over which it came.
+    from: Arc<Connection>,
     cx: OpCx,
     ops: Vec<CatalogOp>,
     how: Submission,
@@ -38,8 +40,8 @@ struct Parked {
 #[derive(Default)]
 struct Book {
     parked: Vec<Parked>,
-    /// The session of the one that is being tried again.
-    tried: Option<Uuid>,
+    /// The session and the connection of the one that is being tried again.
+    tried: Option<(Uuid, u64)>,
 }
 
 /// Where they wait.
@@ -47,6 +49,12 @@ struct Book {
 pub(crate) struct Lot {
     book: Mutex<Book>,
     tried: Condvar,
+}
+
+impl Parked {
+    fn whose(&self) -> (Uuid, u64) {
+        (self.cx.caller.session, self.from.id())
+    }
 }
 
 fn is_away(e: &Error) -> bool {
@@ -83,7 +91,7 @@ impl Lot {
         let mut book = self.lock();
         let next = book.parked.iter().position(|parked| parked.since_ns <= before_ns)?;
         let parked = book.parked.remove(next);
-        book.tried = Some(parked.cx.caller.session);
+        book.tried = Some(parked.whose());
         Some(parked)
     }
 
@@ -94,12 +102,23 @@ impl Lot {
 
     /// A session ends: nothing of it is tried any more, as what it has staged goes with it. Waits for what is being tried.
     pub(crate) fn forget(&self, session: Uuid) {
+        drop(self.take_of(|(of, _)| of == session));
+    }
+
+    /// Takes out what is of some session or connection. Waits for what is being tried of it.
+    fn take_of(&self, is_of: impl Fn((Uuid, u64)) -> bool) -> Vec<Parked> {
         let mut book = self.lock();
-        book.parked.retain(|parked| parked.cx.caller.session != session);
-        while book.tried == Some(session) {
+        let mut taken = Vec::new();
+        loop {
+            let (leave, stay): (Vec<_>, _) =
+                std::mem::take(&mut book.parked).into_iter().partition(|p| is_of(p.whose()));
+            book.parked = stay;
+            taken.extend(leave);
+            if !book.tried.is_some_and(&is_of) {
+                return taken;
+            }
+            // It may be put back.
             book = self.tried.wait(book).unwrap_or_else(PoisonError::into_inner);
-            // It may have been put back.
-            book.parked.retain(|parked| parked.cx.caller.session != session);
         }
     }
 }
@@ -108,6 +127,7 @@ impl Server {
     /// Submits to the catalog. What a target that is away keeps from being done waits for that.
     pub(crate) fn submit(
         self: &Arc<Self>,
+        from: &Arc<Connection>,
         cx: OpCx,
         ops: Vec<CatalogOp>,
         how: Submission,
@@ -118,7 +138,7 @@ impl Server {
             catalog.submit(&cx, ops, how, done);
             return Ok(());
         }
-        let (server, again, known) = (self.clone(), cx.clone(), (ops.clone(), how.clone()));
+        let (server, from, again, known) = (self.clone(), from.clone(), cx.clone(), (ops.clone(), how.clone()));
         let answered = move |answer: Answer| {
             let (ops, how) = known;
             let until_ns = until(&again);
@@ -126,9 +146,9 @@ impl Server {
                 return done(answer);
             }
             let mut book = server.lot.lock();
-            if book.parked.len() < MOST {
+            if book.parked.len() < MOST && !from.has_left() {
                 let since_ns = seam::monotonic_ns();
-                book.parked.push(Parked { cx: again, ops, how, answer, until_ns, since_ns, done });
+                book.parked.push(Parked { from, cx: again, ops, how, answer, until_ns, since_ns, done });
                 drop(book);
                 if server.members.are_there() {
                     // It has come back meanwhile.
@@ -146,15 +166,23 @@ impl Server {
     /// A target is back: what has waited goes on.
     pub(crate) fn unpark(self: &Arc<Self>) {
         let before_ns = seam::monotonic_ns();
-        while let Some(Parked { cx, ops, how, answer, done, .. }) = self.lot.try_next(before_ns) {
+        while let Some(Parked { from, cx, ops, how, answer, done, .. }) = self.lot.try_next(before_ns) {
             if cx.left_ns() == 0 {
                 done(answer);
             } else {
                 // The catalog was there.
-                let _ = self.submit(cx, ops, how, done);
+                let _ = self.submit(&from, cx, ops, how, done);
             }
             self.lot.was_tried();
         }
+    }
+
+    /// A connection has ended: nothing that came over it takes effect any more. Its session may live, and say the same again over another one.
+    pub(crate) fn leave_parked(&self, connection: &Connection) {
+        let id = connection.id();
+        // Behind that nothing of it is put there.
+        connection.leaves();
+        self.lot.take_of(|(_, of)| of == id).into_iter().for_each(|parked| (parked.done)(parked.answer));
     }
 
     /// Answers those whose time is up; all, if the daemon ends.

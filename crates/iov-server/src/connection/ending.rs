@@ -45,6 +45,16 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
     }
 
+    /// It has ended.
+    pub(crate) fn leaves(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has: what came over it must not take effect behind what comes over another one.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
+    }
+
     /// Ends it if its peer takes nothing of an answer for so long, or never said who it is.
     pub(crate) fn expire(&self, now_ns: i64, patience_ns: i64) {
         let out = lock(&self.out);

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod at_once;
+mod away;
 mod bad_input;
 mod damage;
 mod doors;

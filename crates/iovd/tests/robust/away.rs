@@ -1,0 +1,78 @@
+//! What waits for a target that is away, while the connection breaks over which it came.
+
+use std::{io::Write, net::TcpStream, time::Duration};
+
+use iov_net::secret::Secret;
+use iov_types::catalog::{CatalogOp, Submission};
+use iov_wire::{
+    Verb, Wire,
+    messages::{CatalogAnswer, CatalogRequest},
+};
+use ioverbs::{EntryKind, Kind, Reach, Uuid, Which, seam};
+
+use crate::{
+    kit::{controls, wait_until},
+    members::{Two, on},
+    raw,
+};
+
+/// A session over the network; it comes again until all of the last connection has ended.
+fn connect(two: &Two, session: Uuid) -> TcpStream {
+    let secret = Secret::load(&two.store.dir().join("secret")).unwrap();
+    let mut connected = None;
+    wait_until("a connection of the session", || {
+        let (stream, verb) = raw::prove(&two.address(), &raw::hello(session, 0), &secret);
+        connected = (verb == Verb::Welcome).then_some(stream);
+        connected.is_some()
+    });
+    connected.unwrap()
+}
+
+fn say(stream: &mut TcpStream, op: CatalogOp) {
+    let request = CatalogRequest { context: Default::default(), how: Submission::Each, ops: vec![Ok(op)] };
+    stream.write_all(&raw::framed(&request)).unwrap();
+}
+
+fn hear(stream: &mut TcpStream) -> ioverbs::Result<()> {
+    let (verb, body) = raw::answer(stream);
+    assert_eq!(verb, Verb::CatalogAnswer);
+    CatalogAnswer::decode(&body).unwrap().replies.remove(0).map(drop)
+}
+
+#[test]
+fn x1_what_waited_over_a_connection_that_broke_takes_no_effect_behind_the_next_one() {
+    let mut two = Two::new(&["files"]);
+    let ws = two.store.in_workspace();
+    let uuid = ioverbs::stat(&on(&ws, "c", "", &[64]).unwrap()).unwrap().uuid;
+    let exclusive = || controls("concurrency=exclusive");
+    let open = || CatalogOp::Open {
+        ws: ws.uuid(),
+        parent: Uuid::NIL,
+        which: Which::Uuid(uuid),
+        kind: EntryKind::Collection,
+        controls: exclusive(),
+        tell: None,
+    };
+    two.other.take().unwrap().kill();
+    let reach = || two.store.session().store_map().unwrap().targets[1].reach;
+    wait_until("its silence is noticed", || reach() != Reach::Online);
+    let session = seam::new_uuid();
+    let mut first = connect(&two, session);
+    say(&mut first, open());
+    let parked = Duration::from_millis(500);
+    first.set_read_timeout(Some(parked)).unwrap();
+    assert!(raw::receive(&mut first).is_none(), "it waits");
+    // It breaks, and the session is kept.
+    rustix::net::sockopt::set_socket_linger(&first, Some(Duration::ZERO)).unwrap();
+    drop(first);
+    let mut second = connect(&two, session);
+    say(&mut second, open());
+    two.join();
+    hear(&mut second).expect("the target is back");
+    // What came over the first connection has been tried by then, if it was to be.
+    std::thread::sleep(Duration::from_secs(1));
+    say(&mut second, CatalogOp::Close { ws: ws.uuid(), uuid, published: None });
+    hear(&mut second).unwrap();
+    let again = ioverbs::lookup(&two.store.again(), None, "c", exclusive());
+    assert!(again.is_ok(), "it was opened once, and is closed: {:?}", again.err().map(|e| (e.kind() == Kind::Busy, e)));
+}
