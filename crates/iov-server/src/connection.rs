@@ -17,7 +17,7 @@ use iov_net::{
     tls::Exported,
 };
 use iov_store::{End as Side, Rings, rings_memory, seam};
-use iov_types::{Error, Kind, Priority, Result};
+use iov_types::{Error, Kind, Outcome, Priority, Result};
 use iov_wire::{Body, Header, Verb, frame, messages::Fault};
 
 use crate::{
@@ -190,11 +190,25 @@ impl Connection {
         payload: Vec<Buffer>,
         fds: Vec<OwnedFd>,
     ) {
+        self.answer_of(version, request, body, payload, fds, Outcome::NotApplied);
+    }
+
+    /// The same of what may have changed something: `else_told`, if the answer is larger than any can be.
+    pub(crate) fn answer_of<B: Body>(
+        &self,
+        version: u16,
+        request: u64,
+        body: &B,
+        payload: Vec<Buffer>,
+        fds: Vec<OwnedFd>,
+        else_told: Outcome,
+    ) {
         let payload_len = payload.iter().map(|p| p.len() as u64).sum();
         let header = Header { version, payload_len, ..Header::new(B::VERB, request) };
         let mut parcel = Parcel { head: Vec::new(), payload, fds };
         if let Err(error) = frame::append(header, body, &mut parcel.head) {
             parcel = Parcel::default();
+            let error = error.with_outcome(else_told);
             if frame::append(Header { payload_len: 0, ..header }, &Fault { error }, &mut parcel.head).is_err() {
                 return;
             }

@@ -3,10 +3,37 @@
 use std::sync::Arc;
 
 use iov_net::frames::Frame;
-use iov_types::{Result, catalog::Submission};
+use iov_types::{
+    Outcome, Result,
+    catalog::{CatalogOp, Submission},
+};
 use iov_wire::messages::{CatalogAnswer, CatalogRequest};
 
 use crate::{Server, client::Client, connection::Connection};
+
+/// What is true of a submission of which nothing can be told.
+fn untold(how: &Submission, ops: &[CatalogOp]) -> Outcome {
+    let only_reads = |op: &CatalogOp| {
+        matches!(
+            op,
+            CatalogOp::WorkspaceSearch { .. }
+                | CatalogOp::WorkspaceStat { .. }
+                | CatalogOp::Stat { .. }
+                | CatalogOp::Look { .. }
+                | CatalogOp::Read { .. }
+                | CatalogOp::Search { .. }
+                | CatalogOp::MetaGet { .. }
+                | CatalogOp::MetaList { .. }
+                | CatalogOp::LockQuery { .. }
+                | CatalogOp::Map { .. }
+                | CatalogOp::Ticket { .. }
+        )
+    };
+    match *how == Submission::DryRun || ops.iter().all(only_reads) {
+        true => Outcome::NotApplied,
+        false => Outcome::Unknown,
+    }
+}
 
 pub(crate) fn run(
     connection: &Arc<Connection>,
@@ -24,14 +51,14 @@ pub(crate) fn run(
         Submission::All { batch, .. } => Some(*batch),
         _ => None,
     };
-    let left = server.clone();
+    let (left, untold) = (server.clone(), untold(&request.how, &ops));
     let done = move |answer| {
         if let Some(batch) = batch {
             left.targets.leave(batch);
         }
         // Without a number nobody waits.
         if id != 0 {
-            connection.answer(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new());
+            connection.answer_of(version, id, &CatalogAnswer::from(answer), Vec::new(), Vec::new(), untold);
         }
     };
     server.submit_of(from, cx, ops, request.how, Box::new(done))

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use iov_net::frames::Frame;
 use iov_store::{Bytes, run_all_in};
-use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Result};
+use iov_types::{Clause, Error, Evidence, ObjectId, ObjectOp, ObjectVerb, Outcome, Result};
 use iov_wire::{
     frame::{PAYLOAD_BYTES, checksum},
     messages::{ObjectAnswer, ObjectCall, ObjectCompletion, ObjectRequest},
@@ -87,6 +87,14 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     };
     let decided: Vec<(usize, ObjectOp)> =
         ops.iter().enumerate().filter(|(_, (op, _))| decides(&op.verb)).map(|(i, (op, _))| (i, op.clone())).collect();
+    let reads = |verb: &ObjectVerb| {
+        matches!(
+            verb,
+            ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::List { .. }
+        )
+    };
+    let only_reads = ops.iter().all(|(op, _)| reads(&op.verb));
+    let untold = if only_reads { Outcome::NotApplied } else { Outcome::Unknown };
     let mut payload = Vec::new();
     let rooms: Vec<usize> = ops.iter().map(|(_, bytes)| if let Bytes::Into(len) = bytes { *len } else { 0 }).collect();
     let looks: Vec<Option<ObjectId>> = ops.iter().map(|(op, _)| looks_at(op)).collect();
@@ -123,6 +131,6 @@ pub(crate) fn run(connection: &Arc<Connection>, server: &Server, client: &Arc<Cl
     served.bytes.fetch_add(moved as u64, Ordering::Relaxed);
     served.operations.fetch_add(completions.len() as u64, Ordering::Relaxed);
     let answer = ObjectAnswer { failed: None, completions };
-    connection.answer(client.version, frame.header.request, &answer, payload, Vec::new());
+    connection.answer_of(client.version, frame.header.request, &answer, payload, Vec::new(), untold);
     Ok(())
 }

@@ -1,15 +1,19 @@
 //! Many clients, large transfers, and peers that do not listen.
 
-use std::net::TcpStream;
+use std::{io::Write, net::TcpStream};
 
 use iov_net::secret::Secret;
-use iov_wire::Verb;
-use ioverbs::seam;
+use iov_types::catalog::{CatalogOp, Submission};
+use iov_wire::{
+    Verb, Wire,
+    messages::{CatalogRequest, Fault},
+};
+use ioverbs::{Kind, Metadata, Outcome, Value, seam};
 
 use super::*;
 use crate::{
     kit::{create, lookup, read},
-    raw::{ask_for_a_gigabyte, hello, prove},
+    raw::{answer, ask_for_a_gigabyte, framed, hello, prove},
 };
 
 pub(super) fn resident(pid: u32) -> u64 {
@@ -139,4 +143,29 @@ fn bytes_go_over_the_network_to_every_target() {
         ioverbs::read_at(&e, seed * 1000, &mut got).unwrap();
         assert!(got == more, "{seed}");
     }
+}
+
+#[test]
+fn an_answer_that_is_too_large_does_not_say_that_nothing_was_done() {
+    let net = Net::with(&["--inline-bytes", "65536"]);
+    let ws = net.workspace();
+    let c = create(&ws, "c", "");
+    ioverbs::write_at(&c, 0, &pattern(1, 65536)).unwrap();
+    let (ws, uuid) = (ws.uuid(), ioverbs::stat(&c).unwrap().uuid);
+    let secret = Secret::load(&net.secret()).unwrap();
+    let (mut stream, _) = prove(&net.address, &hello(seam::new_uuid(), 0), &secret);
+    let mut said = |first: Option<CatalogOp>| {
+        let reads = (0..1100).map(|_| CatalogOp::Read { ws, uuid, offset: 0, len: 65536 });
+        let ops = first.into_iter().chain(reads).map(Ok).collect();
+        let request = CatalogRequest { context: Default::default(), how: Submission::Each, ops };
+        stream.write_all(&framed(&request)).unwrap();
+        let (verb, body) = answer(&mut stream);
+        assert_eq!(verb, Verb::Fault);
+        let error = Fault::decode(&body).unwrap().error;
+        (error.kind(), error.outcome())
+    };
+    let mut pairs = Metadata::new();
+    pairs.set("k", Value::I64(7)).unwrap();
+    assert_eq!(said(Some(CatalogOp::MetaPut { ws, uuid, pairs })), (Kind::TooBig, Outcome::Unknown));
+    assert_eq!(said(None), (Kind::TooBig, Outcome::NotApplied), "they only look");
 }
