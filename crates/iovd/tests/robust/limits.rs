@@ -2,10 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use ioverbs::{SessionAttr, open};
+use ioverbs::{Kind, SessionAttr, open};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::kit::{Peer, Store, create, listen, say};
+use crate::kit::{IOVD, Peer, Store, create, listen, lookup, read, say};
 
 const MIB: usize = 1 << 20;
 
@@ -121,4 +121,27 @@ fn a_daemon_that_would_have_no_descriptors_for_its_requests_does_not_serve() {
     let words = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success() && words.contains("needs 64 descriptors"), "{words}");
     drop(store.session());
+}
+
+#[test]
+fn p2_a_daemon_whose_files_may_not_grow_says_so_and_lives() {
+    let mut store = Store::new();
+    store.nodirect = true;
+    std::fs::create_dir_all(store.dir()).unwrap();
+    // By hand: one that is started on demand takes the limit off, where it may.
+    let mut daemon = std::process::Command::new("sh")
+        .args(["-c", "ulimit -f 16384; exec \"$0\" --dir \"$1\" --idle 0", IOVD])
+        .arg(store.dir())
+        .spawn()
+        .unwrap();
+    assert_eq!(store.serving(), daemon.id());
+    let c = create(&store.in_workspace(), "c", "");
+    ioverbs::write_at(&c, 0, &vec![1; MIB]).unwrap();
+    let e = ioverbs::write_at(&c, 31 << 20, &vec![2; 2 * MIB]).err();
+    assert!(daemon.try_wait().unwrap().is_none(), "it lives");
+    assert_eq!(e.unwrap().kind(), Kind::FileTooBig);
+    assert_eq!(store.serving(), daemon.id());
+    assert_eq!(read(&lookup(&store.again(), "c"))[..MIB], vec![1; MIB]);
+    store.shut_down();
+    daemon.wait().unwrap();
 }
