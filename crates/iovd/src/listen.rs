@@ -83,6 +83,17 @@ impl Asked {
         text
     }
 
+    /// With what is said now besides where to listen: who asks for TLS, or a secret, never gets less.
+    fn with(self, args: &Args) -> Asked {
+        let no_secret = args.no_secret || self.no_secret && args.secret.is_none();
+        Asked {
+            secret: args.secret.clone().or(self.secret),
+            no_secret,
+            tls: args.tls.clone().or(self.tls),
+            hosts: self.hosts,
+        }
+    }
+
     fn read(text: &str) -> Result<Asked> {
         let mut lines = text.lines();
         if lines.next() != Some(TITLE) {
@@ -141,7 +152,7 @@ fn asked(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Result<Option<A
         // Told anew whom to join, and how: only where it listened is as it was.
         (Some(_), Some(before)) if args.join.is_some() => of(&before.hosts),
         (Some(member), None) => of(&member::default_listen(member)?),
-        (_, before) => Ok(before),
+        (_, before) => Ok(before.map(|before| before.with(args))),
     }
 }
 

@@ -23,3 +23,28 @@ fn what_is_damaged_or_of_another_release_is_told() {
     assert_eq!(Asked::read(&format!("{TITLE}\ncertificate /c.pem\n")).unwrap_err().kind(), Kind::Corrupt);
     assert!(parse("10.0.0.7:x").unwrap_err().contains("10.0.0.7:x"));
 }
+
+#[test]
+fn a2_what_is_asked_for_now_goes_before_what_was_written_down() {
+    use clap::Parser;
+    let at = tempfile::tempdir().unwrap();
+    let dir = OwnedFd::from(fs::File::open(at.path()).unwrap());
+    let now = |args: &[&str]| {
+        let args = Args::parse_from([&["iovd", "--dir", "/nowhere"], args].concat());
+        asked(&dir, &args, None).unwrap().unwrap()
+    };
+    let hosts = parse("127.0.0.1:4000").unwrap();
+    let before = Asked { hosts: hosts.clone(), no_secret: true, ..Asked::default() };
+    fs::write(at.path().join(FILE), before.write()).unwrap();
+    assert_eq!(now(&[]), before);
+    let tls = Some(Certificate::Own);
+    assert_eq!(
+        now(&["--tls", "self"]),
+        Asked { hosts: hosts.clone(), no_secret: true, tls: tls.clone(), secret: None }
+    );
+    let secret = Some(PathBuf::from("/a/secret"));
+    let with_both = Asked { hosts, no_secret: false, tls, secret };
+    assert_eq!(now(&["--tls", "self", "--secret", "/a/secret"]), with_both);
+    fs::write(at.path().join(FILE), with_both.write()).unwrap();
+    assert_eq!(now(&[]), with_both, "who says nothing gets what there was");
+}
