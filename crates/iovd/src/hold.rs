@@ -13,7 +13,12 @@ use rustix::{
 };
 
 /// The hold on a store; given back in order by [`Hold::release`], or by the kernel when the process dies.
-pub(crate) struct Hold(File);
+pub(crate) struct Hold {
+    file: File,
+    /// Nothing was served yet, and whoever had it before has given it back in order: it goes as it came. What a daemon left that
+    /// crashed stays this host's, where its clients may still move bytes themselves.
+    goes: bool,
+}
 
 /// How taking the hold ended.
 pub(crate) enum Taken {
@@ -96,7 +101,7 @@ impl Hold {
                 Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked"))
             }
             (Ok(()), None) => {
-                let mut hold = Hold(file);
+                let mut hold = Hold { file, goes: holder.is_none() };
                 hold.write(&format!("{}\n{}\n{}\n", host(), boot(), std::process::id()))?;
                 Ok(Taken::Ours(hold))
             }
@@ -105,14 +110,29 @@ impl Hold {
 
     /// Over what is there, and cut off afterwards: on a full disk the file must not need space that it has given back.
     fn write(&mut self, text: &str) -> Result<()> {
-        let done = self.0.rewind().and_then(|()| self.0.write_all(text.as_bytes()));
-        let done = done.and_then(|()| self.0.set_len(text.len() as u64)).and_then(|()| self.0.sync_data());
+        let done = self.file.rewind().and_then(|()| self.file.write_all(text.as_bytes()));
+        let done = done.and_then(|()| self.file.set_len(text.len() as u64)).and_then(|()| self.file.sync_data());
         done.map_err(|e| Error::from(e).context("the store's lock file"))
+    }
+
+    /// From now on the store is served: only an end in order gives it back.
+    pub(crate) fn serves(&mut self) {
+        self.goes = false;
     }
 
     /// Gives it back: no daemon serves the store any more, and any host may.
     pub(crate) fn release(mut self) -> Result<()> {
+        self.goes = false;
         // An empty line, so that the file keeps its space.
         self.write("\n")
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.goes {
+            // Left behind, it names this host and process.
+            let _ = self.write("\n");
+        }
     }
 }

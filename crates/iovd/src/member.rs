@@ -266,7 +266,7 @@ impl Telling {
 
 /// Serves targets until it is told to end.
 pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
-    let Begun { dir, hold, stop, mut troubles, connections } = begun;
+    let Begun { dir, mut hold, stop, mut troubles, connections } = begun;
     let incarnation = seam::now_ns() as u64;
     let storages = Storages::choose(&dir, args)?;
     let fleet::Open { fleet, mut targets, .. } = fleet::open(&dir, &storages, incarnation, args.trace.as_deref())?;
@@ -351,6 +351,7 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
         telling.go_on(&served, &answer, &|| ends.load(Ordering::Relaxed) || ended.load(Ordering::Relaxed), told);
     })
     .map_err(|e| Error::from(e).context("a thread to keep in touch with the catalog's daemon"))?;
+    hold.serves();
     let ran = server.run(&doors, &|| stop.load(Ordering::Relaxed));
     over.store(true, Ordering::Relaxed);
     // A panic there was told there.

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     if let Some(member) = Member::load(&begun.dir, args)? {
         return member::run(args, begun, member);
     }
-    let Begun { dir, hold, stop, mut troubles, connections } = begun;
+    let Begun { dir, mut hold, stop, mut troubles, connections } = begun;
     let incarnation = seam::now_ns() as u64;
     let storages = Storages::choose(&dir, args)?;
     let store = Arc::new(LocalStore::open(&inside(&dir, "meta"), iov_meta_local::Options::default())?);
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     log::line(&format!("serving {} as process {}", place.display(), std::process::id()));
     begin::tell_doors(&server, !doors.network.is_empty(), &bound);
     let check = Check::begin(&catalog, (args.check_after_ms as i64).saturating_mul(1_000_000));
+    hold.serves();
     server.run(&doors, &|| stop.load(Ordering::Relaxed))?;
     check.end();
     // First nobody can find us any more, then the hold goes: a successor may start between the two and waits for it.

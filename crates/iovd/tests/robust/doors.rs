@@ -190,3 +190,20 @@ fn a2_a_daemon_of_another_user_is_not_started() {
     assert_eq!(child.wait().unwrap().code(), Some(77), "{words}");
     assert!(words.contains("serves its owner only"), "{words}");
 }
+
+#[test]
+fn a_start_that_fails_leaves_the_store_to_any_host() {
+    let store = Store::new();
+    std::fs::create_dir_all(store.dir()).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let fails = || {
+        let mut start = std::process::Command::new(IOVD);
+        assert!(!start.arg("--dir").arg(store.dir()).args(["--listen", &address]).status().unwrap().success());
+        std::fs::read_to_string(store.dir().join("lock")).unwrap()
+    };
+    assert_eq!(fails(), "\n");
+    // Clients of one that has crashed may still be here.
+    store.daemon(&[], &[]).kill();
+    assert_eq!(fails().lines().count(), 3);
+}
