@@ -113,6 +113,8 @@ impl Files {
         epoch: u64,
     ) -> Result<Granted> {
         self.leases.check(session, access)?;
+        // Who asks need not be the library: beyond what any object can have nothing is lent.
+        let wanted = Range::new(wanted.offset, wanted.len)?;
         let demand = Demand { epoch, ..Demand::default() };
         let write = access != LeaseAccess::Read;
         let object = self.object(object);

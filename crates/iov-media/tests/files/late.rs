@@ -212,3 +212,22 @@ fn g1_a_stage_that_is_dropped_takes_nothing_from_those_who_write_meanwhile() {
     assert!(all(&*files, object(2)).iter().all(|b| *b == 0xee), "and nobody else's are damaged");
     assert!(all(&*files, object(1))[..100_000] == bytes(1, 100_000));
 }
+
+/// Who asks is not bound to what any object can have.
+#[test]
+fn g1_a_grant_beyond_what_any_object_can_have_is_refused() {
+    for directory in [segments(), directory()] {
+        let files = open(directory.path());
+        write(&*files, object(1), 0, &bytes(1, 100_000)).expect("a write");
+        let client = Client { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
+        files.open_session(uuid(1), client).expect("a page");
+        let most = i64::MAX as u64;
+        for access in [LeaseAccess::Read, LeaseAccess::Write] {
+            for (offset, len) in [(u64::MAX, 0), (u64::MAX, u64::MAX), (most + 1, 0), (most, 1), (0, u64::MAX)] {
+                let granted = files.grant(&cx(), uuid(1), object(1), access, Range { offset, len }, 0);
+                assert_eq!(granted.expect_err("it is refused").kind(), Kind::Invalid, "{offset} {len}");
+            }
+            let _ = files.grant(&cx(), uuid(1), object(1), access, Range { offset: most, len: 0 }, 0);
+        }
+    }
+}
