@@ -21,6 +21,7 @@ use crate::{
 };
 
 mod adding;
+mod ending;
 mod table;
 
 pub(crate) use adding::Adding;
@@ -285,20 +286,6 @@ impl Open {
             *lock(&self.failed) = Some(e);
         }
     }
-
-    /// Closes it, for the last descriptor.
-    fn close(self) -> Outcome<()> {
-        if let Some(What::File(file)) = self.what.get() {
-            crate::calls::locks::ended(&self, file);
-        }
-        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
-        let closed = match self.what.into_inner() {
-            Some(What::File(file)) if self.dirty.load(Ordering::Relaxed) => file.finish(),
-            Some(What::File(file)) => file.close(),
-            _ => Ok(()),
-        };
-        failed.and(closed)
-    }
 }
 
 /// See [`Open::moves`].
@@ -442,28 +429,6 @@ impl Files {
         }
         self.own(false);
         all.iter().for_each(|(_, open)| open.shared.store(open.standing.is_own(), Ordering::Relaxed));
-    }
-
-    /// One descriptor less for an open file: what was written is published, and the last one closes it.
-    pub(crate) fn close(&self, world: &World, open: Arc<Open>) -> Outcome<()> {
-        self.unlock(world, &open);
-        match Arc::try_unwrap(open) {
-            Ok(open) => open.close(),
-            Err(open) => open.publish(),
-        }
-    }
-
-    /// A process loses its locks on a file when it closes any descriptor of it.
-    pub(crate) fn unlock(&self, world: &World, open: &Open) {
-        let mut locked = lock(&self.locked);
-        let before = locked.len();
-        locked.retain(|uuid| *uuid != open.record.uuid);
-        let had = locked.len() < before;
-        drop(locked);
-        if had && let Ok(file) = open.file(world) {
-            // What cannot be told ends with this process.
-            let _ = file.unlock_all(crate::calls::lock_owner(world));
-        }
     }
 }
 

@@ -140,7 +140,7 @@ impl Drop for Inside {
 /// Tells whoever reads the program's errors what the library has said.
 pub(crate) fn report(what: &str, e: &dyn std::fmt::Display) {
     // What the store cannot do is not written to the store.
-    if world().is_some_and(|world| world.files.get(2).is_some()) {
+    if world().is_some_and(|world| world.files.may_have(2)) {
         return;
     }
     let line = format!("iov run: {what}: {e}\n");

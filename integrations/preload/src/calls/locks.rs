@@ -262,5 +262,6 @@ pub(crate) fn ended(open: &Open, file: &File) {
     if open.locked() != Locked::No {
         // What cannot be told ends with this process.
         let _ = file.unlock_all(owner_of(open));
+        open.set_locked(Locked::No);
     }
 }

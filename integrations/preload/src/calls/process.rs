@@ -133,6 +133,14 @@ fn changes_user(path: *const c_char) -> bool {
         || (stat.st_mode & of_group == of_group && stat.st_gid != gid)
 }
 
+/// Another program runs here, as far as is known: what this one has open ends in order.
+fn goes(world: &World) {
+    if !Inside::is() && world.pid == crate::raw::pid() {
+        let _inside = Inside::enter();
+        world.files.pause();
+    }
+}
+
 /// Runs a program of the kernel.
 fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
     let program = match head_of(path).map_or(Program::Other, |head| Program::of(&head)) {
@@ -172,6 +180,9 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
     // It goes again unless the program runs.
     let _libraries = (program == Program::Dynamic).then(|| start::of_file(world, path, &mut variables));
     let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
+    if kernel!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK) == 0 {
+        goes(world);
+    }
     let_run(|| kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr()))
 }
 
@@ -259,6 +270,7 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
         };
         let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
         let (argument_list, variable_list) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
+        goes(world);
         // The next program begins with the signals that this one blocks.
         let done = let_run(|| {
             kernel!(libc::SYS_execveat, fd, c"".as_ptr(), argument_list, variable_list, libc::AT_EMPTY_PATH)
@@ -355,11 +367,21 @@ pub(super) fn publish_all() {
     }
 }
 
-/// The end: everybody else is told what was written.
+/// What is open is closed, and nothing happens in this process from then on. A child that shares the memory of its parent closes nothing of its parent's.
+fn close_all() {
+    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
+        Quiet::begin();
+        std::mem::forget(Inside::enter());
+        world.files.end();
+    }
+}
+
+/// The end: everybody else is told what was written, and what is open is closed.
 fn end(code: c_int) -> isize {
     // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
     publish_all();
     locks::end();
+    close_all();
     loop {
         kernel!(libc::SYS_exit_group, code);
     }

@@ -86,6 +86,15 @@ impl Files {
         drop(before);
     }
 
+    /// It stands for something else from now on, unless it has ceased to stand for what it did.
+    pub(super) fn replace(&self, fd: c_int, before: &Arc<Open>, open: Arc<Open>) {
+        let mut table = self.hold();
+        let at = usize::try_from(fd).ok().and_then(|fd| table.get_mut(fd)?.as_mut());
+        let before = at.filter(|at| Arc::ptr_eq(at, before)).map(|at| std::mem::replace(at, open));
+        drop(table);
+        drop(before);
+    }
+
     /// It stands for nothing from now on; what it stood for.
     pub(crate) fn take(&self, fd: c_int) -> Option<Arc<Open>> {
         let taken = self.hold().get_mut(usize::try_from(fd).ok()?)?.take();

@@ -10,6 +10,7 @@ mod copies;
 mod daemon;
 mod descriptors;
 mod dying;
+mod ended;
 mod followed;
 mod full;
 mod held;

@@ -1,0 +1,112 @@
+//! The end of what is open: of a descriptor, and of all with the process.
+
+use std::{
+    mem::forget,
+    sync::{Arc, atomic::Ordering},
+};
+
+use iov_posix::Outcome;
+
+use super::{Files, Locked, Open, What};
+use crate::{
+    standing::Standing,
+    world::{World, lock, report},
+};
+
+impl Open {
+    /// Closes it, for the last descriptor.
+    fn close(self) -> Outcome<()> {
+        if let Some(What::File(file)) = self.what.get() {
+            crate::calls::locks::ended(&self, file);
+        }
+        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
+        let closed = match self.what.into_inner() {
+            Some(What::File(file)) if self.dirty.load(Ordering::Relaxed) => file.finish(),
+            Some(What::File(file)) => file.close(),
+            _ => Ok(()),
+        };
+        failed.and(closed)
+    }
+
+    /// Whether others have got it who could not open it by themselves, and nobody keeps it for them: that the process ends is no close of theirs.
+    fn lives_on(&self) -> bool {
+        let is_exclusive = || matches!(self.what.get(), Some(What::File(file)) if file.is_exclusive());
+        let got = self.shared.load(Ordering::Relaxed) && self.record.token.is_empty();
+        got && !self.kept.load(Ordering::Relaxed) && is_exclusive()
+    }
+
+    /// Whether it can be closed and opened again without anybody noticing.
+    fn can_pause(&self) -> bool {
+        self.is_opened() && self.standing.is_own() && self.locked() == Locked::No && !self.ends_with_opener()
+    }
+}
+
+impl Files {
+    /// One descriptor less for an open file: what was written is published, and the last one closes it.
+    pub(crate) fn close(&self, world: &World, open: Arc<Open>) -> Outcome<()> {
+        self.unlock(world, &open);
+        match Arc::try_unwrap(open) {
+            Ok(open) => open.close(),
+            Err(open) => open.publish(),
+        }
+    }
+
+    /// A process loses its locks on a file when it closes any descriptor of it.
+    pub(crate) fn unlock(&self, world: &World, open: &Open) {
+        let mut locked = lock(&self.locked);
+        let before = locked.len();
+        locked.retain(|uuid| *uuid != open.record.uuid);
+        let had = locked.len() < before;
+        drop(locked);
+        if had && let Ok(file) = open.file(world) {
+            // What cannot be told ends with this process.
+            let _ = file.unlock_all(crate::calls::lock_owner(world));
+        }
+    }
+
+    /// The process ends: what it has open is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes what is to be sealed for
+    /// abandoned. Nobody else here does anything with a descriptor from now on.
+    pub(crate) fn end(&self) {
+        // Who has it for long was interrupted by what ends the process.
+        let Some(mut table) = self.hold_soon() else { return };
+        for open in table.iter_mut().filter_map(Option::take) {
+            if open.lives_on() {
+                forget(open);
+                continue;
+            }
+            // Another thread is in the middle of something with it, or it has more descriptors.
+            let Some(open) = Arc::into_inner(open) else { continue };
+            let path = open.record.path.clone();
+            if let Err(e) = open.close() {
+                report(&String::from_utf8_lossy(&path), &e);
+            }
+        }
+        // Another thread that looked would take what stands for a file for the file.
+        forget(table);
+    }
+
+    /// Another program is about to run here: what the kernel closes then is closed, and what the program gets it opens by itself. If it cannot be run, this one
+    /// opens it anew as it is used.
+    pub(crate) fn pause(&self) {
+        let locked = lock(&self.locked).clone();
+        let mut done: Vec<(u64, Arc<Open>)> = Vec::new();
+        for (fd, open) in self.all() {
+            let anew = match done.iter().find(|(id, _)| *id == open.id) {
+                Some((_, anew)) => anew.clone(),
+                None if locked.contains(&open.record.uuid) || !open.can_pause() => continue,
+                None => {
+                    let append = open.append.load(Ordering::Relaxed);
+                    let anew = self.opened(open.record.clone(), None, Standing::own(), append);
+                    anew.shared.store(true, Ordering::Relaxed);
+                    done.push((open.id, anew.clone()));
+                    anew
+                }
+            };
+            self.replace(fd, &open, anew);
+            // Who hears of it is there no more if the program runs.
+            if let Some(open) = Arc::into_inner(open) {
+                let _ = open.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What ends with a process in `iov run`, and what with a descriptor.
+
+use crate::{
+    calls::built,
+    runs::{has_library, shell},
+    store::Store,
+};
+
+#[test]
+fn m2_a_process_that_ends_closes_what_it_has_open() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int f = open("returned", O_CREAT | O_WRONLY, 0644), g = dup(f); write(f, "x", 1);
+        int r = open("returned by two", O_CREAT | O_RDWR, 0644); write(r, "x", 1);
+        if (fork() == 0) { write(r, "y", 1); exit(0); }
+        wait(0);"#;
+    let program = built(&store, body);
+    let script = format!(
+        "mkdir d; setfattr -n user.posix.controls -v mutability=immutable,concurrency=exclusive d; cd d; {program}
+        bash -c 'exec 9> shell; /bin/echo x >&9; exit 0'
+        bash -c 'exec 9> another; exec /bin/echo x >&9'
+        python3 -c 'import os; f = open(\"python\", \"w\"); f.write(\"x\"); f.flush(); os._exit(0)'
+        (sleep 0.3; echo x) > child & wait"
+    );
+    shell(&store, &script).ok();
+    let sealed = || store.iov(&["find", "w/d", "iov.state = \"sealed\""]).ok().text();
+    for name in ["returned", "returned by two", "shell", "another", "python", "child"] {
+        assert!(sealed().lines().any(|line| line.ends_with(name)), "{name}: {}", sealed());
+    }
+    assert_eq!(store.cat("w/d/returned by two"), b"xy");
+}
