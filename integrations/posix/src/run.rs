@@ -110,6 +110,8 @@ pub enum Program {
     Static,
     /// It is written in Go, and calls the kernel without the C library.
     Go,
+    /// It is for another kind of processor, as those of 32 bits are, and what is loaded there is not of this one.
+    Foreign,
     /// Another program runs it: its path, and what it is told before the path of this one.
     Script(Vec<u8>, Option<Vec<u8>>),
     /// The kernel knows what that is.
@@ -140,6 +142,16 @@ fn are_of_go(head: &[u8], at: u64, len: u64) -> bool {
 }
 
 impl Program {
+    /// What it is, if nothing can be loaded into it that knows of workspaces.
+    pub fn cannot_see(&self) -> Option<&'static str> {
+        match self {
+            Program::Static => Some("a static program, into which nothing can be loaded"),
+            Program::Go => Some("a program in Go, which calls the kernel without the C library"),
+            Program::Foreign => Some("a program of 32 bits or for another processor, into which nothing can be loaded"),
+            Program::Dynamic | Program::Script(..) | Program::Other => None,
+        }
+    }
+
     /// Of a file that begins with these bytes; its first page is enough.
     pub fn of(head: &[u8]) -> Program {
         if let Some(line) = head.strip_prefix(b"#!") {
@@ -152,7 +164,7 @@ impl Program {
         const INTERP: u64 = 3;
         const NOTE: u64 = 4;
         if !head.starts_with(b"\x7fELF\x02\x01") {
-            return Program::Other;
+            return if head.starts_with(b"\x7fELF") && head.len() > 5 { Program::Foreign } else { Program::Other };
         }
         let headers = || {
             let (from, size, count) = (number::<8>(head, 32)?, number::<2>(head, 54)?, number::<2>(head, 56)?);

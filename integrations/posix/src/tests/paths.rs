@@ -231,6 +231,10 @@ fn programs_are_told_apart_by_how_they_begin() {
     assert_eq!(head("/proc/self/exe"), Program::Dynamic);
     assert_eq!(Program::of(b"\x7fELF\x02\x01"), Program::Other, "cut short");
     assert_eq!(Program::of(b""), Program::Other);
+    assert_eq!(
+        [Program::of(b"\x7fELF\x01\x01"), Program::of(b"\x7fELF\x02\x02")],
+        [Program::Foreign, Program::Foreign]
+    );
     let far = [&b"\x7fELF\x02\x01"[..], &[0; 26], &[0xff; 8], &[0; 14], &[56, 0, 2, 0]].concat();
     assert_eq!(Program::of(&far), Program::Other, "headers beyond all files");
     let mut elf = vec![0; 64 + 56];

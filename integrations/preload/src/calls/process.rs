@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
-use super::{Here, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place};
+use super::{Here, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place, temporary};
 use crate::{
     memory,
     raw::{failed, kernel},
@@ -141,20 +141,45 @@ fn goes(world: &World) {
     }
 }
 
-/// Runs a program of the kernel.
-fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
-    let program = match head_of(path).map_or(Program::Other, |head| Program::of(&head)) {
+/// What kind of program a file of the kernel is.
+fn kind_of(path: *const c_char) -> Program {
+    match head_of(path).map_or(Program::Other, |head| Program::of(&head)) {
         // It loads the program that it is told, and this library with it.
         Program::Static if libraries::is_linker(path) => Program::Dynamic,
         program => program,
-    };
-    let cannot = match program {
-        Program::Static => Some("it is a static program, into which nothing can be loaded: use iov mount"),
-        Program::Go => Some("it is a program in Go, which calls the kernel without the C library: use iov mount"),
-        _ if changes_user(path) => {
-            Some("it runs as another user or group, so that nothing is loaded into it: use iov mount")
+    }
+}
+
+/// What has a file of the kernel run in the end, as far as the kernel finds that: the file, or what runs the script that it is.
+fn runner(program: &Program) -> (Option<CString>, Program) {
+    let (mut at, mut program): (Option<CString>, _) = (None, program.clone());
+    for _ in 0..INTERPRETERS {
+        let Program::Script(interpreter, _) = &program else { break };
+        let Ok(interpreter) = CString::new(&interpreter[..]) else { break };
+        if is_inside(libc::AT_FDCWD, interpreter.as_ptr()) {
+            break;
         }
-        _ => None,
+        program = kind_of(interpreter.as_ptr());
+        at = Some(interpreter);
+    }
+    (at, program)
+}
+
+/// Says of a program that it is not run, as it would take what stands for files of the store for them.
+fn refused(name: &[u8], what: &str) -> isize {
+    report(&OsStr::from_bytes(name).to_string_lossy(), &format_args!("{what}: use iov mount"));
+    failed(Errno::EACCES)
+}
+
+/// Runs a program of the kernel.
+fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+    let program = kind_of(path);
+    let (at, last) = runner(&program);
+    let by = at.as_ref().map_or(path, |at| at.as_ptr());
+    let cannot = match last.cannot_see() {
+        Some(what) => Some(format!("it is {what}")),
+        None if changes_user(by) => Some("it runs as another user or group, so that nothing is loaded into it".into()),
+        None => None,
     };
     if let Program::Script(interpreter, argument) = &program
         && depth < INTERPRETERS
@@ -172,9 +197,7 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
         return run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1);
     }
     if let Some(cannot) = cannot.filter(|_| concerns_store(world, arguments)) {
-        let name = OsStr::from_bytes(bytes_of(path).unwrap_or_default());
-        report(&name.to_string_lossy(), &cannot);
-        return failed(Errno::EACCES);
+        return refused(bytes_of(path).unwrap_or_default(), &cannot);
     }
     let mut variables = variables.to_vec();
     // It goes again unless the program runs.
@@ -262,6 +285,12 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
             })?);
             all.extend(arguments.iter().skip(1).cloned());
             return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1));
+        }
+        let is_linker = || CString::new(temporary::path_of(fd)).is_ok_and(|path| libraries::is_linker(path.as_ptr()));
+        let cannot = program.cannot_see().filter(|_| concerns_store(world, arguments));
+        if let Some(what) = cannot.filter(|_| program != Program::Static || !is_linker()) {
+            kernel!(libc::SYS_close, fd);
+            return Ok(refused(&at, &format!("it is {what}")));
         }
         let mut variables = variables.to_vec();
         let _libraries = match program {

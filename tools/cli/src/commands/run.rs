@@ -33,6 +33,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Bytes of a file that say what kind of program it is.
 const HEAD: u64 = 4096;
+/// Programs that run programs (`#!`), in a row.
+const INTERPRETERS: usize = 4;
 
 /// Run a program that sees workspaces as directories, without a mount
 ///
@@ -258,16 +260,15 @@ fn find(program: &OsStr) -> Done<PathBuf> {
             .ok_or_else(|| Error::not_found(format!("there is no program {shown}")))
             .next(|| "name one that is in PATH, or its path".into())?
     };
-    match Program::of(&head(&path)) {
-        Program::Static => {
-            Err(Error::unsupported(format!("{shown} is a static program, into which nothing can be loaded")))
-                .next(|| "iov mount WS DIR shows it a workspace".into())
-        }
-        Program::Go => {
-            let why = format!("{shown} is a program in Go, which calls the kernel without the C library");
-            Err(Error::unsupported(why)).next(|| "iov mount WS DIR shows it a workspace".into())
-        }
-        _ => Ok(path),
+    let mut kind = Program::of(&head(&path));
+    for _ in 0..INTERPRETERS {
+        let Program::Script(interpreter, _) = &kind else { break };
+        kind = Program::of(&head(Path::new(OsStr::from_bytes(interpreter))));
+    }
+    match kind.cannot_see() {
+        Some(what) => Err(Error::unsupported(format!("{shown} is {what}")))
+            .next(|| "iov mount WS DIR shows it a workspace".into()),
+        None => Ok(path),
     }
 }
 

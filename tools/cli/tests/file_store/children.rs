@@ -1,8 +1,10 @@
 //! Children of programs in `iov run`, and threads that are called as the library's.
 
+use std::{os::unix::fs::PermissionsExt, process::Command};
+
 use crate::{
     calls::{built, compiled},
-    runs::{has_library, shell},
+    runs::{has_library, run, shell},
     store::Store,
 };
 
@@ -58,4 +60,36 @@ fn the_link_of_a_descriptor_is_not_what_it_leads_to_for_who_removes() {
         int f = open("f", O_CREAT | O_RDWR, 0644); char l[40]; sprintf(l, "/proc/self/fd/%d", f);
         printf("%s ", E(unlink(l))); printf("%d\n", access("f", F_OK));"#;
     assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "EPERM 0\n");
+}
+
+#[test]
+fn programs_that_cannot_know_what_a_descriptor_stands_for_do_not_get_it() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let source = store.file(
+        "static.c",
+        b"#include <stdio.h>\nint main(void) { int c; while ((c = getchar()) >= 0) putchar(c); return 0; }",
+    );
+    let program = store.path("static");
+    let built = Command::new("cc").args(["-static", "-o", program.to_str().unwrap(), &source]).status().unwrap();
+    assert!(built.success());
+    let foreign = store.file("foreign", b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0");
+    let by_static = store.file("script", format!("#!{}\n", program.display()).as_bytes());
+    for file in [&foreign, &by_static] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    shell(&store, &format!("echo text > f; cp {} in", program.display())).ok();
+    for program in ["/iov/w/in", &foreign, &by_static] {
+        let ran = run(&store, &["sh", "-c", &format!("{program} < /iov/w/f")]);
+        assert_eq!((ran.code, ran.text().as_str()), (Some(126), ""), "{program}");
+        assert!(ran.err.contains("iov mount"), "{program}: {}", ran.err);
+    }
+    // Who is given nothing of the store may run.
+    for program in ["/iov/w/in", &by_static] {
+        let ran = run(&store, &["sh", "-c", &format!("echo piped | {program}")]).ok();
+        assert!(ran.text().ends_with("piped\n"), "{program}: {}", ran.text());
+    }
+    run(&store, &[&by_static]).fails(69, &["static program"]);
 }
