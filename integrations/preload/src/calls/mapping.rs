@@ -78,13 +78,11 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
         return Err(Errno(libc::ENODEV));
     }
     let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
-    // What is written is this process's alone from then on, and twice the memory would be of no use.
-    let kept = if access & libc::PROT_WRITE == 0 { in_file(file, there, wanted, shared)? } else { None };
-    kept.map_or_else(|| in_memory(file, there, wanted), Ok)
+    in_file(file, there, wanted, shared)?.map_or_else(|| in_memory(file, there, wanted), Ok)
 }
 
-/// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, and what is shared is written by nobody,
-/// whatever becomes of its protection (`mprotect`). `None`: there can be none.
+/// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, also where this process has changed it for itself, and what is shared is
+/// written by nobody, whatever becomes of its protection (`mprotect`). `None`: there can be none.
 fn in_file(file: &File, there: usize, wanted: Wanted, shared: bool) -> Outcome<Option<isize>> {
     let Wanted { addr, len, access, flags, at } = wanted;
     let mut most = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
