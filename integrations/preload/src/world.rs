@@ -249,10 +249,14 @@ impl World {
         })
     }
 
+    /// The workspaces that this process uses.
+    pub(crate) fn all_mounted(&self) -> Vec<Arc<Mounted>> {
+        lock(&self.mounted).values().cloned().collect()
+    }
+
     /// What was found a moment ago is looked for anew.
     pub(crate) fn refresh(&self) {
-        let mounted: Vec<_> = lock(&self.mounted).values().cloned().collect();
-        mounted.iter().for_each(|mounted| mounted.paths.refresh());
+        self.all_mounted().iter().for_each(|mounted| mounted.paths.refresh());
     }
 
     /// The names of all workspaces.

@@ -16,7 +16,7 @@ use std::{
 use iov_posix::{Errno, Outcome};
 use ioverbs::seam;
 
-use super::bytes;
+use super::{bytes, syncs};
 use crate::{
     memory,
     raw::{self, failed, kernel, unanswered},
@@ -192,7 +192,7 @@ fn perform(asked: &Asked) -> isize {
         match asked.opcode {
             opcode::READ | opcode::READ_PIECES => bytes::preadv2(fd, pieces, count, at, asked.rw_flags),
             opcode::WRITE | opcode::WRITE_PIECES => bytes::pwritev2(fd, pieces, count, at, asked.rw_flags),
-            _ => bytes::fsync(fd) as isize,
+            _ => syncs::fsync(fd) as isize,
         }
     };
     let answer = unanswered(done);

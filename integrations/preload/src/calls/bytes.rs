@@ -313,21 +313,6 @@ fn allocate(file: &File, (at, len): (i64, i64), mode: c_int) -> Outcome<()> {
     file.allocate(at, len, mode)
 }
 
-pub(super) fn sync_of(fd: c_int) -> Option<isize> {
-    with(fd, |world, open| {
-        match open.what(world)? {
-            What::File(file) => {
-                open.publish()?;
-                file.sync()?;
-            }
-            What::Directory(dir) => dir.node().file_system().sync()?,
-            What::Path(_) => return Err(Errno::EBADF),
-            What::Top(_) => {}
-        }
-        Ok(0)
-    })
-}
-
 export! {
     /// `read(2)`
     fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize =
@@ -407,10 +392,6 @@ export! {
     fn fallocate(fd: c_int, mode: c_int, at: i64, len: i64) -> c_int =
         of_written(fd, |file| allocate(file, (at, len), mode))
             .unwrap_or_else(|| kernel!(libc::SYS_fallocate, fd, mode, at, len));
-    /// `fsync(2)`
-    fn fsync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fsync, fd));
-    /// `fdatasync(2)`
-    fn fdatasync(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_fdatasync, fd));
     /// `sync_file_range(2)`
     fn sync_file_range(fd: c_int, at: i64, len: i64, flags: u32) -> c_int =
         match flags & !SYNC_FLAGS {
@@ -418,8 +399,6 @@ export! {
             0 => of_file(fd, |_, _| Ok(())).unwrap_or_else(|| kernel!(libc::SYS_sync_file_range, fd, at, len, flags)),
             _ => failed(Errno::EINVAL),
         };
-    /// `syncfs(2)`
-    fn syncfs(fd: c_int) -> c_int = sync_of(fd).unwrap_or_else(|| kernel!(libc::SYS_syncfs, fd));
     /// `readahead(2)`
     fn readahead(fd: c_int, at: i64, n: usize) -> isize =
         match of_file(fd, |_, _| Ok(())) {

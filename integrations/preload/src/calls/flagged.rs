@@ -4,7 +4,10 @@ use std::{ffi::c_int, sync::Arc};
 
 use iov_posix::{Errno, Outcome};
 
-use super::bytes::{self, append_pieces, kept, lower, offset, pieces_to_write, sync_of};
+use super::{
+    bytes::{self, append_pieces, kept, lower, offset, pieces_to_write},
+    syncs::sync_of,
+};
 use crate::{
     files::{Open, with},
     raw::{failed, unanswered},

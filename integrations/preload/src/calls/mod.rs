@@ -25,6 +25,7 @@ pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod sockets;
 pub(crate) mod spawn;
+mod syncs;
 pub(crate) mod table;
 pub(crate) mod temporary;
 pub(crate) mod threads;

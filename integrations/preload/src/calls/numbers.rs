@@ -4,13 +4,13 @@ use std::ffi::{c_int, c_long};
 
 use super::{
     aio, attributes, bytes, copies, descriptors, directories, facts, forks, limits, mapping, names, open, pipes, place,
-    process,
+    process, syncs,
 };
 use crate::raw::{answer, syscall};
 
 /// Those that [`by_number`] does something about.
 #[cfg(target_arch = "x86_64")]
-const OF_FILES: [c_long; 93] = [
+const OF_FILES: [c_long; 94] = [
     libc::SYS_openat,
     libc::SYS_read,
     libc::SYS_write,
@@ -30,6 +30,7 @@ const OF_FILES: [c_long; 93] = [
     libc::SYS_fsync,
     libc::SYS_sync_file_range,
     libc::SYS_syncfs,
+    libc::SYS_sync,
     libc::SYS_readahead,
     libc::SYS_splice,
     libc::SYS_fdatasync,
@@ -146,12 +147,13 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_fallocate => bytes::fallocate(fd(a), fd(b), c as _, d as _) as c_long,
             libc::SYS_copy_file_range => copies::copy_file_range(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
             libc::SYS_sendfile => copies::sendfile(fd(a), fd(b), c as _, d) as c_long,
-            libc::SYS_fsync => bytes::fsync(fd(a)) as c_long,
+            libc::SYS_fsync => syncs::fsync(fd(a)) as c_long,
             libc::SYS_sync_file_range => bytes::sync_file_range(fd(a), b as _, c as _, d as _) as c_long,
-            libc::SYS_syncfs => bytes::syncfs(fd(a)) as c_long,
+            libc::SYS_syncfs => syncs::syncfs(fd(a)) as c_long,
+            libc::SYS_sync => syncs::sync() as c_long,
             libc::SYS_readahead => bytes::readahead(fd(a), b as _, c) as c_long,
             libc::SYS_splice => pipes::splice(fd(a), b as _, fd(c), d as _, e, f as _) as c_long,
-            libc::SYS_fdatasync => bytes::fdatasync(fd(a)) as c_long,
+            libc::SYS_fdatasync => syncs::fdatasync(fd(a)) as c_long,
             libc::SYS_close => descriptors::close(fd(a)) as c_long,
             libc::SYS_close_range => descriptors::close_range(a as _, b as _, fd(c)) as c_long,
             libc::SYS_dup => descriptors::dup(fd(a)) as c_long,

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::{
     attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
-    place, process, sockets, spawn, threads, walks,
+    place, process, sockets, spawn, syncs, threads, walks,
 };
 use crate::{
     patch::{Hook, address},
@@ -42,10 +42,11 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"fallocate" c"fallocate64" => bytes::fallocate;
         c"posix_fallocate" c"posix_fallocate64" => bytes::posix_fallocate;
         c"posix_fadvise" c"posix_fadvise64" => bytes::posix_fadvise;
-        c"fsync" => bytes::fsync;
-        c"fdatasync" => bytes::fdatasync;
+        c"fsync" => syncs::fsync;
+        c"fdatasync" => syncs::fdatasync;
         c"sync_file_range" => bytes::sync_file_range;
-        c"syncfs" => bytes::syncfs;
+        c"syncfs" => syncs::syncfs;
+        c"sync" => syncs::sync;
         c"readahead" => bytes::readahead;
         c"copy_file_range" => copies::copy_file_range;
         c"sendfile" c"sendfile64" => copies::sendfile;

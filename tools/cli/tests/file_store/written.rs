@@ -1,9 +1,10 @@
 //! Who fills a file goes past the kernel's cache of a mount; whoever has it open beside that, and mapped, sees it at once. And what is to last with each write.
 
 use crate::{
+    calls::built,
     mounts::{Mounted, has_fuse},
     questions::REQUESTS,
-    runs::{has_library, python},
+    runs::{has_library, python, shell},
     store::Store,
 };
 
@@ -122,4 +123,27 @@ fn p5_what_is_to_last_with_each_write_is_told_with_it() {
         std::fs::write(store.path("lasting.py"), script).unwrap();
         Mounted::new(&store, "mnt", "").shell("python3 $AT/../lasting.py").ok();
     }
+}
+
+#[test]
+fn what_is_to_last_of_all_that_is_open_is_told_to_all() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR, 0644), d = open(".", O_RDONLY | O_DIRECTORY), made;
+        int g = open("g", O_CREAT | O_RDWR, 0644); char name[] = "after 0";
+        for (int i = 0; i < 4; i++) {
+            write(f, "more", 4);
+            i == 0 ? sync() : i == 1 ? syncfs(g) : i == 2 ? syncfs(d) : (int)syscall(SYS_sync);
+            name[6] = '0' + i; close(open(name, O_CREAT | O_WRONLY, 0644));
+            struct stat s; sprintf(b, "seen %d", i); for (int n = 0; n < 1000 && stat(b, &s); n++) usleep(10000);
+        }
+        printf("%s\n", E(syncfs(open("f", O_PATH))));"#;
+    let program = built(&store, &format!("static char b[99]; MAIN {body}"));
+    let script = format!(
+        "{program} & for i in 0 1 2 3; do until test -e \"after $i\"; do sleep 0.01; done; stat -c %s f; : > \"seen $i\"; done; wait"
+    );
+    assert_eq!(shell(&store, &script).ok().text(), "4\n8\n12\n16\nEBADF\n");
 }
