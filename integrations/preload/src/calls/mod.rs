@@ -95,8 +95,16 @@ impl Here {
     pub(crate) fn beyond(&self, path: Vec<u8>) -> Vec<u8> {
         match path.first() {
             Some(b'/') => path,
-            // Above the root of the workspace.
-            _ => [parent_of(&self.mounted.at), b"/", &path].concat(),
+            // Above the root of the workspace, where there need not be anything that the kernel knows.
+            _ => {
+                let (mut above, mut rest) = (parent_of(&self.mounted.at), &path[..]);
+                while let Some(b"" | [b'/', ..]) = rest.strip_prefix(b"..") {
+                    above = parent_of(above);
+                    rest = &rest[2..];
+                    rest = &rest[rest.iter().position(|b| *b != b'/').unwrap_or(rest.len())..];
+                }
+                [above, b"/", rest].concat()
+            }
         }
     }
 
@@ -183,8 +191,20 @@ fn relative(world: &World, dirfd: c_int, path: &[u8]) -> Outcome<Where> {
     absolute(world, &[dir, b"/", path].concat())
 }
 
-/// An absolute path.
+/// An absolute path. Where it leads through a place, what comes behind that is looked at like a path of its own: it may have links of the kernel's.
 fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
+    let mut through: Option<Vec<u8>> = None;
+    loop {
+        match (absolute_to_place(world, through.as_deref().unwrap_or(path))?, &through) {
+            // Once more unless that was where it led to already.
+            (Where::Through(led), _) if through.as_ref() != Some(&led) => through = Some(led),
+            (Where::Outside, Some(led)) => return Ok(Where::Through(led.clone())),
+            (found, _) => return Ok(found),
+        }
+    }
+}
+
+fn absolute_to_place(world: &World, path: &[u8]) -> Outcome<Where> {
     if world.is_opening() {
         return Ok(Where::Outside);
     }
@@ -197,7 +217,7 @@ fn absolute(world: &World, path: &[u8]) -> Outcome<Where> {
         true => world.place(path).map(|(place, rest)| (place, rest.to_vec())),
         false => match climb(world, path) {
             // The kernel goes there first, and what it does not find is looked for behind such a link.
-            Climbed::In(..) if climbs_from_link(world, path) => None,
+            Climbed::In(_, rest) if climbs_from_link(world, &path[..path.len() - rest.len()]) => None,
             Climbed::In(place, rest) => Some((place, rest)),
             Climbed::Out => None,
             Climbed::Through(path) => return Ok(Where::Through(path)),
@@ -231,7 +251,7 @@ enum Climbed<'a> {
     In(&'a iov_posix::run::Place, Vec<u8>),
     /// To nowhere that is known here.
     Out,
-    /// Into a place and out of it again, to this path.
+    /// Into a place and out of it again, to this path, which is looked at anew.
     Through(Vec<u8>),
 }
 
@@ -239,19 +259,20 @@ fn climb<'a>(world: &'a World, path: &[u8]) -> Climbed<'a> {
     let mut so_far: Vec<u8> = Vec::new();
     let (mut rest, mut through) = (path, false);
     loop {
-        if let Some((place, b"")) = world.place(&so_far) {
+        let next = rest.split(|b| *b == b'/').find(|name| !name.is_empty() && *name != b".");
+        let climbs = next == Some(b"..");
+        match world.place(&so_far) {
             // `..` leads out again.
-            if rest.split(|b| *b == b'/').find(|name| !name.is_empty() && *name != b".") != Some(b"..") {
-                return Climbed::In(place, rest.to_vec());
+            Some((_, b"")) if climbs => through = true,
+            Some((place, b"")) => return Climbed::In(place, rest.to_vec()),
+            // Of a link there the kernel knows where `..` is; above a place there need not be anything that it knows.
+            _ if through && !(climbs && world.is_above(&so_far)) => {
+                let led = if next.is_some() { [&so_far, rest].concat() } else { so_far };
+                return Climbed::Through(if led.is_empty() { b"/".to_vec() } else { led });
             }
-            through = true;
+            _ => {}
         }
-        let Some(start) = rest.iter().position(|b| *b != b'/') else {
-            if so_far.is_empty() {
-                so_far.push(b'/');
-            }
-            return if through { Climbed::Through(so_far) } else { Climbed::Out };
-        };
+        let Some(start) = rest.iter().position(|b| *b != b'/') else { return Climbed::Out };
         let end = rest[start..].iter().position(|b| *b == b'/').map_or(rest.len(), |n| start + n);
         match &rest[start..end] {
             b"." => {}

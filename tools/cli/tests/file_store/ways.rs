@@ -158,3 +158,23 @@ fn threads_with_little_memory_use_a_workspace_and_those_that_give_it_back_go_on(
         puts(access("f", F_OK) ? "lost" : "there");"#;
     assert_eq!(compiled(&store, body).ok().text(), "EINVAL 0 there\n");
 }
+
+#[test]
+fn behind_a_workspace_links_outside_lead_where_they_lead() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    for dir in ["a/x", "b"] {
+        std::fs::create_dir_all(store.path(dir)).unwrap();
+    }
+    std::os::unix::fs::symlink(store.path("a/x"), store.path("b/link")).unwrap();
+    store.file("a/f", b"behind");
+    store.file("b/f", b"by text");
+    let up = format!("..{}/b/link/../f", store.dir.path().display());
+    let script = format!("cat ../{up} /iov/{up} /iov/w/../{up} ../../iov/../iov/../{up}; ls -d ../.. ../../.");
+    assert_eq!(shell(&store, &script).ok().text(), format!("{}../..\n../../.\n", "behind".repeat(4)));
+    // Nor need there be anything above.
+    let said = run(&store, &["--at", "w=/no/such", "sh", "-c", &format!("cd /no/such; cat ../{up} ../../{up}")]);
+    assert_eq!(said.ok().text(), "behind".repeat(2));
+}
