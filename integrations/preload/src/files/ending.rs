@@ -10,17 +10,22 @@ use iov_posix::Outcome;
 use super::{Files, Locked, Open, What};
 use crate::{
     standing::Standing,
-    world::{World, lock, report},
+    world::{Inside, World, lock, report},
 };
 
 impl Open {
     /// Closes it, for the last descriptor.
-    fn close(self) -> Outcome<()> {
-        if let Some(What::File(file)) = self.what.get() {
-            crate::calls::locks::ended(&self, file);
+    fn close(mut self) -> Outcome<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Outcome<()> {
+        let what = self.what.take();
+        if let Some(What::File(file)) = &what {
+            crate::calls::locks::ended(self, file);
         }
         let failed = lock(&self.failed).take().map_or(Ok(()), Err);
-        let closed = match self.what.into_inner() {
+        let closed = match what {
             Some(What::File(file)) if self.dirty.load(Ordering::Relaxed) => file.finish(),
             Some(What::File(file)) => file.close(),
             _ => Ok(()),
@@ -38,6 +43,18 @@ impl Open {
     /// Whether it can be closed and opened again without anybody noticing.
     fn can_pause(&self) -> bool {
         self.is_opened() && self.standing.is_own() && self.locked() == Locked::No && !self.ends_with_opener()
+    }
+}
+
+/// Another thread was in the middle of something with it when its last descriptor was closed: it ends behind that, and so do its locks. What was written before the close
+/// was published by that.
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.is_opened() {
+            let (errno, _inside) = (crate::raw::errno(), Inside::enter());
+            let _ = self.finish();
+            crate::raw::set_errno(errno);
+        }
     }
 }
 

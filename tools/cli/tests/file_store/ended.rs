@@ -1,7 +1,7 @@
 //! What ends with a process in `iov run`, and what with a descriptor.
 
 use crate::{
-    calls::built,
+    calls::{built, compiled},
     runs::{has_library, shell},
     store::Store,
 };
@@ -31,4 +31,22 @@ fn m2_a_process_that_ends_closes_what_it_has_open() {
         assert!(sealed().lines().any(|line| line.ends_with(name)), "{name}: {}", sealed());
     }
     assert_eq!(store.cat("w/d/returned by two"), b"xy");
+}
+
+#[test]
+fn locks_end_with_a_close_that_comes_while_another_thread_uses_the_file() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        static int f; static size_t size = 256 << 20; static char *b;
+        static void *reads(void *x) { pread(f, b, size, 0); return 0; }
+        MAIN
+        b = malloc(size);
+        for (int i = 0; i < 5; i++) {
+            f = open("l", O_CREAT | O_RDWR, 0644); ftruncate(f, size); flock(f, LOCK_EX);
+            pthread_t t; pthread_create(&t, 0, reads, 0); usleep(10000 * i); close(f); pthread_join(t, 0);
+            int g = open("l", O_RDWR); printf("%s ", E(flock(g, LOCK_EX | LOCK_NB))); close(g);
+        }"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "done done done done done ");
 }
