@@ -281,7 +281,7 @@ impl Open {
     }
 
     /// The same where the program does not hear of it: whoever closes it does.
-    fn publish_early(&self) {
+    pub(crate) fn publish_early(&self) {
         if let Err(e) = self.publish() {
             *lock(&self.failed) = Some(e);
         }

@@ -149,7 +149,12 @@ pub(crate) fn ask(
 
 /// To be asked for before a descriptor of an open file is closed, and [`closed`] afterwards; none: nobody has to hear of it.
 pub(crate) fn before_close(fd: c_int, open: &Open) -> Option<Known> {
-    (open.shared.load(Ordering::Relaxed) && is_there(fd)).then(|| Known::of(fd)).flatten()
+    let known = (open.shared.load(Ordering::Relaxed) && is_there(fd)).then(|| Known::of(fd)).flatten();
+    if known.is_some() {
+        // The holder may hear from the kernel that it was the last one: whoever has the lock next sees what was written under it.
+        open.publish_early();
+    }
+    known
 }
 
 /// A descriptor of an open file has been closed: if it was the last one of all, its locks have ended once this returns.

@@ -50,3 +50,28 @@ fn locks_end_with_a_close_that_comes_while_another_thread_uses_the_file() {
         }"#;
     assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "done done done done done ");
 }
+
+#[test]
+fn what_was_written_under_a_lock_is_there_for_who_has_it_next() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        int n, f = open("n", O_CREAT | O_RDWR, 0644); n = 0; pwrite(f, &n, sizeof n, 0); close(f);
+        for (int who = 0; who < 3; who++) if (fork() == 0) {
+            for (int i = 0; i < 15; i++) {
+                f = open("n", O_RDWR);
+                // Two processes have it from now on.
+                int p[2]; pipe(p); pid_t child = fork(); if (child == 0) { close(p[1]); read(p[0], &n, 1); _exit(0); }
+                close(p[0]); if (flock(f, LOCK_EX)) abort();
+                close(p[1]); waitpid(child, 0, 0);
+                pread(f, &n, sizeof n, 0); n++; pwrite(f, &n, sizeof n, 0); close(f);
+            }
+            _exit(0);
+        }
+        while (wait(0) > 0); f = open("n", O_RDONLY); pread(f, &n, sizeof n, 0); printf("%d\n", n);"#;
+    let store = Store::with_workspace();
+    let program = built(&store, body);
+    let script = format!("mkdir d; setfattr -n user.posix.controls -v persistence=durable d; cd d; {program}");
+    assert_eq!(shell(&store, &script).ok().text(), "45\n");
+}
