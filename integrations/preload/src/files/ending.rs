@@ -70,6 +70,10 @@ impl Files {
 
     /// A process loses its locks on a file when it closes any descriptor of it.
     pub(crate) fn unlock(&self, world: &World, open: &Open) {
+        // But not what was never opened (`O_PATH`).
+        if open.is_path() {
+            return;
+        }
         let mut locked = lock(&self.locked);
         let before = locked.len();
         locked.retain(|uuid| *uuid != open.record.uuid);

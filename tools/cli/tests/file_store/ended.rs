@@ -75,3 +75,18 @@ fn what_was_written_under_a_lock_is_there_for_who_has_it_next() {
     let script = format!("mkdir d; setfattr -n user.posix.controls -v persistence=durable d; cd d; {program}");
     assert_eq!(shell(&store, &script).ok().text(), "45\n");
 }
+
+#[test]
+fn a_process_keeps_its_locks_when_it_closes_what_only_names_the_file() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        struct flock l = {.l_type = F_WRLCK}; int a = open("f", O_CREAT | O_RDWR, 0644), b = open("f", O_RDWR), status;
+        int other(void) {
+            if (fork() == 0) { int c = open("f", O_RDWR); _exit(fcntl(c, F_SETLK, &l) ? 1 : 0); }
+            wait(&status); return WEXITSTATUS(status);
+        }
+        fcntl(b, F_SETLK, &l); close(open("f", O_PATH)); printf("%d ", other()); close(b); printf("%d\n", other());"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "1 0\n");
+}
