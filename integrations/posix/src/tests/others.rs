@@ -272,23 +272,24 @@ fn what_a_directory_says_is_heard_while_it_is_changed() {
     let (dir, _) = fs.mkdir(&fs.root(), b"d", born(0o755)).unwrap();
     let (sub, _) = fs.mkdir(&dir, b"sub", born(0o755)).unwrap();
     dir.set_xattr(b"user.posix.controls", b"mutability=append", crate::SetXattr::Either).unwrap();
-    let over = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                dir.set_xattr(b"user.note", b"x", crate::SetXattr::Either).unwrap();
-                // As of an attribute that it says it in.
-                dir.unsay();
-            }
-        });
-        for n in 0..300 {
-            let name = format!("f{n}");
-            let new = fs.create(&sub, name.as_bytes(), born(0o644), Flags { write: true, ..READ }).unwrap().0;
-            let written = new.write_at(0, b"x");
-            over.store(n == 299 || written != Err(Errno::EPERM), std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(written, Err(Errno::EPERM), "{name}");
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_over = over.clone();
+    let changes = ioverbs::seam::spawn("changes", move || {
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            dir.set_xattr(b"user.note", b"x", crate::SetXattr::Either).unwrap();
+            // As of an attribute that it says it in.
+            dir.unsay();
         }
     });
+    let written = (0..300).map(|n| {
+        let name = format!("f{n}");
+        let new = fs.create(&sub, name.as_bytes(), born(0o644), Flags { write: true, ..READ }).unwrap().0;
+        new.write_at(0, b"x")
+    });
+    let written: Vec<_> = written.collect();
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    changes.unwrap().join().unwrap();
+    assert_eq!(written.iter().position(|written| *written != Err(Errno::EPERM)), None);
 }
 
 /// Bytes that find room later cut off nothing that others have written behind them meanwhile (X3).
