@@ -40,9 +40,13 @@ impl Open {
         got && !self.kept.load(Ordering::Relaxed) && is_exclusive()
     }
 
-    /// Whether it can be closed and opened again without anybody noticing.
+    /// Whether it can be closed and opened again without anybody noticing: not what is held, or has no name that is known.
     fn can_pause(&self) -> bool {
-        self.is_opened() && self.standing.is_own() && self.locked() == Locked::No && !self.ends_with_opener()
+        let Some(What::File(file)) = self.what.get() else { return false };
+        let by_itself =
+            || !file.is_exclusive() && file.node().attributes().is_ok_and(|attributes| attributes.links > 0);
+        let alone = self.locked() == Locked::No && !self.kept.load(Ordering::Relaxed);
+        self.standing.is_own() && alone && by_itself()
     }
 }
 
