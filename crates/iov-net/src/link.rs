@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
+use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, peer_credentials, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Target, Uuid};
 use iov_wire::{
     Body,
@@ -433,13 +433,15 @@ impl Link {
     pub fn shutdown(self: &Arc<Link>, cx: &OpCx) -> Result<()> {
         let up = self.up(cx)?;
         let daemon = match up.connection.is_network() {
-            true => Err(rustix::io::Errno::SRCH),
-            false => rustix::net::sockopt::socket_peercred(up.connection.as_fd())
-                .and_then(|peer| rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty())),
+            true => None,
+            false => peer_credentials(up.connection.as_fd())
+                .ok()
+                .and_then(|peer| rustix::process::Pid::from_raw(peer.pid as i32))
+                .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()),
         };
         call(&up, cx, &Shutdown)?;
         // One of another host or container cannot be watched: its word has to do.
-        let Ok(daemon) = daemon else { return Ok(()) };
+        let Some(daemon) = daemon else { return Ok(()) };
         while !socket::wait_readable(&daemon, cx.left_ns()) {
             if cx.left_ns() == 0 {
                 return Err(Error::timeout("the daemon is ending, but has not ended yet: ask for its status"));

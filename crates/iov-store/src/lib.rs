@@ -1,8 +1,8 @@
 //! The three traits of the house ([`Backend`] for bytes, [`Catalog`] for facts, [`MetadataStore`] under the catalog), their
 //! implementations in memory, decorators that trace, break and limit them, and the suites that each one must pass.
 //!
-//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`], [`Rings`], [`Segment`] and [`FileMap`] (memory shared with others) and
-//! [`seam`] (fork detection) only.
+//! `unsafe` lives in [`Memory`] and [`Viewed`] (memory lent by a caller, or to one), [`LeasePage`], [`Rings`], [`Segment`] and [`FileMap`] (memory shared with others),
+//! [`peer_credentials`] (who is on the other side of a socket) and [`seam`] (fork detection) only.
 
 mod backend;
 mod bell;
@@ -10,6 +10,7 @@ pub mod block_sums;
 mod catalog;
 pub mod change_page;
 pub mod conformance;
+mod credentials;
 mod cx;
 mod decorate;
 mod file_map;
@@ -34,6 +35,7 @@ pub use backend::{AtOnce, Backend, LENT_MODE, LentFile, Now, Shown, Sink, Submit
 pub use bell::Bell;
 pub use catalog::{Answer, Catalog, CatalogCapability, OnAnswer, Route, ask};
 pub use change_page::{ChangePage, ChangeView, Fact, Moment};
+pub use credentials::{Credentials, peer_credentials};
 pub use cx::OpCx;
 pub use decorate::{Action, Fault, Faulty, FaultyStore, Limit, Trace, TraceEvent, TraceRing, When};
 pub use file_map::FileMap;

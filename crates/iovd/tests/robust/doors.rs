@@ -207,3 +207,25 @@ fn a_start_that_fails_leaves_the_store_to_any_host() {
     store.daemon(&[], &[]).kill();
     assert_eq!(fails().lines().count(), 3);
 }
+
+/// Neither sees the other's process, and what one is told to end is still told to end.
+#[test]
+fn g6_a_daemon_of_another_process_namespace_serves_and_ends() {
+    let store = filled();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", IOVD, "--ready", "--idle", "0", "--dir"]).arg(store.dir()).stderr(Stdio::piped());
+    let mut daemon = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    if line.trim() != "iovd is ready" {
+        let _ = daemon.wait();
+        return eprintln!("skipped: no process namespace can be made here: {line}");
+    }
+    let c = create(&store.again(), "c", "");
+    ioverbs::write_at(&c, 0, &[7; 100_000]).unwrap();
+    assert_eq!(read(&c), [7; 100_000]);
+    assert_eq!(c.session().counters().grants.load(std::sync::atomic::Ordering::Relaxed), 0, "it cannot be watched");
+    drop(c);
+    ioverbs::daemon_shutdown(&store.url()).unwrap();
+    assert!(daemon.wait().unwrap().success());
+}
