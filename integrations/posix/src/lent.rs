@@ -2,7 +2,7 @@
 
 use std::{os::fd::BorrowedFd, sync::Arc};
 
-use ioverbs::{Concurrency, Kind, LentFile};
+use ioverbs::{Concurrency, Kind, LentFile, Mutability};
 
 use crate::{File, Outcome, handle::Handle};
 
@@ -23,6 +23,13 @@ impl File {
     pub fn is_exclusive(&self) -> bool {
         let effective = self.joined().and_then(|handle| handle.c.effective().ok());
         effective.is_some_and(|effective| effective.concurrency == Concurrency::Exclusive)
+    }
+
+    /// Whether the store takes it for left behind where this process ends without closing it: it is immutable, and may still be written.
+    pub fn may_be_left(&self) -> bool {
+        let writable = self.joined().filter(|handle| handle.c.is_writable());
+        let effective = writable.and_then(|handle| handle.c.effective().ok());
+        effective.is_some_and(|effective| effective.mutability == Mutability::Immutable)
     }
 
     /// The file in which the bytes lie, each at its own offset, if it is sealed and there is one that may be lent.

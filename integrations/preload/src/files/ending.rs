@@ -40,9 +40,14 @@ impl Open {
         got && !self.kept.load(Ordering::Relaxed) && is_exclusive()
     }
 
-    /// Whether it can be closed and opened again without anybody noticing: not what is held, or has no name that is known.
+    /// Whether the store would take it for left behind by a writer that has died.
+    fn may_be_left(&self) -> bool {
+        matches!(self.what.get(), Some(What::File(file)) if file.may_be_left())
+    }
+
+    /// Whether it is to be closed before another program runs here, and can be opened again without anybody noticing: not what is held, or has no name that is known.
     fn can_pause(&self) -> bool {
-        let Some(What::File(file)) = self.what.get() else { return false };
+        let Some(What::File(file)) = self.what.get().filter(|_| self.may_be_left()) else { return false };
         let by_itself =
             || !file.is_exclusive() && file.node().attributes().is_ok_and(|attributes| attributes.links > 0);
         let alone = self.locked() == Locked::No && !self.kept.load(Ordering::Relaxed);
@@ -89,12 +94,15 @@ impl Files {
         }
     }
 
-    /// The process ends: what it has open is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes what is to be sealed for
-    /// abandoned. Nobody else here does anything with a descriptor from now on.
+    /// The process ends: what is to be sealed is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes that for
+    /// abandoned. All else was published.
     pub(crate) fn end(&self) {
-        // Who has it for long was interrupted by what ends the process.
+        // Who has the table for long was interrupted by what ends the process. It is not held while files are closed: the library looks into it for each file of its own.
         let Some(mut table) = self.hold_soon() else { return };
-        for open in table.iter_mut().filter_map(Option::take) {
+        let left = |open: &&mut Option<Arc<Open>>| open.as_ref().is_some_and(|open| open.may_be_left());
+        let opens: Vec<Arc<Open>> = table.iter_mut().filter(left).filter_map(Option::take).collect();
+        drop(table);
+        for open in opens {
             if open.lives_on() {
                 forget(open);
                 continue;
@@ -106,8 +114,6 @@ impl Files {
                 report(&String::from_utf8_lossy(&path), &e);
             }
         }
-        // Another thread that looked would take what stands for a file for the file.
-        forget(table);
     }
 
     /// Another program is about to run here: what the kernel closes then is closed, and what the program gets it opens by itself. If it cannot be run, this one
