@@ -226,7 +226,7 @@ impl Late {
     /// Runs a batch whose answer comes when its deadline has passed.
     fn too_late(&self, attr: BatchAttr, ops: Vec<Lent<'_>>) {
         self.slow.holds.store(true, Ordering::SeqCst);
-        let attr = BatchAttr { deadline_ns: 50_000_000, ..attr };
+        let attr = BatchAttr { deadline_ns: 500_000_000, ..attr };
         let late = crate::run_batch(&self.one, attr, ops).unwrap().remove(0);
         assert_eq!(late.result().unwrap_err().kind(), Kind::Timeout);
         self.slow.holds.store(false, Ordering::SeqCst);

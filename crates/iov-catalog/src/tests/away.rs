@@ -113,9 +113,13 @@ impl Fixture {
 
     /// What makes a new collection at the other daemon.
     fn create_op(&self, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
+        self.create_at(FIRST_ELSEWHERE, text, controls)
+    }
+
+    fn create_at(&self, target: u32, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
         let (uuid, mut op) = self.client.create_with(iov_types::EntryKind::Collection, Uuid::NIL, text, controls);
         let CatalogOp::Create { layout, .. } = &mut op else { unreachable!() };
-        let policy = Some(format!("targets:{FIRST_ELSEWHERE}"));
+        let policy = Some(format!("targets:{target}"));
         *layout = Some(Layout { targets: 1, policy, ..Layout::default() });
         (uuid, op)
     }
@@ -234,7 +238,8 @@ fn o7_ends_that_wait_for_a_target_do_not_wait_for_others() {
     f.is_away(true);
     closed.drain(..).for_each(|one| drop(f.client.close_written(one.0).unwrap()));
     f.later(2 * SECOND);
-    let here = other.create("here");
+    let (here, op) = f.create_at(0, "here", Default::default());
+    other.ask(op).unwrap();
     other.delete(Uuid::NIL, "here").unwrap();
     f.client.service.core.writer().unended.push(other.caller.session);
     f.later(2 * SECOND);
