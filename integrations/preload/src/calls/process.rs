@@ -133,7 +133,7 @@ fn changes_user(path: *const c_char) -> bool {
         || (stat.st_mode & of_group == of_group && stat.st_gid != gid)
 }
 
-/// Another program runs here, as far as is known: what this one has open ends in order.
+/// Another program runs here, as far as is known: what is to be sealed ends in order.
 fn goes(world: &World) {
     if !Inside::is() && world.pid == crate::raw::pid() {
         let _inside = Inside::enter();
@@ -396,7 +396,7 @@ pub(super) fn publish_all() {
     }
 }
 
-/// What is open is closed, and nothing happens in this process from then on. A child that shares the memory of its parent closes nothing of its parent's.
+/// What is to be sealed is closed. A child that shares the memory of its parent closes nothing of its parent's.
 fn close_all() {
     if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
         Quiet::begin();
@@ -405,7 +405,7 @@ fn close_all() {
     }
 }
 
-/// The end: everybody else is told what was written, and what is open is closed.
+/// The end: everybody else is told what was written, and what is to be sealed is closed.
 fn end(code: c_int) -> isize {
     // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
     publish_all();

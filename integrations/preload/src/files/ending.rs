@@ -1,4 +1,4 @@
-//! The end of what is open: of a descriptor, and of all with the process.
+//! The end of what is open: of a descriptor, and of what is to be sealed with the process.
 
 use std::{
     mem::forget,
@@ -116,7 +116,7 @@ impl Files {
         }
     }
 
-    /// Another program is about to run here: what the kernel closes then is closed, and what the program gets it opens by itself. If it cannot be run, this one
+    /// Another program is about to run here: what is to be sealed is closed, and what the program gets of it it opens by itself. If it cannot be run, this one
     /// opens it anew as it is used.
     pub(crate) fn pause(&self) {
         let locked = lock(&self.locked).clone();
