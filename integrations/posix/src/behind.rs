@@ -147,8 +147,6 @@ impl Handle {
         if size - untold.from <= MOST as u64 {
             untold.data.extend_from_slice(data);
         } else if let Err(e) = self.send(untold, data) {
-            // How much of it has come through only the store knows.
-            untold.reached = size;
             drop(behind);
             self.settle_for_others();
             return Err(e);
@@ -169,10 +167,13 @@ impl Handle {
             self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
         };
         self.tell_rights(untold)?;
-        let Untold { data: kept, from, .. } = untold;
+        let Untold { data: kept, from, reached, .. } = untold;
         let before = kept.len();
+        // If it fails, how much of it has come through only the store knows.
+        let end = *from + (before + data.len()) as u64;
         if before > 0 && data.len() <= MOST {
             kept.extend_from_slice(data);
+            *reached = end.max(*reached);
             write(*from, kept).inspect_err(|_| kept.truncate(before))?;
             *from += kept.len() as u64;
         } else {
@@ -181,6 +182,7 @@ impl Handle {
                 *from += before as u64;
                 kept.clear();
             }
+            *reached = end.max(*reached);
             write(*from, data)?;
             *from += data.len() as u64;
         }
@@ -261,13 +263,15 @@ impl Handle {
             true => rights,
             false => fs.again("write", || ioverbs::write_at(&self.c, untold.from, alone)).map(drop),
         };
+        let cut = match &written {
+            Ok(()) if self.is_stuck() => self.cut(untold),
+            _ => Ok(None),
+        };
+        let (written, cut) = (written.and(cut.as_ref().map_or_else(|e| Err(*e), |_| Ok(()))), cut.unwrap_or_default());
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
         let tell = || {
             let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
-            // Of a write that has found no room there may be some more. What lies behind all that was tried here is others'.
-            let cut = || Op::Truncate { c: c.clone(), size: untold.attributes.size };
-            let is_more = self.is_stuck() && untold.reached > untold.attributes.size;
-            let cut = (is_more && written.is_ok()).then(|| Lent::from(cut()));
+            let cut = cut.map(|cut| Lent::from(cut.of(&c)));
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));

@@ -147,7 +147,7 @@ impl File {
     }
 
     /// The same; what was deleted goes on as a file without a name.
-    fn handle(&self) -> Outcome<&Arc<Handle>> {
+    pub(crate) fn handle(&self) -> Outcome<&Arc<Handle>> {
         if let Some(handle) = self.handle_of_what_is()? {
             return Ok(handle);
         }
@@ -407,11 +407,18 @@ impl File {
         handle.failure()
     }
 
+    /// Whether there is something of what was written that the store has not been told, perhaps.
+    pub fn has_untold(&self) -> bool {
+        self.joined().is_some_and(|handle| handle.has_untold())
+    }
+
     /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
         // One that reads alone may have made it, or changed its attributes.
-        match self.joined().filter(|handle| self.flags.write || handle.has_untold()) {
+        // What has found no room its writer hears of.
+        let tells = |handle: &&Arc<Handle>| self.flags.write || (handle.has_untold() && !handle.is_stuck());
+        match self.joined().filter(tells) {
             Some(handle) => {
                 let (published, failed) = (self.publish(), handle.take_failure());
                 published.and(failed)
@@ -453,9 +460,11 @@ impl File {
         }
         // Here, as whoever else holds it for a moment hears of no failure.
         let told = handle.settle();
+        let is_anothers = !self.flags.write && handle.is_stuck();
         // Others who have it open go on.
         match Arc::into_inner(handle) {
             Some(handle) => handle.end().and(told),
+            None if is_anothers => Ok(()),
             None => told,
         }
     }

@@ -211,7 +211,7 @@ impl FileSystem {
 }
 
 /// The facts that a stat tells.
-fn stat(done: Result<ioverbs::Status>) -> Result<Stat> {
+pub(crate) fn stat(done: Result<ioverbs::Status>) -> Result<Stat> {
     match done?.output {
         ioverbs::Output::Stat(stat) => Ok(*stat),
         _ => Err(ioverbs::Error::internal("a stat returned no facts")),

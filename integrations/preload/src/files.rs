@@ -25,6 +25,7 @@ mod ending;
 mod table;
 
 pub(crate) use adding::Adding;
+pub(crate) use ending::Patience;
 
 /// Descriptors that are looked for at once; others are looked for in the table.
 const BITS: usize = 1 << 16;
@@ -282,8 +283,19 @@ impl Open {
 
     /// The same where the program does not hear of it: whoever closes it does.
     pub(crate) fn publish_early(&self) {
-        if let Err(e) = self.publish() {
-            *lock(&self.failed) = Some(e);
+        let _ = self.publish_for_others();
+    }
+
+    /// The same for who wants to know as well, besides who closes it.
+    pub(crate) fn publish_for_others(&self) -> Outcome<()> {
+        self.publish().inspect_err(|e| *lock(&self.failed) = Some(*e))
+    }
+
+    /// Makes last what found no room, or no answer, as it was told before.
+    pub(crate) fn sync_untold(&self) -> Outcome<()> {
+        match self.what.get() {
+            Some(What::File(file)) if file.has_untold() => file.sync(),
+            _ => Ok(()),
         }
     }
 }

@@ -6,9 +6,30 @@
 
 use std::sync::atomic::Ordering;
 
-use ioverbs::Op;
+use ioverbs::{Collection, Op, Range};
 
-use crate::{Attributes, Errno, Outcome, fs::lock, handle::Handle};
+use super::Untold;
+use crate::{
+    Attributes, Errno, Outcome,
+    fs::lock,
+    handle::{Handle, stat},
+};
+
+/// What takes away what came of a write that nobody was told of.
+#[derive(Clone, Copy)]
+pub(super) enum Cut {
+    End(u64),
+    Hole(Range),
+}
+
+impl Cut {
+    pub(super) fn of(self, c: &Collection) -> Op {
+        match self {
+            Cut::End(size) => Op::Truncate { c: c.clone(), size },
+            Cut::Hole(range) => Op::Punch { c: c.clone(), range },
+        }
+    }
+}
 
 /// Another time there may be some, or the store may answer.
 pub(super) fn may_come_through(e: Errno) -> bool {
@@ -26,6 +47,17 @@ impl Handle {
         if self.behind.stuck.swap(false, Ordering::AcqRel) && is_told {
             lock(&self.behind.failed).take_if(|e| may_come_through(*e) && *e != Errno::EDQUOT);
         }
+    }
+
+    /// Of a write that has found no room there may be some, up to where it was tried. What lies behind that is others', who have written meanwhile.
+    pub(super) fn cut(&self, untold: &Untold) -> Outcome<Option<Cut>> {
+        let (size, reached) = (untold.attributes.size, untold.reached);
+        if reached <= size {
+            return Ok(None);
+        }
+        let look = || stat(ioverbs::run(self.c.session(), Op::Stat { c: self.c.clone() }));
+        let is_last = self.file_system().again("stat", look)?.bytes <= reached;
+        Ok(Some(if is_last { Cut::End(size) } else { Cut::Hole(Range::new(size, reached - size)?) }))
     }
 
     /// The attributes of the file, if the store had no room for what was written.
@@ -78,9 +110,16 @@ impl Handle {
         let told = size.min(untold.from);
         let cut = || ioverbs::run(self.c.session(), Op::Truncate { c: self.c.clone(), size: told });
         self.file_system().again("truncate", cut)?;
-        untold.from = told;
+        (untold.from, untold.reached) = (told, 0);
         untold.data.truncate((size - told) as usize);
         untold.attributes.size = size;
         Ok(true)
+    }
+
+    /// As if a write up to there had found no room.
+    #[cfg(test)]
+    pub(crate) fn found_no_room(&self, reached: u64) {
+        lock(&self.behind.untold).as_mut().expect("something to tell").reached = reached;
+        self.behind.stuck.store(true, Ordering::Release);
     }
 }

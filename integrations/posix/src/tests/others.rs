@@ -314,4 +314,20 @@ fn x3_what_is_told_late_cuts_nobody_elses_bytes() {
     assert_eq!(there.lookup(&there.root(), b"a").unwrap().1.size, 10_100);
     let _ = file.close();
     assert!(get(&node)[10_000..] == [2; 100]);
+    // Nor what cuts off what came of a write that had failed.
+    for (at, size) in [(100_000, 100_100), (70_000, 5000)] {
+        let (file, node, _) = here.create(&here.root(), b"b", born(0o644), WRITE).unwrap();
+        file.write(0, &[1; 5000]).unwrap();
+        file.handle().unwrap().found_no_room(75_000);
+        let other = File::open(&there.lookup(&there.root(), b"b").unwrap().0, WRITE).unwrap().0;
+        other.write_at(60_000, &[3; 10_100]).unwrap();
+        other.write_at(at, &[2; 100]).unwrap();
+        other.close().unwrap();
+        file.sync().unwrap();
+        file.close().unwrap();
+        let found = get(&node);
+        assert!(found.len() == size && found[..5000] == [1; 5000]);
+        assert!(size == 5000 || found[5000..100_000].iter().all(|b| *b == 0) && found[100_000..] == [2; 100]);
+        here.unlink(&here.root(), b"b").unwrap();
+    }
 }

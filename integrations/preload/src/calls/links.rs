@@ -150,7 +150,7 @@ pub(super) fn leads_to(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
         What::Others(link) => Record::behind(&link)
             .map(|record| record.path)
             .filter(|path| path.is_empty() || world.place(path).is_some()),
-        What::Directory => place::own_path(world)?,
+        What::Directory => place::present_path(world)?,
         What::Program => Some(libraries::start::own_path().to_vec()).filter(|path| !path.is_empty()),
     };
     let Some(mut to) = to else { return Ok(None) };

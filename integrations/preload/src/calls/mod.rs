@@ -95,10 +95,10 @@ impl Here {
     pub(crate) fn beyond(&self, path: Vec<u8>) -> Vec<u8> {
         match path.first() {
             Some(b'/') => path,
-            // Above the root of the workspace, where there need not be anything that the kernel knows.
+            // Above the root of the workspace, where there need not be anything that the kernel knows: if there is, it may be behind a link.
             _ => {
                 let (mut above, mut rest) = (parent_of(&self.mounted.at), &path[..]);
-                while let Some(b"" | [b'/', ..]) = rest.strip_prefix(b"..") {
+                while let Some(b"" | [b'/', ..]) = rest.strip_prefix(b"..").filter(|_| !is_there(above)) {
                     above = parent_of(above);
                     rest = &rest[2..];
                     rest = &rest[rest.iter().position(|b| *b != b'/').unwrap_or(rest.len())..];
@@ -266,7 +266,7 @@ fn climb<'a>(world: &'a World, path: &[u8]) -> Climbed<'a> {
             Some((_, b"")) if climbs => through = true,
             Some((place, b"")) => return Climbed::In(place, rest.to_vec()),
             // Of a link there the kernel knows where `..` is; above a place there need not be anything that it knows.
-            _ if through && !(climbs && world.is_above(&so_far)) => {
+            _ if through && !(climbs && world.is_above(&so_far) && !is_there(&so_far)) => {
                 let led = if next.is_some() { [&so_far, rest].concat() } else { so_far };
                 return Climbed::Through(if led.is_empty() { b"/".to_vec() } else { led });
             }
@@ -284,6 +284,12 @@ fn climb<'a>(world: &'a World, path: &[u8]) -> Climbed<'a> {
         }
         rest = &rest[end..];
     }
+}
+
+/// Whether the kernel knows something by that path.
+fn is_there(path: &[u8]) -> bool {
+    let Ok(path) = CString::new(path) else { return false };
+    kernel!(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::F_OK) == 0
 }
 
 /// Whether a path has `..` behind a symbolic link outside, of which that is the directory it leads to.

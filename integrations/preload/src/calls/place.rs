@@ -143,7 +143,7 @@ pub(super) fn own_path(world: &World) -> Outcome<Option<Vec<u8>>> {
 }
 
 /// The same, for who asks where the process is: a directory that was removed is nowhere, whatever its path was.
-fn present_path(world: &World) -> Outcome<Option<Vec<u8>>> {
+pub(super) fn present_path(world: &World) -> Outcome<Option<Vec<u8>>> {
     let _inside = Inside::enter();
     if let Directory::Inside(_, node) = directory(world)? {
         if let Err(Errno::ENOENT | Errno::ESTALE) = node.attributes() {

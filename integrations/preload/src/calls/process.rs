@@ -9,6 +9,7 @@ use iov_posix::{Errno, File, Flags, Kind, Outcome, Way, run::Program};
 
 use super::{Here, at, bytes_of, export, is_inside, libraries, libraries::start, links, locks, place, temporary};
 use crate::{
+    files::Patience,
     memory,
     raw::{failed, kernel},
     signals::{Quiet, let_run},
@@ -133,9 +134,19 @@ fn changes_user(path: *const c_char) -> bool {
         || (stat.st_mode & of_group == of_group && stat.st_gid != gid)
 }
 
+/// With what a program is run.
+#[derive(Clone, Copy)]
+struct With<'a> {
+    variables: &'a [CString],
+    /// Of how many scripts it is the interpreter.
+    depth: usize,
+    /// The program has asked for it, and not the library, within which nothing can be asked of the store.
+    is_asked: bool,
+}
+
 /// Another program runs here, as far as is known: what is to be sealed ends in order.
-fn goes(world: &World) {
-    if !Inside::is() && world.pid == crate::raw::pid() {
+fn goes(world: &World, is_asked: bool) {
+    if is_asked && world.pid == crate::raw::pid() {
         let _inside = Inside::enter();
         world.files.pause();
     }
@@ -172,7 +183,7 @@ fn refused(name: &[u8], what: &str) -> isize {
 }
 
 /// Runs a program of the kernel.
-fn run_there(world: &World, path: *const c_char, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+fn run_there(world: &World, path: *const c_char, arguments: &[CString], with: With) -> isize {
     let program = kind_of(path);
     let (at, last) = runner(&program);
     let by = at.as_ref().map_or(path, |at| at.as_ptr());
@@ -182,7 +193,7 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
         None => None,
     };
     if let Program::Script(interpreter, argument) = &program
-        && depth < INTERPRETERS
+        && with.depth < INTERPRETERS
         && let Ok(interpreter) = CString::new(&interpreter[..])
         && is_inside(libc::AT_FDCWD, interpreter.as_ptr())
     {
@@ -194,17 +205,18 @@ fn run_there(world: &World, path: *const c_char, arguments: &[CString], variable
         let argument = argument.as_ref().and_then(|argument| CString::new(&argument[..]).ok());
         let own = [interpreter.clone()].into_iter().chain(argument).chain(script);
         let all: Vec<_> = own.chain(arguments.iter().skip(1).cloned()).collect();
-        return run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1);
+        let with = With { depth: with.depth + 1, ..with };
+        return run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, with);
     }
     if let Some(cannot) = cannot.filter(|_| concerns_store(world, arguments)) {
         return refused(bytes_of(path).unwrap_or_default(), &cannot);
     }
-    let mut variables = variables.to_vec();
+    let mut variables = with.variables.to_vec();
     // It goes again unless the program runs.
     let _libraries = (program == Program::Dynamic).then(|| start::of_file(world, path, &mut variables));
     let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
     if kernel!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK) == 0 {
-        goes(world);
+        goes(world, with.is_asked);
     }
     let_run(|| kernel!(libc::SYS_execve, path, arguments.pointers.as_ptr(), variables.pointers.as_ptr()))
 }
@@ -267,12 +279,12 @@ pub(super) fn in_memory(file: &File, size: u64) -> Outcome<c_int> {
 type From = (c_int, *const c_char, bool);
 
 /// Runs what is at the end of a path, instead of this program.
-fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], depth: usize) -> isize {
+fn run(world: &World, from: From, arguments: &[CString], with: With) -> isize {
     let (dirfd, path, follow) = from;
     let here = &mut |world: &World, here: &Here| {
         let (program, fd, at) = copied(here, follow)?;
         if let Program::Script(interpreter, argument) = program {
-            if depth == INTERPRETERS {
+            if with.depth == INTERPRETERS {
                 return Err(Errno::ELOOP.into());
             }
             let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Errno(libc::ENOEXEC));
@@ -284,7 +296,8 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
                 _ => here.absolute(),
             })?);
             all.extend(arguments.iter().skip(1).cloned());
-            return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, variables, depth + 1));
+            let with = With { depth: with.depth + 1, ..with };
+            return Ok(run(world, (libc::AT_FDCWD, interpreter.as_ptr(), true), &all, with));
         }
         let is_linker = || CString::new(temporary::path_of(fd)).is_ok_and(|path| libraries::is_linker(path.as_ptr()));
         let cannot = program.cannot_see().filter(|_| concerns_store(world, arguments));
@@ -292,14 +305,14 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
             kernel!(libc::SYS_close, fd);
             return Ok(refused(&at, &format!("it is {what}")));
         }
-        let mut variables = variables.to_vec();
+        let mut variables = with.variables.to_vec();
         let _libraries = match program {
             Program::Dynamic => start::of_copy(world, fd, &at, &mut variables),
             _ => None,
         };
         let (arguments, variables) = (List::new(arguments.to_vec()), List::new(variables));
         let (argument_list, variable_list) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
-        goes(world);
+        goes(world, with.is_asked);
         // The next program begins with the signals that this one blocks.
         let done = let_run(|| {
             kernel!(libc::SYS_execveat, fd, c"".as_ptr(), argument_list, variable_list, libc::AT_EMPTY_PATH)
@@ -307,9 +320,7 @@ fn run(world: &World, from: From, arguments: &[CString], variables: &[CString], 
         kernel!(libc::SYS_close, fd);
         Ok(done)
     };
-    at(dirfd, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| {
-        run_there(world, path, arguments, variables, depth)
-    })
+    at(dirfd, path, here, &mut |_, _| failed(Errno::EACCES), &mut |_, path| run_there(world, path, arguments, with))
 }
 
 /// Everybody else is told what was written, and finds out what descriptors stand for. Within the library, which may be starting a daemon or have been interrupted by
@@ -330,7 +341,7 @@ fn run_first(path: *const c_char, arguments: *const *const c_char, variables: *c
 
 fn run_from(from: From, arguments: *const *const c_char, variables: *const *const c_char) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_execve, from.1, arguments, variables) };
-    let _quiet = Quiet::enter();
+    let (_quiet, is_asked) = (Quiet::enter(), !Inside::is());
     publish(world);
     let (arguments, variables) = match List::copied(arguments).and_then(|a| Ok((a, List::copied(variables)?))) {
         Ok(lists) => lists,
@@ -338,7 +349,8 @@ fn run_from(from: From, arguments: *const *const c_char, variables: *const *cons
     };
     let (dirfd, path, follow) = from;
     links::following((dirfd, path), |dirfd, path| {
-        run(world, (dirfd, path, follow), &arguments, &environment(world, variables), 0)
+        let with = With { variables: &environment(world, variables), depth: 0, is_asked };
+        run(world, (dirfd, path, follow), &arguments, with)
     })
 }
 
@@ -361,6 +373,7 @@ fn run_open(
         };
         let (arguments, variables) = (List::new(arguments), List::new(environment(world, variables)));
         let (arguments, variables) = (arguments.pointers.as_ptr(), variables.pointers.as_ptr());
+        goes(world, !Inside::is());
         let_run(|| kernel!(libc::SYS_execveat, dirfd, path, arguments, variables, flags))
     };
     let Some(text) = bytes_of(path) else { return there() };
@@ -388,9 +401,13 @@ fn run_open(
 pub(super) fn publish_all() {
     if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
         let _inside = Inside::enter();
+        let mut patience = Patience::new(world);
         for (fd, open) in world.files.all() {
-            if let Err(e) = open.publish() {
+            if let Err(e) = patience.with(|| open.publish()) {
                 report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
+            }
+            if patience.is_over() {
+                break;
             }
         }
     }
@@ -401,7 +418,7 @@ fn close_all() {
     if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
         Quiet::begin();
         std::mem::forget(Inside::enter());
-        world.files.end();
+        world.files.end(world);
     }
 }
 

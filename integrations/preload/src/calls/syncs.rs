@@ -33,7 +33,7 @@ fn sync_workspace(world: &World, mounted: &Mounted) -> Outcome<()> {
     let mut done = Ok(());
     for (_, open) in world.files.all() {
         if is_of_it(&open.record.at, &open.record.workspace) {
-            done = done.and(open.publish());
+            done = done.and(open.publish_for_others()).and(open.sync_untold());
         }
     }
     done.and(mounted.paths.file_system().sync())
@@ -45,7 +45,14 @@ fn sync_all_of(fd: c_int) -> Option<isize> {
             return Err(Errno::EBADF);
         }
         match open.mounted(world)? {
-            Some(mounted) => sync_workspace(world, &mounted)?,
+            Some(mounted) => {
+                let done = sync_workspace(world, &mounted);
+                // Of this file also what others have written.
+                match open.what(world)? {
+                    What::File(file) => done.and(file.sync())?,
+                    _ => done?,
+                }
+            }
             None => world.all_mounted().into_iter().try_for_each(|mounted| sync_workspace(world, &mounted))?,
         }
         Ok(0)

@@ -6,12 +6,38 @@ use std::{
 };
 
 use iov_posix::Outcome;
+use ioverbs::{limits, seam};
 
 use super::{Files, Locked, Open, What};
 use crate::{
     standing::Standing,
     world::{Inside, World, lock, report},
 };
+
+/// How long a process that ends waits for a store that cannot be reached: for one of its files as ever, and for the others no more.
+pub(crate) struct Patience {
+    deadline_ns: i64,
+    is_over: bool,
+}
+
+impl Patience {
+    pub(crate) fn new(world: &World) -> Patience {
+        let told = world.settings.deadline_ns;
+        Patience { deadline_ns: if told > 0 { told } else { limits::DEFAULT_DEADLINE_NS }, is_over: false }
+    }
+
+    /// Whether something has been waited for in vain.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub(crate) fn with(&mut self, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+        let until_ns = seam::monotonic_ns().saturating_add(self.deadline_ns);
+        let done = work();
+        self.is_over |= done.is_err() && seam::monotonic_ns() >= until_ns;
+        done
+    }
+}
 
 impl Open {
     /// Closes it, for the last descriptor.
@@ -96,21 +122,22 @@ impl Files {
 
     /// The process ends: what is to be sealed is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes that for
     /// abandoned. All else was published.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self, world: &World) {
         // Who has the table for long was interrupted by what ends the process. It is not held while files are closed: the library looks into it for each file of its own.
         let Some(mut table) = self.hold_soon() else { return };
         let left = |open: &&mut Option<Arc<Open>>| open.as_ref().is_some_and(|open| open.may_be_left());
         let opens: Vec<Arc<Open>> = table.iter_mut().filter(left).filter_map(Option::take).collect();
         drop(table);
+        let mut patience = Patience::new(world);
         for open in opens {
-            if open.lives_on() {
+            if open.lives_on() || patience.is_over() {
                 forget(open);
                 continue;
             }
             // Another thread is in the middle of something with it, or it has more descriptors.
             let Some(open) = Arc::into_inner(open) else { continue };
             let path = open.record.path.clone();
-            if let Err(e) = open.close() {
+            if let Err(e) = patience.with(|| open.close()) {
                 report(&String::from_utf8_lossy(&path), &e);
             }
         }

@@ -68,6 +68,34 @@ fn what_was_written_to_a_full_store_is_read_until_it_has_room() {
     }
 }
 
+/// Writes what finds no room, and asks in other ways than by its descriptor whether it is safe; a reader comes and goes meanwhile.
+const ASKED: &str = r#"
+    static char b[1 << 20];
+    MAIN
+    int f = open("fill", O_RDWR | O_CREAT, 0644); long at = 0;
+    for (long step = sizeof b; step >= 4096; step /= 4) while ((argc = pwrite(f, b, step, at)) > 0) at += argc;
+    int fd = open("j", O_RDWR | O_CREAT | O_EXCL, 0644), other = open("other", O_RDONLY);
+    write(fd, b, 20000); printf("%s ", E(fsync(fd)));
+    if (argv[1]) { printf("%s ", E(syncfs(fd))); printf("%s ", E(syncfs(other))); }
+    int r = open("j", O_RDONLY); read(r, b, 100); printf("%s ", E(close(r))); printf("%s\n", E(close(fd)));
+"#;
+
+#[test]
+fn p5_what_found_no_room_is_safe_by_nobodys_word_and_only_its_writer_is_told() {
+    if has_library() {
+        let store = store();
+        let program = built(&store, ASKED);
+        let said = shell(&store, &format!("touch other; {program} run")).ok().text();
+        assert_eq!(said, "ENOSPC ENOSPC ENOSPC done ENOSPC\n", "iov run");
+    }
+    if has_fuse() {
+        let store = store();
+        let program = built(&store, ASKED);
+        let said = Mounted::new(&store, "mnt", "").shell(&program).ok().text();
+        assert_eq!(said, "ENOSPC done ENOSPC\n", "a mount");
+    }
+}
+
 /// Writes to the end of a file until there is no room, and looks whether it is as long as it was told; then once more.
 const TOLD: &str = r#"
     static char b[3 << 20];

@@ -39,6 +39,33 @@ fn links_outside_lead_into_workspaces() {
 }
 
 #[test]
+fn above_a_workspace_behind_a_link_is_where_the_link_leads() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    for dir in ["to", "to/x", "to/x/y", "from"] {
+        std::fs::create_dir(store.path(dir)).unwrap();
+    }
+    for (file, text) in [("to/f", "right"), ("from/f", "wrong"), ("f", "wrong")] {
+        std::fs::write(store.path(file), text).unwrap();
+    }
+    symlink(store.path("to/x/y"), store.path("from/link")).unwrap();
+    let at = store.path("from/link/w").display().to_string();
+    let script = format!("cd {at}; cat ../../../f; cat {at}/../../../f");
+    assert_eq!(run(&store, &["--at", &format!("w={at}"), "--", "bash", "-c", &script]).ok().text(), "rightright");
+}
+
+#[test]
+fn the_directory_of_a_process_is_found_by_its_link_where_others_have_moved_it() {
+    if !has_library() {
+        return;
+    }
+    let script = "mkdir a; cd a; bash -c 'cd ..; mv a c; mkdir a'; sleep 1.5; readlink /proc/self/cwd; echo > /proc/self/cwd/f; cd ..; ls a c";
+    assert_eq!(shell(&Store::with_workspace(), script).ok().text(), "/iov/w/c\na:\n\nc:\nf\n");
+}
+
+#[test]
 fn who_moves_a_link_outside_does_not_move_what_it_leads_to() {
     if !has_library() {
         return;
