@@ -209,7 +209,8 @@ impl Handle {
         }
         let mut behind = lock(&self.behind.untold);
         let Untold { attributes: a, attr: kept, from, .. } = behind.as_mut()?;
-        if *from > 0 && takes_rights(a, attr) {
+        let less = takes_rights(a, attr);
+        if *from > 0 && less {
             return None;
         }
         let set = |to: &mut u32, kept: &mut Option<u32>, new: Option<u32>| {
@@ -227,6 +228,12 @@ impl Handle {
             (a.atime_ns, kept.atime_ns) = (ns, Some(ns));
         }
         a.ctime_ns = seam::now_ns();
+        if less {
+            // Whoever opened it until that is told would have it open, whatever is written to it. When it is, the store says.
+            drop(behind);
+            self.settle_for_others();
+            return None;
+        }
         Some(*a)
     }
 

@@ -56,13 +56,13 @@ fn small_new_files_are_written_behind_and_nobody_notices() {
     let (file, node, first) = create(b"a");
     let before = asked(&ws);
     assert_eq!((file.write(0, b"hel").unwrap(), file.write(3, b"lo").unwrap()), (3, 2));
-    let set = node.change(&Change { mode: Some(0o600), uid: Some(1), mtime: Some(time), ..Change::default() }).unwrap();
-    assert_eq!((set.size, set.mode, set.uid, set.mtime_ns), (5, 0o600, 1, 1_000_000_007));
+    let set = node.change(&Change { mode: Some(0o664), uid: Some(1), mtime: Some(time), ..Change::default() }).unwrap();
+    assert_eq!((set.size, set.mode, set.uid, set.mtime_ns), (5, 0o664, 1, 1_000_000_007));
     assert!(set.ctime_ns >= first.ctime_ns && node.attributes().unwrap() == set);
     assert_eq!(asked(&ws), before, "nobody was asked");
     file.flush().unwrap();
     let told = node.attributes().unwrap();
-    assert_eq!((told.size, told.mode, told.uid, told.mtime_ns), (5, 0o600, 1, 1_000_000_007));
+    assert_eq!((told.size, told.mode, told.uid, told.mtime_ns), (5, 0o664, 1, 1_000_000_007));
     file.close().unwrap();
     assert_eq!(get(&node), b"hello");
     // Whatever looks at it before finds it.
@@ -274,9 +274,9 @@ fn nobody_gets_bytes_of_a_new_file_that_he_may_not_have() {
     let set = |node: &Node, change| node.change(&change).unwrap();
     let mode = |mode| Change { mode: Some(mode), ..Change::default() };
     // Before the bytes are there, and where they are at once if it takes rights away.
-    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o644), WRITE).unwrap();
+    let (file, node, _) = fs.create(&fs.root(), b"a", born(0o600), WRITE).unwrap();
     set(&node, mode(0o640));
-    assert_eq!(there(b"a").mode, 0o644, "nothing is there yet");
+    assert_eq!(there(b"a").mode, 0o600, "nobody may do less");
     file.write(0, &[1; 100_000]).unwrap();
     assert_eq!((there(b"a").mode, there(b"a").size), (0o640, 100_000));
     set(&node, mode(0o600));

@@ -294,6 +294,20 @@ fn what_a_directory_says_is_heard_while_it_is_changed() {
 
 /// Bytes that find room later cut off nothing that others have written behind them meanwhile (X3).
 #[test]
+fn nobody_opens_a_new_file_with_rights_that_were_taken_away() {
+    let ws = workspace();
+    let (here, there) =
+        (FileSystem::new(ws.clone(), Options::default()), FileSystem::new(again(&ws), Options::default()));
+    let (file, node, _) = here.create(&here.root(), b"a", born(0o644), WRITE).unwrap();
+    let set = node.change(&Change { mode: Some(0o600), ..Change::default() }).unwrap();
+    let seen = there.lookup(&there.root(), b"a").unwrap().1;
+    assert_eq!((set.mode, seen.mode, seen.ctime_ns), (0o600, 0o600, set.ctime_ns));
+    file.write(0, b"secret").unwrap();
+    file.close().unwrap();
+    assert_eq!(get(&node), b"secret");
+}
+
+#[test]
 fn x3_what_is_told_late_cuts_nobody_elses_bytes() {
     let ws = workspace();
     let (here, there) =
