@@ -153,7 +153,7 @@ fn p5_a_persist_covers_what_others_have_written() {
     let mut durable = Controls::default();
     crate::text::parse(&mut durable, "persistence=durable").unwrap();
     crate::text::parse(&mut durable, "point=explicit").unwrap();
-    let c = crate::create(&ws, None, Some("c"), Default::default(), durable).unwrap();
+    let c = crate::create(&ws, None, Some("c"), Default::default(), durable.clone()).unwrap();
     crate::write_at(&c, 0, &[1; 100_000]).unwrap();
     crate::close(&c).unwrap();
     assert!(backend.synced.lock().unwrap().is_empty());
@@ -163,6 +163,11 @@ fn p5_a_persist_covers_what_others_have_written() {
         crate::run(c.session(), Op::Persist { c: c.clone() }).unwrap();
         assert_eq!(std::mem::take(&mut *backend.synced.lock().unwrap()).len(), 1);
     }
+    let (out, name) = (ws.pending(EntryKind::Group), Some(Name::new("g").unwrap()));
+    let group = Op::Create { out: out.clone(), parent: None, name, metadata: Default::default(), controls: durable };
+    crate::run(&one, group).unwrap();
+    crate::run(&one, Op::Persist { c: out }).unwrap();
+    assert!(backend.synced.lock().unwrap().is_empty(), "a group has no bytes");
 }
 
 /// A catalog that keeps answers to opens to itself for a while.

@@ -142,6 +142,12 @@ fn o2_list_pages_are_complete_and_in_order(make: MakeBackend<'_>) {
 fn p5_evidence_tells_what_the_bytes_survive(make: MakeBackend<'_>) {
     let target = make();
     let strongest = target.capability().durability;
+    for level in Persistence::ALL.iter().filter(|level| **level <= strongest) {
+        // Who persists what nobody wrote is not told that it failed.
+        let unwritten = Probe::new(&target, 2).with(|d| d.durability = Some(*level));
+        let survives = unwritten.call(ObjectVerb::Sync).expect("a sync of what nobody wrote").durability;
+        assert!(survives >= Some(*level), "nothing, synced at {level:?}, survives {survives:?}");
+    }
     for level in Persistence::ALL {
         let object = Probe::new(&target, 1).with(|d| d.durability = Some(*level));
         for (what, verb, data) in

@@ -203,6 +203,11 @@ impl<M: Medium> Objects<M> {
             | ObjectVerb::Thaw { .. }
             | ObjectVerb::Sync => match self.find(cx, op.object)? {
                 Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
+                // Nothing survives whatever there is, so that whoever persists before the first write has what was asked for.
+                None if op.verb == ObjectVerb::Sync => {
+                    let durability = op.demand.durability.max(Some(Persistence::Volatile));
+                    Ok(Evidence { durability, ..Evidence::default() })
+                }
                 None => Ok(Evidence::default()),
             },
             _ => self.find_or_create(cx, op.object)?.run(cx, &op.verb, &op.demand, memory, &self.budget),
