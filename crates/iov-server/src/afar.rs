@@ -1,5 +1,6 @@
-//! Sessions over a network, written down by their names, so that a daemon which comes in place of one that crashed knows who
-//! may come back to it. (Of clients on its own host the lease pages tell that, and whether they live.)
+//! Sessions that have no lease page, written down by their names, so that a daemon which comes in place of one that crashed knows
+//! who may come back to it: those over a network, those of another process namespace, and those that no page could be made for.
+//! (Of all other clients on its own host the lease pages tell that, and whether they live.)
 
 use std::{
     collections::HashSet,
@@ -11,7 +12,7 @@ use std::{
 use iov_store::seam;
 use iov_types::{Error, Result, Uuid};
 
-/// The sessions over a network of a daemon and of the one before it.
+/// The sessions without lease pages of a daemon and of the one before it.
 #[derive(Debug)]
 pub struct Afar {
     dir: PathBuf,
@@ -61,7 +62,7 @@ impl Afar {
     /// It has ended.
     pub(crate) fn ends(&self, session: Uuid) {
         self.lock().remove(&session);
-        // One of this host has none.
+        // One with a lease page has none.
         let _ = fs::remove_file(self.dir.join(session.to_string()));
     }
 

@@ -108,21 +108,25 @@ fn let_in(
     // At another daemon's target nobody knows the session for the store: whose stages there are, the session for the target says.
     let of = (target > 0 && server.facts.catalog().is_some()).then_some(hello.of);
     server.session_begins(hello.session, of, hello.channel, connection.id())?;
-    if peer.pid.is_none() && hello.channel == 0 {
-        server.afar.begins(hello.session);
-    }
     let page = match (peer.pid, hello.channel) {
         // What the kernel says counts, not what the peer says of itself. A descriptor comes with every welcome; without a
         // page it is another one, so that the client does not ask for grants.
         (Some(pid), 0) => server.targets.at(target).grants.open_session(hello.session, pid, peer.uid),
         _ => Ok(None),
     };
+    let paged = matches!(page, Ok(Some(_)));
     let page = page.and_then(|page| match (page, peer.pid) {
         (None, None) => Ok(Vec::new()),
         (None, Some(_)) => nothing().map(|fd| vec![fd]),
         (Some(page), _) => Ok(vec![page]),
     });
     let page = page.inspect_err(|_| server.session_never_began(hello.session, hello.channel, connection.id()))?;
+    // What no lease page stands for is written down elsewhere, for the next daemon. (That of a program of this host at a target
+    // without pages is not waited for: nothing is kept for it there.)
+    let is_seen = peer.pid.is_some_and(|pid| pid != 0);
+    if hello.channel == 0 && !paged && !(is_seen && of.is_some()) {
+        server.afar.begins(hello.session);
+    }
     let mut beside = page;
     // Who cannot have them goes on without.
     let rings = (hello.rings && hello.channel == 0 && !connection.is_network()).then(|| connection.begin_rings().ok());

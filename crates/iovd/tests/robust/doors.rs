@@ -208,10 +208,8 @@ fn a_start_that_fails_leaves_the_store_to_any_host() {
     assert_eq!(fails().lines().count(), 3);
 }
 
-/// Neither sees the other's process, and what one is told to end is still told to end.
-#[test]
-fn g6_a_daemon_of_another_process_namespace_serves_and_ends() {
-    let store = filled();
+/// A daemon of another process namespace, if one can be made here.
+fn elsewhere(store: &Store) -> Option<std::process::Child> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", IOVD, "--ready", "--idle", "0", "--dir"]).arg(store.dir()).stderr(Stdio::piped());
     let mut daemon = command.spawn().unwrap();
@@ -219,8 +217,17 @@ fn g6_a_daemon_of_another_process_namespace_serves_and_ends() {
     BufReader::new(daemon.stderr.take().unwrap()).read_line(&mut line).unwrap();
     if line.trim() != "iovd is ready" {
         let _ = daemon.wait();
-        return eprintln!("skipped: no process namespace can be made here: {line}");
+        eprintln!("skipped: no process namespace can be made here: {line}");
+        return None;
     }
+    Some(daemon)
+}
+
+/// Neither sees the other's process, and what one is told to end is still told to end.
+#[test]
+fn g6_a_daemon_of_another_process_namespace_serves_and_ends() {
+    let store = filled();
+    let Some(mut daemon) = elsewhere(&store) else { return };
     let c = create(&store.again(), "c", "");
     ioverbs::write_at(&c, 0, &[7; 100_000]).unwrap();
     assert_eq!(read(&c), [7; 100_000]);
@@ -228,4 +235,21 @@ fn g6_a_daemon_of_another_process_namespace_serves_and_ends() {
     drop(c);
     ioverbs::daemon_shutdown(&store.url()).unwrap();
     assert!(daemon.wait().unwrap().success());
+}
+
+/// Nor does the next daemon see whether they live: it waits for them as for those of another host.
+#[test]
+fn x1_who_had_a_daemon_of_another_process_namespace_is_awaited_after_a_kill() {
+    let store = filled();
+    let Some(mut daemon) = elsewhere(&store) else { return };
+    let held = create(&store.again(), "held", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, b"first").unwrap();
+    let of_it = format!("/proc/{0}/task/{0}/children", daemon.id());
+    crate::kit::signal(fs::read_to_string(of_it).unwrap().trim().parse().unwrap(), "KILL");
+    daemon.wait().unwrap();
+    let others = store.again();
+    let taken = ioverbs::lookup(&others, None, "held", crate::kit::controls("concurrency=exclusive"));
+    assert_eq!(taken.map(drop).unwrap_err().kind(), Kind::Busy);
+    ioverbs::write_at(&held, 0, b"again").unwrap();
+    assert_eq!(read(&held), b"again");
 }
