@@ -87,8 +87,8 @@ impl Exec<'_> {
     /// The hold of who acts for its holder last has ended.
     pub(crate) fn end_hold(&mut self, key: Uuid, entry: &mut Entry) {
         let hold = entry.hold.take();
-        // A holder of several sessions may have others that are still to come back.
-        if entry.group && hold.is_some_and(|h| h.holder == self.cx.caller.session) && self.core.in_grace() {
+        // Of one from before the crash others of its holder may be still to come back, whoever has ended it here.
+        if entry.group && hold.is_some_and(|h| h.granted) && self.core.in_grace() {
             self.after.freed.push(key);
         }
     }

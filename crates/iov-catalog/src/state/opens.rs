@@ -35,6 +35,17 @@ impl Slot {
 pub(crate) struct Hold {
     pub(crate) holder: Uuid,
     pub(crate) epoch: u64,
+    /// This catalog has granted it, so that it knows all who act by it. One that has come back from before a crash may have others
+    /// that have not.
+    pub(crate) granted: bool,
+}
+
+impl Hold {
+    /// The hold after an open that was granted this epoch: `before` goes on, if there was one.
+    pub(crate) fn opened(before: Option<Hold>, holder: Uuid, epoch: u64) -> Hold {
+        let new = Hold { holder, epoch, granted: true };
+        before.map_or(new, |hold| Hold { epoch, ..hold })
+    }
 }
 
 /// One object that somebody has open. The key is its UUID; for a root the workspace's.

@@ -332,27 +332,64 @@ fn x1_only_the_holder_sets_controls_and_each_set_is_a_revision() {
     assert_eq!(client.stat(uuid).unwrap().revision, 3);
 }
 
-/// A group whose holder has come back and closed it is free.
+/// A group whose hold was granted after a crash is free once that has ended, as all are known who had it.
 #[test]
-fn x2_a_hold_that_has_ended_behind_a_crash_keeps_nobody_out() {
+fn x2_a_hold_that_began_and_ended_behind_a_crash_keeps_nobody_out() {
     let rig = resume::rig();
     let client = rig.in_workspace();
     let [one, two] = ["one", "two"].map(|text| client.group(ROOT, text));
-    let epoch = client.open_exclusive(one, EntryKind::Group).unwrap().epoch;
-    let left = client.open_exclusive(two, EntryKind::Group).unwrap().epoch;
     let (rig, [client]) = resume::crash(rig, 30 * SECOND, [client]);
     let other = client.other();
-    let group =
-        |uuid, epoch| Presented { kind: EntryKind::Group, writers: 0, ..resume::presented(&client, uuid, epoch) };
-    for (uuid, epoch) in [(one, epoch), (two, left)] {
-        assert_eq!(other.open_exclusive(uuid, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
-        resume::resume(&client, group(uuid, epoch)).unwrap();
+    for group in [one, two] {
+        client.open_exclusive(group, EntryKind::Group).unwrap();
+        assert_eq!(other.open_exclusive(group, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
     }
     client.close(one).unwrap();
     other.open_exclusive(one, EntryKind::Group).expect("nobody holds it");
     other.close(one).unwrap();
     other.create_in(one, "below");
-    assert_eq!(other.open_exclusive(two, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
     rig.service.end_session(client.caller.session);
     other.open_exclusive(two, EntryKind::Group).expect("its holder has ended");
+}
+
+/// Who founded a hold and has ended it behind a crash may have others that joined it, and that have not come back yet.
+#[test]
+fn x1_a_hold_that_came_back_and_ended_is_kept_for_those_who_joined_it() {
+    let rig = resume::rig();
+    let client = rig.in_workspace();
+    let [one, two] = ["one", "two"].map(|text| client.group(ROOT, text));
+    let CatalogReply::Token(token) = client.ask(CatalogOp::TokenExport).unwrap() else { panic!() };
+    let mut joined = client.other();
+    joined.ask(CatalogOp::TokenJoin { token }).unwrap();
+    joined.caller.holder = client.caller.holder;
+    let epochs = [one, two].map(|group| {
+        let epoch = client.open_exclusive(group, EntryKind::Group).unwrap().epoch;
+        assert_eq!(joined.open_exclusive(group, EntryKind::Group).unwrap().epoch, epoch);
+        epoch
+    });
+    let (rig, [client, joined]) = resume::crash(rig, 30 * SECOND, [client, joined]);
+    let other = client.other();
+    let present = |of: &Client, uuid, epoch| {
+        resume::resume(of, Presented { kind: EntryKind::Group, writers: 0, ..resume::presented(of, uuid, epoch) })
+    };
+    let is_busy = |uuid| {
+        assert_eq!(other.open_exclusive(uuid, EntryKind::Group).map_err(|e| e.kind()).err(), Some(Kind::Busy));
+        let (_, op) = other.create_op(uuid, "below");
+        assert_eq!(kind(other.ask(op)), Kind::Busy);
+    };
+    for (uuid, epoch) in [one, two].into_iter().zip(epochs) {
+        is_busy(uuid);
+        present(&client, uuid, epoch).unwrap();
+    }
+    client.close(one).unwrap();
+    is_busy(one);
+    present(&joined, one, epochs[0]).unwrap();
+    is_busy(one);
+    rig.service.end_session(client.caller.session);
+    is_busy(two);
+    present(&joined, two, epochs[1]).unwrap();
+    joined.close(one).unwrap();
+    joined.close(two).unwrap();
+    rig.service.end_grace().unwrap();
+    [one, two].into_iter().for_each(|uuid| drop(other.open_exclusive(uuid, EntryKind::Group).unwrap()));
 }

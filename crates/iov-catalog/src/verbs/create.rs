@@ -138,7 +138,7 @@ pub(crate) fn create(x: &mut Exec<'_>, new: New) -> Reply {
     entry.add(x.cx.caller.session, x.holder, kind == EntryKind::Collection, epoch);
     entry.inline = inline;
     entry.place = record.layout.place;
-    entry.hold = held.then_some(Hold { holder: x.holder, epoch });
+    entry.hold = held.then_some(Hold::opened(None, x.holder, epoch));
     x.note_writer(ws, uuid, state, &mut entry);
     x.set_entry(uuid, entry);
     Ok(CatalogReply::Opened(Box::new(Opened {

@@ -137,7 +137,7 @@ pub(crate) fn open(
         x.note_writer(ws, uuid, record.state, &mut entry);
     }
     if exclusive {
-        entry.hold = Some(Hold { holder: entry.hold.map_or(x.holder, |h| h.holder), epoch: grant.epoch });
+        entry.hold = Some(Hold::opened(entry.hold, x.holder, grant.epoch));
     }
     x.set_entry(uuid, entry);
     Ok(CatalogReply::Opened(Box::new(Opened {
@@ -242,7 +242,7 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
     let mut entry = x.entry(ws).unwrap_or_else(|| Entry::new(ws, true));
     entry.add(x.cx.caller.session, x.holder, false, grant.epoch);
     if exclusive {
-        entry.hold = Some(Hold { holder: entry.hold.map_or(x.holder, |h| h.holder), epoch: grant.epoch });
+        entry.hold = Some(Hold::opened(entry.hold, x.holder, grant.epoch));
     }
     x.set_entry(ws, entry);
     Ok(CatalogReply::Opened(Box::new(Opened {

@@ -59,7 +59,7 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
     entry.restore(slot);
     if p.epoch != 0 {
         let holder = entry.hold.map_or(x.holder, |h| h.holder);
-        entry.hold = Some(Hold { holder, epoch: p.epoch });
+        entry.hold = Some(Hold { holder, epoch: p.epoch, granted: false });
     }
     if let Some(record) = record {
         entry.deleted = record.deleted;
