@@ -10,7 +10,8 @@ use iov_store::{
     Answer, AtOnce, Backend, Bytes, Catalog, CatalogCapability, Heap, Now, OnAnswer, OpCx, Sink, Submitted, run_all,
 };
 use iov_types::{
-    Capability, Controls, Demand, EntryKind, Evidence, Kind, Name, ObjectId, ObjectOp, ObjectVerb, OnError, Which,
+    Capability, Controls, Demand, EntryKind, Error, Evidence, Kind, Name, ObjectId, ObjectOp, ObjectVerb, OnError,
+    Which,
     catalog::{CatalogOp, Submission},
 };
 
@@ -288,6 +289,36 @@ fn x1_what_was_closed_by_a_late_batch_is_not_closed_once_more() {
     let (metadata, controls) = Default::default();
     let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
     late.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    let held = crate::lookup(&late.ws, None, "n", alone()).unwrap();
+    late.answer();
+    assert_eq!(late.by_other("n").err().map(|e| e.kind()), Some(Kind::Busy));
+    crate::write_at(&held, 0, b"held").unwrap();
+}
+
+/// What a late batch has opened is given back, also where it has closed another handle of the same collection.
+#[test]
+fn x1_a_handle_that_a_late_batch_closed_does_not_stand_for_one_that_it_opened() {
+    let late = Late::new();
+    let before = crate::lookup(&late.ws, None, "c", Controls::default()).unwrap();
+    let out = late.ws.pending(EntryKind::Collection);
+    let open = late.open(out, Controls::default()).into();
+    late.too_late(BatchAttr::default(), vec![open, Op::Close { c: before }.into()]);
+    late.answer();
+    late.by_other("c").expect("nobody else has it open");
+}
+
+/// A close ends its handle, whatever it says.
+#[test]
+fn x1_what_a_late_batch_closed_in_vain_is_not_closed_once_more() {
+    let late = Late::new();
+    let out = late.ws.pending(EntryKind::Collection);
+    let name = Some(Name::new("n").unwrap());
+    let (metadata, controls) = Default::default();
+    let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
+    late.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    for (_, answer) in &mut *late.slow.held.lock().unwrap() {
+        *answer.as_mut().unwrap().get_mut(1).expect("both in one submission") = Err(Error::exhausted("the quota"));
+    }
     let held = crate::lookup(&late.ws, None, "n", alone()).unwrap();
     late.answer();
     assert_eq!(late.by_other("n").err().map(|e| e.kind()), Some(Kind::Busy));

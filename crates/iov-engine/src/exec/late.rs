@@ -1,6 +1,6 @@
 //! What an answer has done that nobody waits for any more.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use iov_store::{Answer, OpCx};
 use iov_types::{
@@ -9,43 +9,44 @@ use iov_types::{
 };
 
 use super::inbox::OnLate;
-use crate::Session;
+use crate::{Collection, Op, Session};
 
 /// What a submission may leave open.
 #[derive(Default)]
 pub(super) struct Leaves {
     /// The catalog only tries it: what it tells as open is not.
     tried: bool,
-    /// What it closes itself, by its place in the submission.
-    closes: Vec<(usize, Uuid, Uuid)>,
+    /// Which handles it opens and closes itself: where in it the close is, and the open.
+    closes: Vec<(usize, usize)>,
 }
 
 impl Leaves {
-    pub(super) fn of(ops: &[CatalogOp], how: &Submission) -> Leaves {
-        let closes = ops.iter().enumerate().filter_map(|(i, op)| match op {
-            CatalogOp::Close { ws, uuid, .. } => Some((i, *ws, *uuid)),
+    /// `sent`: the operation behind each of the submission.
+    pub(super) fn of(asked: &[CatalogOp], how: &Submission, sent: &[Option<usize>], ops: &[Op]) -> Leaves {
+        let op = |at: usize| sent.get(at).copied().flatten().and_then(|i| ops.get(i));
+        // By the handle: another one of the same collection may have been open before.
+        let opens = |c: &Collection| {
+            (0..asked.len()).find(|at| op(*at).and_then(Op::out).is_some_and(|out| Arc::ptr_eq(&out.0, &c.0)))
+        };
+        let closes = asked.iter().enumerate().filter_map(|(at, asked)| match (asked, op(at)) {
+            (CatalogOp::Close { .. }, Some(Op::Close { c })) => Some((at, opens(c)?)),
             _ => None,
         });
         Leaves { tried: matches!(how, Submission::DryRun), closes: closes.collect() }
     }
 
-    /// What is open by an answer and was not closed again in the same submission, as often as that was opened.
+    /// What is open by an answer and was not closed again in the same submission.
     fn open(&self, answer: Answer) -> Vec<(Uuid, Uuid)> {
-        let mut open: HashMap<(Uuid, Uuid), usize> = HashMap::new();
-        for (i, reply) in answer.into_iter().flatten().enumerate() {
-            match reply {
-                Ok(CatalogReply::Opened(opened)) => *open.entry((opened.ws, opened.uuid)).or_default() += 1,
-                Ok(_) => {
-                    let closed = self.closes.iter().find(|(at, ..)| *at == i);
-                    // One that was open before is not of this submission.
-                    if let Some(n) = closed.and_then(|(_, ws, uuid)| open.get_mut(&(*ws, *uuid))) {
-                        *n = n.saturating_sub(1);
-                    }
-                }
-                Err(_) => {}
+        let mut open = Vec::new();
+        for (at, reply) in answer.into_iter().flatten().enumerate() {
+            if let Ok(CatalogReply::Opened(opened)) = reply {
+                open.push((at, (opened.ws, opened.uuid)));
+            } else if let Some((_, opened)) = self.closes.iter().find(|(close, _)| *close == at) {
+                // A close ends its handle whatever it says; of one before which the submission stopped there is no reply.
+                open.retain(|(at, _)| at != opened);
             }
         }
-        open.into_iter().flat_map(|(which, n)| std::iter::repeat_n(which, n)).collect()
+        open.into_iter().map(|(_, which)| which).collect()
     }
 
     /// What is opened by an answer that nobody waits for any more is closed again: else nobody could, and it would be held as long as

@@ -341,7 +341,7 @@ impl Exec {
                 _ => {}
             }
         }
-        self.leaves = late::Leaves::of(&ops, &how);
+        self.leaves = late::Leaves::of(&ops, &how, &self.sent, &self.ops);
         let inbox = Arc::new(Inbox::for_answer(Arc::downgrade(request)));
         self.inbox = Some(inbox.clone());
         let done = Box::new(move |answer| inbox.answer(answer));
