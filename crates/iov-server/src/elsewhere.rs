@@ -309,11 +309,11 @@ impl Backend for Elsewhere {
                 ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::List { .. }
             )
         };
-        // What keeps others out, and shows them something, gives way to nobody, whoever it is done for.
-        let (remote, under_way, priority) = match ops.iter().all(looks) {
-            true => (&self.looks, &self.under_way[1], cx.priority),
-            false => (&self.remote, &self.under_way[0], Priority::Foreground),
+        let (remote, under_way) = match ops.iter().all(looks) {
+            true => (&self.looks, &self.under_way[1]),
+            false => (&self.remote, &self.under_way[0]),
         };
+        let priority = priority_of(&ops, cx.priority);
         under_way.begin(ops.len());
         let latest = seam::monotonic_ns().saturating_add(PATIENCE_NS);
         let cx = OpCx { deadline_ns: cx.deadline_ns.min(latest), priority, ..cx.clone() };
@@ -325,7 +325,19 @@ impl Backend for Elsewhere {
     }
 }
 
+/// What is asked of another daemon's target, whoever it is for, gives way to nobody there: all others wait meanwhile for what the
+/// catalog changes, or for what its change keeps them from. But for lists, which are long and hold nobody up.
+fn priority_of(ops: &[Submitted], asked: Priority) -> Priority {
+    match ops.iter().all(|(op, _)| matches!(op.verb, ObjectVerb::List { .. })) {
+        true => asked,
+        false => Priority::Foreground,
+    }
+}
+
 /// What a link of the catalog to a target needs to know of it.
 pub(crate) fn capability_of(of_store: &CatalogCapability, target: &Target) -> CatalogCapability {
     CatalogCapability { targets: target.capability.clone(), ..of_store.clone() }
 }
+
+#[cfg(test)]
+mod tests;
