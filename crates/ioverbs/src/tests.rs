@@ -171,6 +171,47 @@ fn p5_a_persist_covers_what_others_have_written() {
     assert!(backend.synced.lock().unwrap().is_empty(), "a group has no bytes");
 }
 
+/// Bytes that others have moved from the record to a target are synced there, also through a handle that still takes them for small;
+/// while they are small nobody asks a target (P5, H2).
+#[test]
+fn p5_a_persist_covers_what_others_have_moved_to_a_target() {
+    let mut capability = iov_semantics::stores::mem(1);
+    capability.durability = iov_types::Persistence::Durable;
+    let (during, synced) = Default::default();
+    let backend = Arc::new(Syncing { heap: Heap::new(capability), during, synced });
+    let uid = crate::identity::caller().uid;
+    let store_uuid = iov_store::seam::new_uuid();
+    let options = iov_catalog::Options { single_user: true, lease_ns: i64::MAX, inline_bytes: 4096, store_uuid, uid };
+    let memory = Arc::new(iov_store::MemoryStore::new());
+    let catalog = Arc::new(iov_catalog::Service::open(memory, backend.clone(), options).unwrap());
+    let session = || {
+        let sides = Sides { catalog: catalog.clone(), backend: backend.clone() };
+        Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default())
+    };
+    let (one, w) = (session(), Name::new("w").unwrap());
+    let ws = one.create_workspace(w.clone(), Default::default()).unwrap();
+    let mut durable = Controls::default();
+    crate::text::parse(&mut durable, "persistence=durable@explicit").unwrap();
+    let c = crate::create(&ws, None, Some("c"), Default::default(), durable).unwrap();
+    crate::write_at(&c, 0, b"small").unwrap();
+    let other = session().load_workspace(Which::Name(w)).unwrap();
+    let there = crate::lookup(&other, None, "c", Default::default()).unwrap();
+    let requests = || one.counters().metadata_requests.load(Ordering::Relaxed);
+    let persist = || {
+        let before = requests();
+        crate::run(&one, Op::Persist { c: c.clone() }).unwrap();
+        (std::mem::take(&mut *backend.synced.lock().unwrap()).len(), requests() - before)
+    };
+    assert_eq!(persist(), (0, 1), "it is in the record");
+    // As a daemon does before it lets somebody write at the target.
+    let cx = OpCx::new(crate::identity::caller(), 1_000_000_000);
+    catalog.at_target(&cx, there.uuid().unwrap()).unwrap();
+    crate::write_at(&there, 0, &[1; 100_000]).unwrap();
+    backend.synced.lock().unwrap().clear();
+    assert_eq!(persist(), (1, 2), "others have moved it");
+    assert_eq!(persist(), (1, 1), "and that is known");
+}
+
 /// A catalog that keeps answers to opens to itself for a while.
 struct Slow {
     inner: Arc<dyn Catalog>,

@@ -202,8 +202,9 @@ impl Exec {
             _ => false,
         };
         // What is to be persisted may have been written by another handle, or by another process. Bytes beside a record go with that,
-        // and a group has none.
-        let by_others = matches!(self.ops[i], Op::Persist { .. }) && !c.is_inline() && !c.is_group();
+        // where the catalog says that they are there, and a group has none.
+        let in_record = c.is_inline() && !self.beyond.contains(&i) && self.may_probe();
+        let by_others = matches!(self.ops[i], Op::Persist { .. }) && !in_record && !c.is_group();
         let may_be_unsynced = c.is_unsynced() || by_others;
         if !wanted || contract.durability < Persistence::Durable || !may_be_unsynced {
             return Ok(Default::default());

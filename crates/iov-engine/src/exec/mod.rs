@@ -50,6 +50,8 @@ enum Phase {
     Inline,
     /// Operations on bytes of the present wave are still to be sent.
     Unsent,
+    /// Syncs of the present wave are still to be sent.
+    Unsynced,
     /// Evidence for the present wave is under way.
     Bytes,
     /// The catalog's answer for the present wave is under way.
@@ -104,6 +106,10 @@ pub(crate) struct Exec {
     syncing: HashMap<usize, Covers>,
     /// Operations that want the records persisted with the present submission (P7).
     persisting: Vec<usize>,
+    /// Persists of which the present submission also asks whether the bytes are in the record, by where it asks.
+    probes: HashMap<usize, usize>,
+    /// Those of which they are not.
+    beyond: HashSet<usize>,
     to_publish: VecDeque<usize>,
     /// Of a rollback batch: where everything is collected.
     stage: Option<Uuid>,
@@ -171,6 +177,8 @@ impl Exec {
             sent: Vec::new(),
             syncing: HashMap::new(),
             persisting: Vec::new(),
+            probes: HashMap::new(),
+            beyond: HashSet::new(),
             to_publish: VecDeque::new(),
             stage: rollback.then(|| id.unwrap_or_else(iov_store::seam::new_uuid)),
             tentative: HashMap::new(),
@@ -267,6 +275,7 @@ impl Exec {
                 Phase::Next => self.next_wave(request),
                 Phase::Unasked => self.send_facts(request),
                 Phase::Unsent => self.send_bytes(request),
+                Phase::Unsynced => self.send_syncs(request),
                 Phase::Inline => self.phase = Phase::Unsent,
                 Phase::Rollback(step) => self.rollback_step(step, request),
                 Phase::Publish(step, op) => self.publish_step(step, op, request),

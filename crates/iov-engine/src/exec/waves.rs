@@ -1,12 +1,12 @@
 //! Waves of a `continue` or `stop` batch: bytes, facts, or bytes and then facts.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use iov_semantics::plan::{Class, Wave};
 use iov_store::Answer;
 use iov_types::{
     Clause, Error, Evidence, Kind, Outcome, Persistence, Point, Result,
-    catalog::{CatalogOp, Submission},
+    catalog::{CatalogOp, CatalogReply, Submission},
 };
 
 use super::{Covers, Exec, Phase, publish, sealed::deletes, tail};
@@ -115,10 +115,12 @@ impl Exec {
         }
     }
 
-    fn send_syncs(&mut self, request: &Arc<RequestInner>) {
+    pub(super) fn send_syncs(&mut self, request: &Arc<RequestInner>) {
         let mut ops = Vec::new();
         self.sent.clear();
-        for i in self.wave_ops() {
+        // Stages that are still to be published have been synced already, if the syncs go a second time.
+        let to_sync = self.unanswered(self.wave_ops()).into_iter().filter(|i| !self.to_publish.contains(i));
+        for i in to_sync.collect::<Vec<_>>() {
             match self.sync_ops(i) {
                 Ok((more, covers)) => {
                     self.syncing.insert(i, covers);
@@ -217,16 +219,20 @@ impl Exec {
         let mut ops = Vec::new();
         self.sent.clear();
         self.persisting.clear();
-        let mut persist = None;
+        self.probes.clear();
+        let (mut persist, mut probes) = (None, Vec::new());
         // What comes before an open in its wave might change what it finds, or keep it from starting; what comes behind it
         // might delete that.
         let mut alone = !self.wave.as_ref().is_some_and(|w| w.until_failure) || wave.len() == 1;
         alone &= !wave.iter().any(|i| deletes(&self.ops[*i]).is_some());
         for i in wave {
             if self.ops[i].handle().is_some_and(|c| c.has_stage()) && self.publishes(i) {
-                self.to_publish.push_back(i);
+                if !self.to_publish.contains(&i) {
+                    self.to_publish.push_back(i);
+                }
                 continue;
             }
+            probes.extend(self.probe(i).map(|probe| (i, probe)));
             let op = self.catalog_op(i);
             let wants = self.wants_records_persisted(i);
             match (op, wants) {
@@ -261,10 +267,44 @@ impl Exec {
             self.phase = Phase::Next;
             return;
         }
+        // Last: what fails of these keeps nothing else from being done.
+        for (i, probe) in probes {
+            self.probes.insert(ops.len(), i);
+            self.sent.push(None);
+            ops.push(probe);
+        }
         self.phase = Phase::Facts;
         let until_failure = self.wave.as_ref().is_some_and(|w| w.until_failure);
         let how = if until_failure { Submission::UntilFailure } else { Submission::Each };
         self.submit_facts(ops, how, request);
+    }
+
+    /// What asks, along with a persist through a handle that takes the bytes for bytes in the record, whether they still are there:
+    /// others may have written so much that they moved, and then the target is to sync them (P5). Small files are persisted often, so
+    /// that no request is made for that.
+    fn probe(&self, i: usize) -> Option<CatalogOp> {
+        let Op::Persist { c } = &self.ops[i] else { return None };
+        let in_record = c.is_inline() && !c.is_detached() && !self.beyond.contains(&i) && self.may_probe();
+        let durable = || self.contract(c).is_ok_and(|contract| contract.durability >= Persistence::Durable);
+        (in_record && durable()).then_some(())?;
+        Some(CatalogOp::Read { ws: c.workspace().uuid(), uuid: c.uuid().ok()?, offset: 0, len: 0 })
+    }
+
+    /// Whether there is room for that in one submission.
+    pub(super) fn may_probe(&self) -> bool {
+        let most = self.session.0.sides.catalog.capability().max_ops;
+        self.wave.as_ref().is_none_or(|wave| wave.ops.len() < most / 2)
+    }
+
+    /// What came of that. What is not known counts as moved: a sync too many costs time.
+    fn probed(&mut self, i: usize, reply: Option<Result<CatalogReply>>) {
+        if matches!(reply, Some(Ok(CatalogReply::Bytes(_)))) {
+            return;
+        }
+        if let (Some(Ok(CatalogReply::Moved)), Op::Persist { c }) = (reply, &self.ops[i]) {
+            c.mark_moved();
+        }
+        self.beyond.insert(i);
     }
 
     /// Whether the operation publishes what its handle has staged.
@@ -310,7 +350,11 @@ impl Exec {
         let mut persisted = Ok(());
         let mut failed = false;
         let mut ended = Vec::new();
-        for i in sent {
+        for (at, i) in sent.into_iter().enumerate() {
+            if let Some(&of) = self.probes.get(&at) {
+                self.probed(of, replies.next());
+                continue;
+            }
             let status = match (replies.next(), i) {
                 (Some(Err(e)), None) => {
                     persisted = Err(e);
@@ -329,7 +373,13 @@ impl Exec {
             failed |= status.state != OpState::Ok;
             ended.extend(i.map(|i| (i, status)));
         }
+        let probed: HashSet<usize> = std::mem::take(&mut self.probes).into_values().collect();
         for (i, status) in ended {
+            if probed.contains(&i) && self.beyond.contains(&i) && status.state == OpState::Ok && persisted.is_ok() {
+                // What has moved is still to be synced, and then the catalog is to hear of it once more.
+                self.phase = Phase::Unsynced;
+                continue;
+            }
             let status = match &persisted {
                 Err(e) if status.state == OpState::Ok && self.persisting.contains(&i) => {
                     Status { outcome: Outcome::Unknown, ..Status::failed(self.sync_failed(i, e.clone())) }
@@ -340,7 +390,8 @@ impl Exec {
         }
         // Operations that ride on a create of this wave have waited for its status.
         for i in self.wave_ops() {
-            if self.status[i].state == OpState::Pending && !self.to_publish.contains(&i) {
+            let waits = self.to_publish.contains(&i) || self.beyond.contains(&i);
+            if self.status[i].state == OpState::Pending && !waits {
                 let status = self.follow_birth(i);
                 self.end(i, status);
             }
