@@ -224,7 +224,7 @@ impl Service {
             writer.temporary.looked_ns = i64::MIN;
         }
         let shared = self.core.shared();
-        let is_open = |uuid: &Uuid| shared.opens.get(*uuid).is_some_and(|e| !e.is_unused());
+        let is_open = |uuid: &Uuid| shared.opens.get(*uuid).is_some_and(|e| e.is_in_use());
         let scope = |uuid: &Uuid| writer.temporary.all.get(uuid).map(|bound| bound.lifetime.scope);
         let (open, over): (Vec<Uuid>, Vec<Uuid>) =
             due.into_iter().partition(|uuid| scope(uuid) == Some(Scope::Lease) && is_open(uuid));

@@ -226,6 +226,7 @@ impl<'a> Exec<'a> {
         let after =
             (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
         let (touched, freed, all_changes) = (self.after.touched.len(), self.after.freed.len(), self.after.all_changes);
+        let left = self.after.left.len();
         self.keep = false;
         let reply = work(self);
         if reply.is_err() && !self.keep {
@@ -238,6 +239,7 @@ impl<'a> Exec<'a> {
             self.after.seal_of.truncate(after.1);
             self.after.mtime_set.truncate(after.2);
             self.after.closed.truncate(after.3);
+            self.after.left.truncate(left);
             self.after.bound.truncate(after.4);
             self.after.touched.truncate(touched);
             self.after.freed.truncate(freed);

@@ -7,7 +7,7 @@ use std::sync::{
 
 use iov_store::{Backend, Heap, MemoryStore, OpCx, Sink, Spread, Submitted, run_all, seam};
 use iov_types::{
-    Capability, Demand, Error, Health, Kind, Layout, ObjectOp, ObjectVerb, Place, Reach, Target, Uuid,
+    Capability, Demand, Error, Health, Kind, Layout, Lifetime, ObjectOp, ObjectVerb, Place, Reach, Target, Uuid,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -208,6 +208,26 @@ fn m2_a_writer_that_dies_beside_one_whose_target_was_away_is_told_of() {
     f.client.service.end_session(other.caller.session);
     f.later(2 * SECOND);
     assert_eq!(f.abandoned(), 1, "it was left unsealed");
+}
+
+/// What was closed while its target was away is used by nobody: its lease is over when its time is, though the target stays away.
+#[test]
+fn a_lease_goes_on_although_the_target_is_away_for_good() {
+    let f = Fixture::new();
+    let (uuid, mut op) = f.create_op("leased", Default::default());
+    let CatalogOp::Create { attr, .. } = &mut op else { unreachable!() };
+    attr.lifetime = Some(Lifetime::lease(60 * SECOND as u64));
+    let CatalogReply::Opened(opened) = f.client.ask(op).unwrap() else { unreachable!() };
+    f.write((uuid, opened.layout.place), b"12345");
+    f.is_away(true);
+    f.client.close_written(uuid).unwrap();
+    f.later(59 * SECOND);
+    assert_eq!(f.client.stat_workspace().entries, 1);
+    f.later(2 * SECOND);
+    assert_eq!(kind(f.client.lookup(Uuid::NIL, "leased")), Kind::NotFound);
+    f.later(2 * SECOND);
+    assert_eq!(kind(f.client.stat(uuid)), Kind::NotFound);
+    assert_eq!(f.client.stat_workspace().entries, 0);
 }
 
 /// A store whose clients have all closed what they had ends in order.

@@ -133,7 +133,10 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
         let Some(slot) = entry.slot(session).cloned() else { continue };
         let ws = entry.ws;
         entry.remove(session);
-        x.after.left.push(key);
+        // Who closed it has used it to then, and not to the end of what waits for a target.
+        if !slot.is_heirs() {
+            x.after.left.push(key);
+        }
         if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
             x.end_hold(key, &mut entry);
         }
