@@ -7,7 +7,7 @@ use std::sync::{
 
 use iov_store::{Backend, Heap, MemoryStore, OpCx, Sink, Spread, Submitted, run_all, seam};
 use iov_types::{
-    Capability, Demand, Error, Health, Kind, Layout, Lifetime, ObjectOp, ObjectVerb, Place, Reach, Target, Uuid,
+    Capability, Demand, Error, Health, Kind, Layout, Lifetime, ObjectOp, ObjectVerb, Place, Reach, Target, Uuid, Which,
     catalog::{CatalogOp, CatalogReply},
 };
 
@@ -228,6 +228,42 @@ fn a_lease_goes_on_although_the_target_is_away_for_good() {
     f.later(2 * SECOND);
     assert_eq!(kind(f.client.stat(uuid)), Kind::NotFound);
     assert_eq!(f.client.stat_workspace().entries, 0);
+}
+
+/// What was closed while its target was away, and deleted then, keeps no workspace (O11): nobody has it open.
+#[test]
+fn o11_what_only_waits_for_its_target_keeps_no_workspace() {
+    let f = Fixture::new();
+    let [one, held] = ["one", "held"].map(|text| f.create(text));
+    f.write(one, b"12345");
+    let other = f.client.other();
+    other.open(held.0).unwrap();
+    f.is_away(true);
+    f.client.close_written(one.0).unwrap();
+    f.client.close_written(held.0).unwrap();
+    f.client.delete(Uuid::NIL, "one").unwrap();
+    f.client.delete(Uuid::NIL, "held").unwrap();
+    let delete = || f.client.ask(CatalogOp::WorkspaceDelete { which: Which::Uuid(f.client.ws) });
+    assert_eq!(kind(delete()), Kind::Busy, "somebody has one of them open");
+    other.close(held.0).unwrap();
+    delete().unwrap();
+    f.later(2 * SECOND);
+    f.is_away(false);
+    f.later(2 * SECOND);
+    assert!(!f.client.service.has_open(Uuid::NIL) && f.client.service.core.writer().unended.is_empty());
+    let Fixture { store, away, .. } = f.restart();
+    let key = |prefix: &[u8]| {
+        iov_store::MetadataStore::scan(&*store, &iov_store::KeyRange::prefix(prefix), None, 9).unwrap().len()
+    };
+    assert_eq!([b"R", b"E"].map(|prefix| key(prefix)), [0, 0], "no record is left");
+    let list = ObjectOp {
+        object: one.1.whole(one.0),
+        verb: ObjectVerb::List { after: None, max: 9 },
+        demand: Demand::default(),
+    };
+    let left =
+        run_all(&away.inner, &OpCx::new(caller(1000, seam::new_uuid()), SECOND), vec![(list, iov_store::Bytes::None)]);
+    assert_eq!(left[0].0.as_ref().unwrap().objects, [], "nor any byte");
 }
 
 /// A store whose clients have all closed what they had ends in order.
