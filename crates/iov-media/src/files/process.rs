@@ -66,6 +66,11 @@ impl Process {
             return Ok(None);
         }
         let stat = stat.map_err(|e| {
+            use std::io::ErrorKind::{NotFound, PermissionDenied};
+            if !matches!(e.kind(), NotFound | PermissionDenied) {
+                // It may well be seen once there are descriptors again, or memory.
+                return Error::from(e).context("looking at a client process");
+            }
             let why =
                 format!("the client's process {pid} cannot be looked at ({e}), as where /proc hides others' (hidepid)");
             Error::unsupported(format!("{why}; it must use the socket")).with_clause(Clause::G6)
@@ -116,6 +121,19 @@ mod tests {
         child.kill().expect("its end");
         child.wait().expect("its end");
         assert!(Process::of(child.id(), later, hidden()).expect("it has ended").is_none());
+    }
+
+    /// Whoever is only not found for now is not taken for one that nobody can know (G6).
+    #[test]
+    fn g6_a_process_that_cannot_be_looked_at_for_now_is_not_hidden() {
+        let me = std::process::id();
+        let handle = || rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("a handle");
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let e = Process::of(me, handle(), Err(errno.into())).err().expect("it is not known");
+            assert_eq!(e.kind(), iov_types::Kind::Exhausted, "{e}");
+        }
+        let e = Process::of(me, handle(), Err(Errno::NOENT.into())).err().expect("it is not known");
+        assert_eq!(e.kind(), iov_types::Kind::Unsupported, "{e}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use iov_store::{ClientPage, LeaseAccess, Segment};
 use iov_types::{Clause, Demand, ObjectVerb, Outcome, Persistence, Range};
 
 use crate::kit::{
-    Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid, write,
+    ALL, Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid, write,
 };
 
 fn me() -> Client {
@@ -48,6 +48,27 @@ fn p2_a_start_takes_nothing_from_who_is_writing() {
     let files = next.join().expect("the start");
     let found = all(&files, object(1));
     assert!(found[..100] == bytes(1, 100) && found[100..] == new, "{:?}", found.iter().position(|b| *b == 0));
+}
+
+/// Where processes are not seen, as in another namespace than the last daemon's, they may live all the same: they write nowhere
+/// any more, and what they are writing is to be written again (G2).
+#[test]
+fn g2_a_start_voids_the_grants_of_whom_it_does_not_see() {
+    let directory = directory();
+    let files = open(directory.path());
+    write(&*files, object(1), 0, &bytes(1, 100)).expect("a write");
+    let page = files.open_session(uuid(1), me()).expect("a page");
+    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, ALL, 0).expect("a grant");
+    let slot = ClientPage::map(&page).expect("a page").slot(granted.slot, granted.generation).expect("a slot");
+    let guard = slot.begin_write().expect("leave to write");
+    drop(files); // as if it had died: pages stay as they are
+    let start = 24; // when the owner of the page started: none of that number has
+    rustix::io::pwrite(&page, &[1; 8], start).expect("another process's page");
+    let files = open(directory.path());
+    assert!(!slot.holds(), "it asks the new daemon");
+    assert!(!guard.finish(), "what was under way does not count");
+    assert_eq!(std::fs::read_dir(directory.path().join("leases")).expect("pages").count(), 0);
+    assert_eq!(all(&*files, object(1)), bytes(1, 100));
 }
 
 /// A daemon that is killed while it makes the place of the first staged bytes has told nobody: the next one goes on (B3).

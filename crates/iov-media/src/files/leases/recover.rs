@@ -44,7 +44,11 @@ impl Leases {
                     let process = Process::ended(owner.pid, owner.start);
                     (page, owner, process)
                 }
-                _ => {
+                (found, _) => {
+                    // Whom we do not see may live all the same: in another namespace, or hidden. Who has ended loses nothing.
+                    if let Some((page, _)) = found {
+                        page.found().into_iter().for_each(|lease| page.relocate(lease.index, lease.generation));
+                    }
                     disk.remove(FileName::Lease(id))?;
                     continue;
                 }
