@@ -12,14 +12,15 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 const MOST: u64 = 1 << 20;
 
 /// Writes one, by way of a file of another name: on a full disk, or where the daemon is killed meanwhile, it is as it was. One
-/// that says so already is not touched: a start needs no room for what is there.
+/// that says so already is not touched: a start needs no room for what is there. Either way it survives power loss behind this.
 pub(crate) fn write(dir: impl AsFd, name: &str, text: &[u8]) -> Result<()> {
     let dir = dir.as_fd();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     if let Ok(there) = rustix::fs::openat(dir, name, flags, Mode::empty()) {
         let mut old = Vec::new();
         if File::from(there).take(MOST).read_to_end(&mut old).is_ok() && old == text {
-            return Ok(());
+            // Who wrote it may have been killed when it had its name, and before its directory was on disk.
+            return Ok(rustix::fs::fsync(dir)?);
         }
     }
     let fresh = fresh(name);

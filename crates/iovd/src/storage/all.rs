@@ -44,6 +44,8 @@ impl Storages {
     /// are those that there are; more of them are new targets.
     pub(crate) fn choose(dir: &OwnedFd, args: &Args) -> Result<Storages> {
         let there = Storages::load(dir)?;
+        // Who wrote it down may have been killed before its directory was on disk, and what follows relies on it.
+        rustix::fs::fsync(dir).map_err(os("syncing the store's directory"))?;
         let has_files = rustix::fs::statat(dir, FILES_FORMAT, AtFlags::empty()).is_ok();
         let is_new = there.0 == [Storage::Files(Files::default())] && !has_files;
         let new = args.new_storage.iter().filter(|_| is_new).cloned();
@@ -86,3 +88,6 @@ impl Storages {
         self.0.iter().map(Storage::release).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,3 +27,16 @@ fn p2_what_cannot_be_written_stays_as_it_was() {
     write(&at, "what", b"other").unwrap_err();
     assert_eq!(std::fs::read(dir.path().join("what")).unwrap(), b"one");
 }
+
+/// Its directory may not have been written when a daemon was killed behind the last step: it is each time, and where that
+/// fails it is told.
+#[test]
+fn p3_what_says_so_already_is_as_safe_as_what_was_written_just_now() {
+    let dir = tempfile::tempdir().unwrap();
+    write(File::open(dir.path()).unwrap(), "what", b"one").unwrap();
+    // What names can be looked up in, and cannot be synced.
+    let at = rustix::fs::open(dir.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    write(&at, "what", b"one").unwrap_err();
+    assert_eq!(std::fs::read(dir.path().join("what")).unwrap(), b"one");
+    assert!(!dir.path().join(fresh("what")).exists());
+}
