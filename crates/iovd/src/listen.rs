@@ -51,6 +51,8 @@ pub(crate) struct Listening {
     pub(crate) addresses: Vec<String>,
     /// How other daemons of the store are reached.
     pub(crate) toward: Option<Toward>,
+    /// What the log is to say of it besides.
+    pub(crate) trouble: Option<String>,
 }
 
 /// Reads a list of hosts and ports.
@@ -94,6 +96,13 @@ impl Asked {
         }
     }
 
+    /// Whether both are the same at other ports: neither is a door to anybody to whom the other is none.
+    fn is_but_for_ports(&self, other: &Asked) -> bool {
+        let names = |asked: &Asked| asked.hosts.iter().map(|host| host.name.clone()).collect::<Vec<_>>();
+        let rest = |asked: &Asked| (asked.secret.clone(), asked.no_secret, asked.tls.clone());
+        names(self) == names(other) && rest(self) == rest(other)
+    }
+
     fn read(text: &str) -> Result<Asked> {
         let mut lines = text.lines();
         if lines.next() != Some(TITLE) {
@@ -125,7 +134,8 @@ impl Asked {
 impl Default for Listening {
     fn default() -> Listening {
         let (network, bound, addresses) = Default::default();
-        Listening { network, entrance: Entrance::Anybody, tls: None, bound, addresses, toward: None }
+        let (tls, toward, trouble) = Default::default();
+        Listening { network, entrance: Entrance::Anybody, tls, bound, addresses, toward, trouble }
     }
 }
 
@@ -200,8 +210,15 @@ pub(crate) fn listen(dir: &OwnedFd, args: &Args, member: Option<&Member>) -> Res
             listening.network.push(fd);
         }
     }
-    texts::write(dir, FILE, taken.write().as_bytes())
-        .map_err(|e| Error::from(e).context(format!("the store's file {FILE} cannot be written")))?;
+    if let Err(e) = texts::write(dir, FILE, taken.write().as_bytes()) {
+        let e = Error::from(e).context(format!("the store's file {FILE} cannot be written"));
+        let before = || Asked::read(&fs::read_to_string(inside(dir, FILE)).ok()?).ok();
+        // What can be deleted must not wait for room to tell of a port.
+        if e.kind() != Kind::Exhausted || !before().is_some_and(|before| before.is_but_for_ports(&taken)) {
+            return Err(e);
+        }
+        listening.trouble = Some(format!("after a crash other ports are listened on than now: {e}"));
+    }
     Ok(listening)
 }
 

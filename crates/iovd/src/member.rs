@@ -271,7 +271,8 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     let storages = Storages::choose(&dir, args)?;
     let fleet::Open { fleet, mut targets, .. } = fleet::open(&dir, &storages, incarnation, args.trace.as_deref())?;
     let listening = listen::listen(&dir, args, Some(&member))?;
-    let Listening { network, entrance, tls, bound, addresses, toward } = listening;
+    let Listening { network, entrance, tls, bound, addresses, toward, trouble } = listening;
+    troubles.extend(trouble);
     let Some(Toward { trust, tls: believed, networks }) = toward.clone() else {
         return Err(Error::invalid("a daemon that joins a store listens on a network: --listen"));
     };

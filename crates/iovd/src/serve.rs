@@ -65,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         }
         listening => listening?,
     };
+    troubles.extend(listening.trouble);
     let unfinished = catalog.unfinished();
     let options = iov_server::Options {
         store: catalog.store_uuid(),

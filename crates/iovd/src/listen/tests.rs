@@ -48,3 +48,18 @@ fn a2_what_is_asked_for_now_goes_before_what_was_written_down() {
     fs::write(at.path().join(FILE), with_both.write()).unwrap();
     assert_eq!(now(&[]), with_both, "who says nothing gets what there was");
 }
+
+#[test]
+fn a2_other_ports_let_in_nobody_else() {
+    let at = |hosts: &str| Asked { hosts: parse(hosts).unwrap(), ..Asked::default() };
+    let before = at("127.0.0.1:4000,[::1]:4001");
+    assert!(before.is_but_for_ports(&at("127.0.0.1:5000,[::1]:5001")));
+    let more = ["127.0.0.1:4000", "0.0.0.0:4000,[::1]:4001", "127.0.0.1:4000,[::1]:4001,10.0.0.7:4000"];
+    assert!(more.iter().all(|other| !before.is_but_for_ports(&at(other))));
+    let others = [
+        Asked { no_secret: true, ..at("127.0.0.1:4000,[::1]:4001") },
+        Asked { secret: Some("/a/secret".into()), ..at("127.0.0.1:4000,[::1]:4001") },
+        Asked { tls: Some(Certificate::Own), ..at("127.0.0.1:4000,[::1]:4001") },
+    ];
+    assert!(others.iter().all(|other| !before.is_but_for_ports(other)));
+}

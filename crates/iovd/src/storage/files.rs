@@ -43,11 +43,7 @@ pub(super) fn open(place: &Path, dir: &OwnedFd) -> Result<OwnedFd> {
             )));
         }
     };
-    match shared::note_owner(dir, &target) {
-        // The bytes are there, and what can be deleted must not wait for room to say whose they are: a later start says so.
-        Err(e) if e.kind() == Kind::Exhausted => Ok(target),
-        noted => noted.map(|()| target),
-    }
+    shared::note_owner_if_room(dir, &target).map(|()| target)
 }
 
 /// Those of a target that has no directory of its own choice: below the store's.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use iov_store::seam;
-use iov_types::{Clause, Error, Result};
+use iov_types::{Clause, Error, Kind, Result};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -40,7 +40,7 @@ pub(super) fn open(place: &Path, dir: &OwnedFd) -> Result<OwnedFd> {
         Err(e) => return Err(os(&format!("the store's shared memory in {}", place.display()))(e)),
     }
     let target = open_own(place)?;
-    note_owner(dir, &target)?;
+    note_owner_if_room(dir, &target)?;
     Ok(target)
 }
 
@@ -84,6 +84,14 @@ pub(super) fn note_owner(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
     let path = path_of(dir)?;
     texts::write(target, OWNER, path.as_os_str().as_bytes())
         .map_err(|e| Error::from(e).context("saying beside the store's bytes whose they are"))
+}
+
+/// The same for bytes that there are: what can be deleted must not wait for room to say whose they are. A later start says so.
+pub(super) fn note_owner_if_room(dir: &OwnedFd, target: &OwnedFd) -> Result<()> {
+    match note_owner(dir, target) {
+        Err(e) if e.kind() == Kind::Exhausted => Ok(()),
+        noted => noted,
+    }
 }
 
 /// Where a directory is that is open.

@@ -11,7 +11,7 @@ use std::{
 
 use ioverbs::{Error, Kind, Name, Op, SessionAttr, Which, Workspace, open};
 
-use crate::kit::{Peer, Store, controls, create, has_ended, lookup, read, say, signal, wait_until};
+use crate::kit::{IOVD, Peer, Store, controls, create, has_ended, lookup, read, say, signal, wait_until};
 
 /// How to mount a file system in memory, where nothing is durable.
 pub(crate) fn memory(size: &str) -> String {
@@ -81,6 +81,11 @@ fn p3_a_daemon_killed_at_any_moment_on_a_full_disk_with_checksums_starts_again()
 #[test]
 fn p2_a_daemon_whose_bytes_lie_elsewhere_starts_again_on_a_full_disk() {
     on_small_disk("restarts on a full disk with bytes elsewhere", &memory("32m"));
+}
+
+#[test]
+fn p2_what_is_to_be_written_down_anew_does_not_keep_a_daemon_from_starting_on_a_full_disk() {
+    on_small_disk("starts otherwise on a full disk", &memory("64m"));
 }
 
 #[test]
@@ -307,6 +312,46 @@ pub(crate) fn restarts_elsewhere(url: &str) {
         }
         drop(ending);
     });
+    say("done");
+}
+
+/// The part that was moved, and listens at another port: there is no room to write down either.
+pub(crate) fn starts_otherwise(url: &str) {
+    let dir = Path::new(url.strip_prefix("file:").unwrap());
+    let (store, shm) = (Store::at(dir.join("own")), dir.join("shm"));
+    std::fs::create_dir(&shm).unwrap();
+    let args = ["--storage", "shmem:16MiB", "--shm", shm.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let daemon = store.daemon(&args, &[]);
+    let kept = [("keep".to_owned(), vec![b'k'; 1 << 20])];
+    make(&store.in_workspace(), &kept[0].0, "collection_size=1MiB..", &kept[0].1).unwrap();
+    let told = |store: &Store| std::fs::read_to_string(store.dir().join("listen")).unwrap();
+    let before = told(&store);
+    daemon.kill();
+    let moved = Store::at(dir.join("moved"));
+    std::fs::rename(store.dir(), moved.dir()).unwrap();
+    let place = std::fs::read_dir(&shm).unwrap().next().unwrap().unwrap().path();
+    // What has no room for a byte, whatever else the start gives back.
+    let news = [moved.dir().join("listen.new"), place.join("store.new")];
+    let mount = |args: &[&str], at: &Path| Command::new(args[0]).args(&args[1..]).arg(at).status().unwrap().success();
+    for new in &news {
+        File::create(new).unwrap();
+        assert!(mount(&["mount", "--bind", "/dev/full"], new));
+    }
+    let daemon = moved.daemon(&["--listen", "127.0.0.1:0"], &[]);
+    assert_eq!(told(&moved), before, "it could not be written down");
+    check(&moved.url(), &kept, "moved");
+    delete(&moved.again(), "keep").unwrap();
+    daemon.kill();
+    // A daemon after a crash would ask for a secret where this one does not.
+    let mut refused = Command::new(IOVD);
+    refused.args(["--ready", "--listen", "127.0.0.1:0", "--no-secret", "--dir", moved.dir().to_str().unwrap()]);
+    let refused = refused.output().unwrap();
+    let heard = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && heard.contains("file listen"), "{heard}");
+    news.iter().for_each(|new| assert!(mount(&["umount"], new)));
+    moved.daemon(&[], &[]).kill();
+    let owner = std::fs::read(place.join("store")).unwrap();
+    assert_eq!(owner, moved.dir().as_os_str().as_encoded_bytes(), "it is said as soon as there is room");
     say("done");
 }
 

@@ -25,6 +25,7 @@ pub(crate) const PEERS: &[(&str, Part)] = &[
         crate::full_start::is_killed(url, "atomicity=unit,persistence=durable")
     }),
     ("restarts on a full disk with bytes elsewhere", crate::full_start::restarts_elsewhere),
+    ("starts otherwise on a full disk", crate::full_start::starts_otherwise),
     ("begins checksums on a full disk", crate::full_start::begins_checksums),
     ("changes both in batches", crate::members::changes_both),
     ("writes round after round", crate::near::writes_rounds),
