@@ -256,6 +256,21 @@ fn what_a_process_has_open_is_written_to_as_it_is_and_stays_what_it_is() {
 }
 
 #[test]
+fn a_directory_that_a_process_has_open_is_written_into() {
+    let world = World::with_workspace();
+    world.with_stdin(b"bytes", &["put", "-", "w/f"]).ok();
+    world.file("tree/below", b"below");
+    world.iov(&["put", "-r", &arg(&world.path("tree")), "w/g"]).ok();
+    let open = std::fs::File::open(&world.dir).unwrap();
+    let directory = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+    world.iov(&["get", "w/f", &directory]).ok();
+    assert_eq!(std::fs::read(world.path("f")).unwrap(), b"bytes");
+    world.iov(&["get", "-r", "w/g", &directory]).ok();
+    assert_eq!(std::fs::read(world.path("g/below")).unwrap(), b"below");
+    assert_eq!(world.parts(), 0);
+}
+
+#[test]
 fn files_that_are_called_as_parts_are_left_alone() {
     let world = World::with_workspace();
     let bytes = pattern(2 << 20);

@@ -113,9 +113,11 @@ impl Way {
         match in_proc(path) {
             _ if path.as_os_str() == "-" => Way::Out,
             Some(at) if out().is_ok_and(|out| out == at) => Way::Out,
+            // It is written into: a process's own directory, or one that it has open.
+            _ if path.is_dir() => Way::File,
             // What a process has open is no name that another file could take.
             Some(_) => Way::Stream,
-            None if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) => Way::Stream,
+            None if path.metadata().is_ok_and(|m| !m.is_file()) => Way::Stream,
             None => Way::File,
         }
     }
