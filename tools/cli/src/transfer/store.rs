@@ -265,7 +265,7 @@ impl Storer {
         let moved: u64 = statuses.iter().map(|s| s.bytes).sum();
         self.progress.more(moved);
         self.progress.at(self.progress.moved() + moved);
-        let (mut made, mut failed) = (Vec::new(), Vec::new());
+        let (mut made, mut failed, mut grown) = (Vec::new(), Vec::new(), Vec::new());
         for (item, (out, range)) in items.into_iter().zip(ranges) {
             let statuses = &statuses[range];
             let bytes: u64 = match &item.content {
@@ -277,8 +277,8 @@ impl Storer {
             let result = statuses.iter().try_for_each(Status::result).and_then(|()| out.uuid());
             match (result, out.uuid()) {
                 (Ok(uuid), _) if longer => {
-                    discard(ctx, &self.ws, &[uuid]);
-                    self.large(ctx, item)?;
+                    failed.push(uuid);
+                    grown.push(item);
                 }
                 (Err(e), Ok(uuid)) => {
                     failed.push(uuid);
@@ -289,7 +289,13 @@ impl Storer {
         }
         // Together: each takes as long as a request may where the store hangs. Their opens have gone back.
         discard(ctx, &self.ws, &failed);
-        self.name(ctx, made)
+        self.name(ctx, made)?;
+        // Only now: where one fails, or is interrupted, nothing of the others is left without a name.
+        for item in grown {
+            let source = item.source.clone();
+            self.large(ctx, item).or_else(|e| ctx.tell(e.about(source.display())))?;
+        }
+        Ok(())
     }
 
     /// The operations that make and fill a small collection.
@@ -431,3 +437,6 @@ fn is_taken(place: &Place) -> Failure {
     let next = "--if-exists replace puts the new one in its place in one step, --if-exists skip leaves it".to_owned();
     Failure::Error { error: Box::new(error), next: Some(next) }
 }
+
+#[cfg(test)]
+mod tests;
