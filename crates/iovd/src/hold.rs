@@ -34,6 +34,12 @@ struct Holder {
     pid: String,
 }
 
+impl Holder {
+    fn is_this(&self) -> bool {
+        self.host == host() && self.boot == boot() && self.pid == std::process::id().to_string()
+    }
+}
+
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -123,8 +129,16 @@ impl Hold {
     /// Gives it back: no daemon serves the store any more, and any host may.
     pub(crate) fn release(mut self) -> Result<()> {
         self.goes = false;
-        // An empty line, so that the file keeps its space.
-        self.write("\n")
+        self.give_back()
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        match read(&mut self.file)? {
+            // Where locks do not reach another host, it may have claimed the store just behind this one.
+            Some(holder) if !holder.is_this() => Ok(()),
+            // An empty line, so that the file keeps its space.
+            _ => self.write("\n"),
+        }
     }
 }
 
@@ -132,7 +146,10 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.goes {
             // Left behind, it names this host and process.
-            let _ = self.write("\n");
+            let _ = self.give_back();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
