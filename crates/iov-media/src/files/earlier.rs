@@ -10,6 +10,14 @@ use super::{
     object::{Object, State},
 };
 
+/// One whose publication has begun stays.
+fn unless_decided(dropped: Result<()>) -> Result<()> {
+    match dropped {
+        Err(e) if e.kind() == Kind::Conflict => Ok(()),
+        other => other,
+    }
+}
+
 impl Files {
     /// Whether a session that an earlier daemon served may still come back: its process lives and has not ended it.
     pub fn awaits_clients(&self) -> bool {
@@ -31,8 +39,10 @@ impl Files {
         self.settled.store(true, Ordering::SeqCst);
         let dropped = self.each_stage(keep, |object, stage| {
             let object = self.object(object);
-            let mut state = object.write_now(self)?;
-            self.drop_unless_decided(&object, &mut state, stage)
+            match object.write_now(self) {
+                Ok(mut state) => self.drop_unless_decided(&object, &mut state, stage),
+                Err(e) => unless_decided(self.drop_unread(&object, stage, e).map(drop)),
+            }
         });
         dropped.and(self.hold_stages(keep))
     }
@@ -41,23 +51,26 @@ impl Files {
     /// one of those that do not count any more may have been taken for the one that does.
     fn hold_stages(&self, keep: &[Uuid]) -> Result<()> {
         let kept = |(stage, _): &(Uuid, Vec<ObjectId>)| keep.contains(stage);
+        let mut first = Ok(());
         for (stage, objects) in self.stages().into_iter().filter(kept) {
             for object in objects {
                 let object = self.object(object);
-                let mut state = object.write_now(self)?;
-                if matches!(state.stage(Some(stage)), Ok(Some(staged)) if staged.froze) {
-                    object.freeze(&mut state, stage);
+                match object.write_now(self) {
+                    Ok(mut state) => {
+                        if matches!(state.stage(Some(stage)), Ok(Some(staged)) if staged.froze) {
+                            object.freeze(&mut state, stage);
+                        }
+                    }
+                    // Nobody passes what cannot be read; the others are held all the same.
+                    Err(e) => first = first.and(Err(e)),
                 }
             }
         }
-        Ok(())
+        first
     }
 
     fn drop_unless_decided(&self, object: &Object, state: &mut State, stage: Uuid) -> Result<()> {
-        match self.drop_stage(object, state, stage) {
-            Err(e) if e.kind() == Kind::Conflict => Ok(()),
-            other => other,
-        }
+        unless_decided(self.drop_stage(object, state, stage))
     }
 
     /// Lets everybody pass what a batch had frozen that never reached its point P: of those of an earlier daemon only

@@ -44,7 +44,9 @@ impl Files {
         let mut files = Files::over(disk, capability, &options, sums)?;
         files.settled = AtomicBool::new(true);
         // One whose publication has begun is known by its log, when its object is read.
-        files.find_stages()?;
+        let mut troubles = Vec::new();
+        files.find_stages(&mut troubles)?;
+        files.troubles = troubles;
         files.look_for_units();
         Ok(files)
     }

@@ -180,7 +180,9 @@ impl Object {
     pub(super) fn write_now(&self, files: &Files) -> Result<RwLockWriteGuard<'_, State>> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if !state.loaded {
-            let loaded = State { unmoved: std::mem::take(&mut state.unmoved), ..State::load(files, self)? };
+            let loaded = State::load(files, self)?;
+            // Only now: where it cannot be read, what is to be moved is so still.
+            let loaded = State { unmoved: std::mem::take(&mut state.unmoved), ..loaded };
             if loaded.frozen.is_some() {
                 self.set_frozen(true);
             }
@@ -192,16 +194,21 @@ impl Object {
 
     /// The state for removing it: of one that cannot be read, what is known anyhow.
     pub(super) fn write_to_remove(&self, files: &Files) -> Result<RwLockWriteGuard<'_, State>> {
-        match self.write_now(files) {
-            Err(e) if e.kind() == Kind::Corrupt => {
-                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                for stage in files.budget.of_object(self.id) {
-                    state.stages.insert(stage, Err(e.clone()));
-                }
-                Ok(state)
-            }
-            read => read,
+        let e = match self.write_now(files) {
+            Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unavailable) => e,
+            read => return read,
+        };
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if e.kind() != Kind::Corrupt {
+            // Its stages go as well, whatever they hold; but a holder that was fenced removes nothing. Who is not let, or
+            // cannot, leaves it to be read anew.
+            let base = State::load_base(files, self)?;
+            *state = State { loaded: false, unmoved: std::mem::take(&mut state.unmoved), ..base };
         }
+        for stage in files.budget.of_object(self.id) {
+            state.stages.insert(stage, Err(e.clone()));
+        }
+        Ok(state)
     }
 
     /// Keeps everybody but `stage` out.
@@ -246,7 +253,8 @@ pub(super) fn torn(why: &str) -> Error {
 }
 
 impl State {
-    fn load(files: &Files, object: &Object) -> Result<State> {
+    /// What is known of an object without its stages.
+    fn load_base(files: &Files, object: &Object) -> Result<State> {
         let (disk, id) = (&files.disk, object.id);
         let mut state = State { loaded: true, ..State::default() };
         match rustix::fs::statat(&disk.tree.root, FileName::Data(id).path(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -271,6 +279,12 @@ impl State {
                 state.torn = Some(torn("a unit holds a part of a change that cannot be finished"));
             }
         }
+        Ok(state)
+    }
+
+    fn load(files: &Files, object: &Object) -> Result<State> {
+        let (disk, id) = (&files.disk, object.id);
+        let mut state = State::load_base(files, object)?;
         let stages: Vec<_> = files.budget.of_object(id);
         let stages = stages.into_iter().map(|stage| Ok((stage, Stage::was_decided(disk, stage, id)?)));
         let stages = stages.collect::<Result<Vec<_>>>()?;
@@ -288,7 +302,7 @@ impl State {
                     }
                     Ok(Mutex::new(stage))
                 }
-                // It is read when it is asked for again. What is damaged stays so.
+                // It is read when it is asked for again: nobody passes by what may have frozen it. What is damaged stays so.
                 Err(e) if e.kind() != Kind::Corrupt => return Err(e),
                 Err(e) => {
                     if decided {

@@ -91,7 +91,7 @@ impl Files {
         let stuck = self.leases.recover(&self.disk)?;
         let (tails, mut troubles) = self.claim_space()?;
         // Images of staged bytes that were never finished have gone by now.
-        let decided = self.find_stages()?;
+        let decided = self.find_stages(&mut troubles)?;
         if let Some(segments) = self.disk.segments() {
             segments.hold_all(&self.leases.all_waits());
             segments.start()?;
@@ -170,6 +170,8 @@ impl Files {
         let mut state = object.write_now(self)?;
         match state.stages.get(&stage) {
             Some(Err(e)) => Err(e.clone()),
+            // Whether it was decided could not be read before.
+            Some(Ok(staged)) if !staged.lock().unwrap_or_else(std::sync::PoisonError::into_inner).decided => Ok(()),
             _ => {
                 let finished = self.finish(&object, &mut state, stage, false);
                 if !state.stages.contains_key(&stage) {
@@ -210,8 +212,9 @@ impl Files {
         self.journal.retire(&self.disk, n)
     }
 
-    /// Finds staged changes; tells those whose publication has begun. Files that mean nothing are removed.
-    pub(super) fn find_stages(&self) -> Result<Vec<(Uuid, ObjectId)>> {
+    /// Finds staged changes; tells those whose publication has begun, or may have. What cannot be read for now is a trouble, of
+    /// which its object tells as well; the others are served. Files that mean nothing are removed.
+    pub(super) fn find_stages(&self, troubles: &mut Vec<Error>) -> Result<Vec<(Uuid, ObjectId)>> {
         let (mut logs, mut others) = (Vec::new(), Vec::new());
         self.disk.tree.list("stage", |name| {
             match log_of(name) {
@@ -227,18 +230,29 @@ impl Files {
         }
         let mut decided = Vec::new();
         for (stage, id) in logs {
-            let name = FileName::Log(stage, id);
-            let length = io::length(self.disk.must(name, true)?)?;
-            let image = match self.disk.body(FileName::Image(stage, id), true).transpose() {
-                Some(Ok(image)) => image.facts()?.allocated,
-                // Its object says so; the others are served.
-                Some(Err(e)) if e.kind() == Kind::Corrupt => 0,
-                Some(Err(e)) => return Err(e),
-                None => 0,
+            // In segments it must be known of all what lies where: their space would be given to others.
+            let concerns_one = self.disk.segments().is_none();
+            let mut unread = |e: Error| match e.kind() {
+                Kind::Unavailable if concerns_one => {
+                    troubles.push(e.context(format!("looking at what is staged for {id:?}")));
+                    Ok(())
+                }
+                _ => Err(e),
             };
-            self.budget.found(stage, id, length + image);
-            if super::stage::Stage::was_decided(&self.disk, stage, id)? {
-                decided.push((stage, id));
+            let log = self.disk.must(FileName::Log(stage, id), true).and_then(io::length);
+            let log = log.or_else(|e| unread(e).map(|()| 0))?;
+            let image = self.disk.body(FileName::Image(stage, id), true);
+            let image = match image.and_then(|image| image.map_or(Ok(0), |image| Ok(image.facts()?.allocated))) {
+                // Its object says so; the others are served.
+                Err(e) if e.kind() == Kind::Corrupt => 0,
+                image => image.or_else(|e| unread(e).map(|()| 0))?,
+            };
+            self.budget.found(stage, id, log + image);
+            match super::stage::Stage::was_decided(&self.disk, stage, id) {
+                Ok(false) => {}
+                // Reading it once more tells.
+                Err(e) => unread(e).map(|()| decided.push((stage, id)))?,
+                Ok(true) => decided.push((stage, id)),
             }
         }
         Ok(decided)

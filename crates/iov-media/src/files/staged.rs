@@ -294,9 +294,32 @@ impl Files {
     pub(super) fn discard(&self, op: &ObjectOp, stage: Uuid) -> Result<Evidence> {
         let object = self.object(op.object);
         // Not held up by another stage's freeze: nobody sees what is dropped.
-        let mut state = object.write_now(self)?;
+        let mut state = match object.write_now(self) {
+            Err(e) => return self.drop_unread(&object, stage, e),
+            Ok(state) => state,
+        };
         self.drop_stage(&object, &mut state, stage)?;
         state.evidence(self, object.id, None)
+    }
+
+    /// Removes a stage of an object that cannot be read, for `why`, unless its publication has begun, or may have. What the
+    /// object has of it, such as room, stays there.
+    pub(super) fn drop_unread(&self, object: &Object, stage: Uuid, why: Error) -> Result<Evidence> {
+        let mut state = object.write_to_remove(self)?;
+        if state.loaded {
+            self.drop_stage(object, &mut state, stage)?;
+            return state.evidence(self, object.id, None);
+        }
+        let evidence = state.evidence(self, object.id, None);
+        object.reload(&mut state);
+        if self.budget.has(stage, object.id) {
+            if Stage::was_decided(&self.disk, stage, object.id)? {
+                return Err(why);
+            }
+            Stage::new(stage, object.id, 0).remove(&self.disk)?;
+            self.budget.give_all(stage, object.id);
+        }
+        evidence
     }
 
     /// `Thaw`: ends a freeze, and leaves what is staged for another try. Repeating it is fine.

@@ -1,10 +1,14 @@
 //! What a daemon finds at its start that was under way, and what is left of a publication that did not come to its end.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use iov_media::{Lent, Options, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess, Segment};
-use iov_types::{Clause, Demand, ObjectVerb, Outcome, Persistence, Range};
+use iov_types::{Clause, Demand, ObjectId, ObjectVerb, Outcome, Persistence, Range, Uuid};
 
 use crate::kit::{
     ALL, Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid, write,
@@ -117,6 +121,103 @@ fn i1_a_damaged_place_of_staged_bytes_concerns_its_object() {
     call(&*files, id, ObjectVerb::Discard { stage }).expect("it is given up");
     write(&*files, id, 4, b"+").expect("a write");
     assert_eq!(all(&*files, id), b"base+");
+}
+
+/// In the place of a file of a stage, one that cannot be read, as after an error of the disk. Where the file is meanwhile.
+fn hide(root: &Path, kind: &str) -> (PathBuf, PathBuf) {
+    let entries = std::fs::read_dir(root.join("stage")).expect("the folder").map(|e| e.expect("an entry").path());
+    let file = entries.into_iter().find(|p| p.extension().is_some_and(|e| e == kind)).expect("a file of the stage");
+    let aside = root.join("aside");
+    std::fs::rename(&file, &aside).expect("a rename");
+    let (place, mode) = (rustix::fs::CWD, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(place, &file, rustix::fs::FileType::Socket, mode, 0).expect("what nobody can open");
+    (aside, file)
+}
+
+/// An object with 4 bytes and a stage that a daemon before has left.
+fn with_stage(root: &Path) -> (ObjectId, Uuid, Vec<u8>) {
+    let (id, stage, new) = (object(1), uuid(1), bytes(1, 100_000));
+    let files = open(root);
+    write(&*files, id, 0, b"base").expect("a write");
+    write(&*files, object(2), 0, b"other").expect("a write");
+    send(&*files, id, ObjectVerb::Write { offset: 0 }, staged(stage), &new).expect("a staged write");
+    (id, stage, new)
+}
+
+#[test]
+fn b3_what_is_staged_and_cannot_be_read_for_now_concerns_its_object_and_is_not_lost() {
+    for kind in ["image", "log"] {
+        let directory = directory();
+        let (id, stage, new) = with_stage(directory.path());
+        let (aside, file) = hide(directory.path(), kind);
+        let files = open(directory.path());
+        assert!(!files.troubles().is_empty(), "it says so");
+        assert_eq!(all(&*files, object(2)), b"other");
+        // It may be what has frozen the object.
+        try_all(&*files, id).expect_err("nobody passes by it");
+        files.drop_stages(&[stage]).expect_err("it is not there for now");
+        files.abandon_stage(stage).expect_err("whether a batch has frozen it is not known");
+        std::fs::rename(&aside, &file).expect("the end of the error");
+        assert_eq!(all(&*files, id), b"base");
+        call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
+        call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication");
+        assert!(all(&*files, id) == new, "all of it is there");
+    }
+}
+
+#[test]
+fn b3_what_is_staged_and_cannot_be_read_any_more_can_be_given_up() {
+    for how in ["discard", "drop", "remove"] {
+        let directory = directory();
+        let (id, stage, _) = with_stage(directory.path());
+        hide(directory.path(), "image");
+        let files = open(directory.path());
+        let mut left = b"base".to_vec();
+        match how {
+            "discard" => drop(call(&*files, id, ObjectVerb::Discard { stage }).expect("a discard")),
+            "drop" => files.drop_stages(&[]).expect("the end of recovery"),
+            _ => {
+                call(&*files, id, ObjectVerb::Remove).expect("a remove");
+                left = Vec::new();
+            }
+        }
+        assert_eq!((all(&*files, id), files.stages()), (left.clone(), Vec::new()), "{how}");
+        assert_eq!(std::fs::read_dir(directory.path().join("stage")).expect("the folder").count(), 0, "{how}");
+        write(&*files, id, 0, b"BASE").expect("nobody is kept out");
+        drop(files);
+        assert_eq!(all(&*open(directory.path()), id), b"BASE", "{how}");
+    }
+}
+
+#[test]
+fn b3_a_publication_that_may_have_begun_is_not_given_up() {
+    let directory = directory();
+    assert_eq!(Peer::start("an interrupted publication", directory.path(), &[]).end(), Some(9));
+    let (aside, file) = hide(directory.path(), "log");
+    let (id, stage) = (object(1), uuid(1));
+    let files = open(directory.path());
+    call(&*files, id, ObjectVerb::Discard { stage }).expect_err("nobody knows");
+    files.drop_stages(&[]).expect_err("nobody knows");
+    std::fs::rename(aside, file).expect("the end of the error");
+    call(&*files, id, ObjectVerb::Publish { stage }).expect("it goes on");
+    assert_eq!(all(&*files, id), b"news");
+}
+
+/// A holder that was fenced removes nothing, whatever else cannot be read (X1).
+#[test]
+fn x1_a_remove_of_what_cannot_be_read_knows_who_was_fenced() {
+    let directory = directory();
+    let (id, stage, new) = with_stage(directory.path());
+    let files = open(directory.path());
+    call(&*files, id, ObjectVerb::Fence { epoch: 5 }).expect("a fence");
+    drop(files);
+    let (aside, file) = hide(directory.path(), "image");
+    let files = open(directory.path());
+    let late = send(&*files, id, ObjectVerb::Remove, Demand { epoch: 4, ..Demand::default() }, &[]);
+    assert_eq!(late.expect_err("it was fenced").clause(), Some(Clause::X1));
+    std::fs::rename(aside, file).expect("the end of the error");
+    call(&*files, id, ObjectVerb::Publish { stage }).expect("it is all there");
+    assert!(all(&*files, id) == new);
 }
 
 #[test]
