@@ -291,6 +291,11 @@ impl Open {
         self.publish().inspect_err(|e| *lock(&self.failed) = Some(*e))
     }
 
+    /// Whether others have not been told all that was written.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
     /// Makes last what found no room, or no answer, as it was told before.
     pub(crate) fn sync_untold(&self) -> Outcome<()> {
         match self.what.get() {

@@ -147,7 +147,12 @@ impl Daemon {
 
     /// Waits up to 60 s for it to die of its fail point.
     pub fn dies(&mut self) -> bool {
-        let until = seam::monotonic_ns() + 60_000_000_000;
+        self.dies_within(60_000_000_000)
+    }
+
+    /// The same for so many nanoseconds.
+    pub fn dies_within(&mut self, ns: i64) -> bool {
+        let until = seam::monotonic_ns() + ns;
         while !self.is_dead() {
             if seam::monotonic_ns() > until {
                 return false;

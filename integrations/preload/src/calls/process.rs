@@ -403,11 +403,13 @@ pub(super) fn publish_all() {
         let _inside = Inside::enter();
         let mut patience = Patience::new(world);
         for (fd, open) in world.files.all() {
-            if let Err(e) = patience.with(|| open.publish()) {
+            let told = match patience.is_over() {
+                true if open.is_untold() => Err(Errno::EIO),
+                true => continue,
+                false => patience.with(|| open.publish()),
+            };
+            if let Err(e) = told {
                 report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
-            }
-            if patience.is_over() {
-                break;
             }
         }
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     mounts::kill,
+    runs::{has_library, run},
     store::{Stopped, Store, finished},
 };
 
@@ -85,4 +86,26 @@ fn a_store_that_hangs_is_waited_for_a_few_times_and_not_once_for_each_file() {
             }
         }
     }
+}
+
+#[test]
+fn a_program_that_ends_waits_for_a_store_that_hangs_once_and_not_for_each_file() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let daemon = store.daemon();
+    let program = format!(
+        "import os, signal, time
+files = [os.open('/iov/w/%d' % n, os.O_CREAT | os.O_WRONLY) for n in range(25)]
+for f in files: os.write(f, b'x' * 100)
+os.kill({daemon}, signal.SIGSTOP); time.sleep(0.2); os._exit(0)"
+    );
+    let begun = Instant::now();
+    let ran = run(&store, &["--timeout", "2s", "--", "python3", "-c", &program]);
+    let waited = begun.elapsed();
+    kill(daemon as u32, "CONT");
+    assert!(waited < Duration::from_secs(25), "{waited:?}");
+    // Each that nobody was told of is named.
+    assert!((20..25).all(|n| ran.err.contains(&format!("/iov/w/{n}: "))), "{}", ran.err);
 }
