@@ -438,8 +438,13 @@ impl Files {
         if all.iter().any(|(_, open)| !open.standing.is_own()) {
             self.set_token(world.token());
         }
+        let mut patience = Patience::new(world);
         for (_, open) in &all {
-            open.publish_early();
+            // The store cannot be reached: what is not told now is told later.
+            if patience.is_over() {
+                break;
+            }
+            let _ = patience.with(|| open.publish_for_others());
             if let Some(What::File(file)) = open.what.get() {
                 file.open_now();
             }

@@ -101,6 +101,17 @@ files = [os.open('/iov/w/%d' % n, os.O_CREAT | os.O_WRONLY) for n in range(25)]
 for f in files: os.write(f, b'x' * 100)
 os.kill({daemon}, signal.SIGSTOP); time.sleep(0.2); os._exit(0)"
     );
+    // So does one that makes another, and what that does not hear of is told later.
+    let forks = program.replace("/iov/w/", "/iov/w/f").replace(
+        "os._exit(0)",
+        &format!(
+            "begun = time.monotonic()
+if os.fork() == 0: os._exit(0)
+print(time.monotonic() - begun < 25); os.kill({daemon}, signal.SIGCONT); os.wait(); os._exit(0)"
+        ),
+    );
+    let ran = run(&store, &["--timeout", "2s", "--", "python3", "-uc", &forks]).ok();
+    assert_eq!((ran.text(), store.cat("w/f24").len()), ("True\n".to_owned(), 100));
     let begun = Instant::now();
     let ran = run(&store, &["--timeout", "2s", "--", "python3", "-c", &program]);
     let waited = begun.elapsed();
