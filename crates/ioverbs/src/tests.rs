@@ -270,6 +270,15 @@ impl Late {
         Late { slow, one, other, ws }
     }
 
+    /// Has a batch make a collection and close it, whose answer comes too late.
+    fn makes_and_closes_too_late(&self, name: &str) {
+        let out = self.ws.pending(EntryKind::Collection);
+        let name = Some(Name::new(name).unwrap());
+        let (metadata, controls) = Default::default();
+        let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
+        self.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    }
+
     /// Runs a batch whose answer comes when its deadline has passed.
     fn too_late(&self, attr: BatchAttr, ops: Vec<Lent<'_>>) {
         self.slow.holds.store(true, Ordering::SeqCst);
@@ -325,11 +334,7 @@ fn x1_a_trial_that_is_answered_too_late_closes_nothing() {
 #[test]
 fn x1_what_was_closed_by_a_late_batch_is_not_closed_once_more() {
     let late = Late::new();
-    let out = late.ws.pending(EntryKind::Collection);
-    let name = Some(Name::new("n").unwrap());
-    let (metadata, controls) = Default::default();
-    let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
-    late.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    late.makes_and_closes_too_late("n");
     let held = crate::lookup(&late.ws, None, "n", alone()).unwrap();
     late.answer();
     assert_eq!(late.by_other("n").err().map(|e| e.kind()), Some(Kind::Busy));
@@ -352,11 +357,7 @@ fn x1_a_handle_that_a_late_batch_closed_does_not_stand_for_one_that_it_opened() 
 #[test]
 fn x1_what_a_late_batch_closed_in_vain_is_not_closed_once_more() {
     let late = Late::new();
-    let out = late.ws.pending(EntryKind::Collection);
-    let name = Some(Name::new("n").unwrap());
-    let (metadata, controls) = Default::default();
-    let create = Op::Create { out: out.clone(), parent: None, name, metadata, controls };
-    late.too_late(BatchAttr::default(), vec![create.into(), Op::Close { c: out }.into()]);
+    late.makes_and_closes_too_late("n");
     for (_, answer) in &mut *late.slow.held.lock().unwrap() {
         *answer.as_mut().unwrap().get_mut(1).expect("both in one submission") = Err(Error::exhausted("the quota"));
     }
