@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     rounds: Mutex<u64>,
     dispatched: Bell,
     broken: AtomicBool,
+    /// How many threads are telling those who waited that it broke.
+    telling: AtomicU32,
     /// The set of epoll that tells of answers.
     watched: OnceLock<Arc<OwnedFd>>,
     /// It tells of room in the socket too. Changes with the outbox locked.
@@ -114,6 +116,7 @@ impl Connection {
             rounds: Mutex::default(),
             dispatched: Bell::default(),
             broken: AtomicBool::new(false),
+            telling: AtomicU32::new(0),
             watched: OnceLock::new(),
             tells_of_room: AtomicBool::new(false),
             version: welcome.version,

@@ -104,6 +104,8 @@ impl Link {
             return Err(Error::stale("another store answers at this address now: open it anew"));
         }
         let up = Arc::new(reached.up);
+        let old = lock(&self.lanes.lane(lane).up).clone();
+        old.iter().for_each(|old| old.connection.wait_told());
         let old = lock(&self.lanes.lane(lane).up).replace(up.clone());
         let counters = self.counters();
         Counters::add(if old.is_none() { &counters.connections } else { &counters.retries }, 1);

@@ -87,6 +87,8 @@ pub struct Link {
     /// What waits until it is made anew.
     pub(crate) queue: Mutex<Queue>,
     pub(crate) mended_or_not: Condvar,
+    /// How much was begun.
+    pub(crate) begun: AtomicU64,
     capability: CatalogCapability,
     addresses: Vec<String>,
     pub(crate) store: Uuid,
@@ -142,6 +144,7 @@ impl Link {
             sums_asked: Asks::default(),
             queue: Mutex::default(),
             mended_or_not: Condvar::new(),
+            begun: AtomicU64::new(0),
             capability,
             addresses: Vec::new(),
             store,
@@ -258,6 +261,8 @@ impl Link {
             new.leave();
             return Err(Error::version("the store's daemon came back with other capabilities: open the store anew"));
         }
+        let old = lock(&self.up).clone();
+        old.iter().for_each(|old| old.connection.wait_told());
         let mut up = lock(&self.up);
         if self.ended.load(Ordering::SeqCst) {
             new.leave();

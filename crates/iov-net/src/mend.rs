@@ -20,10 +20,12 @@ const SLICE_NS: (i64, i64) = (200_000_000, 5_000_000_000);
 struct Job {
     cx: OpCx,
     lane: u32,
+    /// When it was begun: what is sent again comes before what was begun behind it.
+    begun: u64,
     go: OnUp,
 }
 
-/// What is to be sent once there is a connection, in order.
+/// What is to be sent once there is a connection, in the order in which it was begun.
 #[derive(Default)]
 pub(crate) struct Queue {
     jobs: VecDeque<Job>,
@@ -31,6 +33,13 @@ pub(crate) struct Queue {
     mending: bool,
     /// The lane of which it is sending something just now.
     sending: Option<u32>,
+}
+
+impl Queue {
+    fn put(&mut self, job: Job) {
+        let behind = self.jobs.iter().rposition(|other| other.begun <= job.begun).map_or(0, |at| at + 1);
+        self.jobs.insert(behind, job);
+    }
 }
 
 fn late() -> Error {
@@ -41,27 +50,30 @@ impl Link {
     /// Calls `go` with a connection that works: now if there is one, else when it is made anew, or cannot be by the
     /// deadline of `cx`. Does not wait for that.
     pub(crate) fn with_up(self: &Arc<Link>, cx: &OpCx, go: OnUp) {
-        self.with_lane(0, cx, go);
+        self.with_lane(0, self.begin(), cx, go);
     }
 
-    /// The same for a lane, which has a connection of its own, perhaps.
-    pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, cx: &OpCx, go: OnUp) {
-        let waits = {
-            let queue = lock(&self.queue);
-            queue.sending == Some(lane) || queue.jobs.iter().any(|job| job.lane == lane)
-        };
+    /// The number of something that begins now, by which it is sent in order however often.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The same for a lane, which has a connection of its own, perhaps, and for what was `begun` before.
+    pub(crate) fn with_lane(self: &Arc<Link>, lane: u32, begun: u64, cx: &OpCx, go: OnUp) {
+        let up = self.current_of(lane);
         // Not under the lock: whoever still waits for a connection that ended comes back here.
-        let up = if waits { None } else { self.current_of(lane) };
         up.iter().for_each(|up| up.connection.look());
-        if let Some(up) = up.filter(|up| !up.connection.is_broken()) {
+        let mut queue = lock(&self.queue);
+        let waits = queue.sending == Some(lane) || queue.jobs.iter().any(|job| job.lane == lane);
+        if let Some(up) = up.filter(|up| !waits && !up.connection.is_broken()) {
+            drop(queue);
             return go(Ok(up));
         }
-        let mut queue = lock(&self.queue);
         if let Err(e) = self.check_open() {
             drop(queue);
             return go(Err(e));
         }
-        queue.jobs.push_back(Job { cx: cx.clone(), lane, go });
+        queue.put(Job { cx: cx.clone(), lane, begun, go });
         if std::mem::replace(&mut queue.mending, true) {
             return;
         }
@@ -155,10 +167,14 @@ impl Link {
     }
 
     /// Lets the jobs of a lane go, in order; if not `in_time`, only those whose time is up. One at a time: while one is sent, the
-    /// others stay where their deadlines are seen. What breaks again, or comes meanwhile, is in the queue for the next turn.
+    /// others stay where their deadlines are seen. What breaks again, or comes meanwhile, is in the queue for the next turn, and
+    /// so are the others once the connection has broken: nothing passes what was sent over it.
     fn let_go(&self, lane: u32, up: &Result<Arc<Up>>, in_time: bool) {
         let jobs = lock(&self.queue).jobs.iter().filter(|job| job.lane == lane).count();
         for _ in 0..jobs {
+            if up.as_ref().is_ok_and(|up| up.connection.is_broken()) {
+                return;
+            }
             let job = {
                 let mut queue = lock(&self.queue);
                 let next = queue.jobs.iter().position(|job| job.lane == lane && (in_time || job.cx.left_ns() == 0));
@@ -224,3 +240,6 @@ impl Link {
         over.into_iter().for_each(|job| (job.go)(Err(late())));
     }
 }
+
+#[cfg(test)]
+mod tests;

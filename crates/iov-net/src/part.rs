@@ -30,6 +30,8 @@ pub(crate) struct Part {
     network: bool,
     /// Which way it goes.
     lane: u32,
+    /// When it first went.
+    begun: Option<u64>,
     bulk: bool,
     /// Leave to do it.
     tickets: Shown,
@@ -87,7 +89,7 @@ impl Part {
         (lane, bulk): (u32, bool),
         tickets: Shown,
     ) -> Part {
-        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, bulk, tickets }
+        Part { ops, sink, link, cx, attempt: 0, maybe: false, network: false, lane, begun: None, bulk, tickets }
     }
 
     /// Those whose handle or stage did not come through the end of a daemon are answered at once.
@@ -115,9 +117,10 @@ impl Part {
         }
     }
 
-    fn send(self) {
+    fn send(mut self) {
         let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
-        link.with_lane(lane, &cx, Box::new(move |up| self.send_over(up)));
+        let begun = *self.begun.get_or_insert_with(|| link.begin());
+        link.with_lane(lane, begun, &cx, Box::new(move |up| self.send_over(up)));
     }
 
     /// The tickets for what it is about.

@@ -89,6 +89,8 @@ struct Asked {
     entry: Entry,
     repeatable: bool,
     attempt: u32,
+    /// When it first went.
+    begun: Option<u64>,
     /// An earlier attempt may have taken effect.
     maybe: bool,
     /// Operations that are answered here: what they are about did not come through the end of a daemon.
@@ -97,7 +99,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn send(self) {
+    fn send(mut self) {
         if self.link.in_child() {
             return (self.done)(Err(Error::forked("the connection belongs to the parent process")));
         }
@@ -113,7 +115,8 @@ impl Asked {
             );
         }
         if !self.entry.ends() {
-            return link.with_up(&cx, Box::new(move |up| self.send_over(up)));
+            let begun = *self.begun.get_or_insert_with(|| link.begin());
+            return link.with_lane(0, begun, &cx, Box::new(move |up| self.send_over(up)));
         }
         // A session that ends does not come back for that.
         let up = link.current().ok_or_else(|| Error::unavailable("the store's daemon has ended"));
@@ -258,7 +261,8 @@ impl Catalog for RemoteCatalog {
             return done(answer);
         }
         let (left_out, maybe) = (Vec::new(), false);
-        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, maybe, left_out, done }.send();
+        Asked { link, cx: cx.clone(), request, entry, repeatable, attempt: 0, begun: None, maybe, left_out, done }
+            .send();
     }
 
     fn drive(&self, timeout_ns: i64) -> bool {

@@ -1,12 +1,26 @@
 //! How a connection ends, or turns out to have ended.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use iov_store::{Rings, seam};
 use iov_types::{Error, Outcome};
 
 use super::{Connection, PAUSE_NS, asked::Waiter, lock};
 use crate::{socket, tcp};
+
+/// Longest that is waited for those who are told that a connection broke: one of them may wait for the next one.
+const TELLING_NS: i64 = 1_000_000_000;
+/// How long is waited each time.
+const LOOK_NS: u64 = 50_000;
+
+/// One thread less tells those who waited.
+struct Told<'a>(&'a AtomicU32);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 impl Connection {
     /// Looks whether a connection on which nobody waits for anything has ended: over a network a request to a daemon that is
@@ -36,8 +50,19 @@ impl Connection {
         }
     }
 
+    /// Of one that broke: waits until all who waited for something over it have been told, so that what they send again is there
+    /// before the next one is.
+    pub(crate) fn wait_told(&self) {
+        let until_ns = seam::monotonic_ns() + TELLING_NS;
+        while self.telling.load(Ordering::SeqCst) > 0 && seam::monotonic_ns() < until_ns {
+            seam::sleep(LOOK_NS);
+        }
+    }
+
     /// The connection is of no more use: everybody who waits hears of it.
     pub(crate) fn fail(&self, error: &Error) {
+        self.telling.fetch_add(1, Ordering::SeqCst);
+        let _told = Told(&self.telling);
         self.broken.store(true, Ordering::SeqCst);
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
         match self.network {

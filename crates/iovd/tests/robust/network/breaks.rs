@@ -1,6 +1,9 @@
 //! Connections that break, lead nowhere, or bring other bytes than were sent.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use iov_net::secret::Secret;
 use iov_wire::{Verb, messages::Hello};
@@ -318,6 +321,46 @@ fn o9_writes_to_one_place_keep_their_order_through_breaks() {
         assert!(got == all[23], "round {round}: {} instead of {}", got[0], all[23][0]);
     }
     assert!(broke > 10, "{broke} breaks");
+}
+
+/// The same where connections break again and again, also just as what was under way is sent again.
+#[test]
+fn o9_writes_to_one_place_keep_their_order_however_often_connections_break() {
+    let net = Net::new();
+    let cable = net.cable();
+    let ws = net.through(&cable);
+    let c = create(&ws, "c", "concurrency=exclusive");
+    let other = create(&ws, "other", "");
+    ioverbs::write_at(&other, 0, &[1; 8]).unwrap();
+    let (mut ended, rounds) = (0, 60u64);
+    for round in 0..rounds {
+        let all: Vec<Vec<u8>> = (0..24).map(|n| vec![(round * 24 + n) as u8; 30_000]).collect();
+        let writes = all.iter().map(|data| Lent::Write { c: c.clone(), offset: 0, data }).collect();
+        let cuts = (0..4).map(|n| 200 + (round * 97 + n * 613) % 1500);
+        let ends = AtomicBool::new(false);
+        let written = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for us in cuts {
+                    std::thread::sleep(std::time::Duration::from_micros(us));
+                    cable.cut();
+                }
+            });
+            // Another thread that waits for answers finds out that they break, too.
+            scope.spawn(|| {
+                while !ends.load(Ordering::SeqCst) {
+                    let _ = ioverbs::read_at(&other, 0, &mut [0; 8]);
+                }
+            });
+            let written = batch(ws.session(), Default::default(), writes);
+            ends.store(true, Ordering::SeqCst);
+            written
+        });
+        // Who has been sent again too often ends.
+        ended += u64::from(written.is_ok());
+        let got = read(&c);
+        assert!(written.is_err() || got == all[23], "round {round}: {} instead of {}", got[0], all[23][0]);
+    }
+    assert!(ended > rounds / 2, "{ended} ended");
 }
 
 #[test]
