@@ -16,6 +16,7 @@ mod records;
 mod request;
 mod session;
 mod view;
+mod within;
 mod workspace;
 
 pub use batch::{Batch, BatchAttr, Drive, run, run_bytes};
@@ -24,4 +25,5 @@ pub use cursor::Cursor;
 pub use op::{Chunk, Op, OpState, Output, Parent, Status};
 pub use request::Request;
 pub use session::{Session, SessionAttr, Sides};
+pub use within::within;
 pub use workspace::Workspace;

@@ -23,6 +23,7 @@ use crate::{
     progress::Progress,
     records::{Detached, Records, Watched},
     request::RequestInner,
+    within::most_ns,
 };
 
 /// The two sides of a store, as the facade has put them together.
@@ -145,9 +146,10 @@ impl Session {
         same_memory || (!in_memory && (one.medium, one.incarnation) == (two.medium, two.incarnation))
     }
 
-    /// The default deadline in nanoseconds.
+    /// The default deadline in nanoseconds, as far as [`within`](crate::within) leaves it to the calling thread.
     pub fn deadline_ns(&self) -> i64 {
-        if self.0.attr.deadline_ns > 0 { self.0.attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS }
+        let ns = if self.0.attr.deadline_ns > 0 { self.0.attr.deadline_ns } else { limits::DEFAULT_DEADLINE_NS };
+        ns.min(most_ns())
     }
 
     /// Fails in a child of the process that opened the session (rule 7), and after close.
@@ -170,7 +172,7 @@ impl Session {
     }
 
     pub(crate) fn cx(&self, timeout_ns: i64) -> OpCx {
-        let timeout_ns = if timeout_ns > 0 { timeout_ns } else { self.deadline_ns() };
+        let timeout_ns = if timeout_ns > 0 { timeout_ns.min(most_ns()) } else { self.deadline_ns() };
         OpCx::new(lock(&self.0.caller).clone(), timeout_ns).at(self.0.attr.priority)
     }
 

@@ -25,7 +25,7 @@ use ioverbs::{
 
 use crate::{
     Attributes, Errno, Level, Outcome,
-    fs::{Inner, lock},
+    fs::{Inner, lock, stat_of},
     handle::Handle,
 };
 
@@ -163,56 +163,59 @@ impl Handle {
 
     /// The store is given all bytes that it has not, and these.
     fn send(&self, untold: &mut Untold, data: &[u8]) -> Outcome<()> {
-        let write = |offset, data: &[u8]| {
-            self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
-        };
         self.tell_rights(untold)?;
-        let Untold { data: kept, from, reached, .. } = untold;
-        let before = kept.len();
-        // If it fails, how much of it has come through only the store knows.
-        let end = *from + (before + data.len()) as u64;
+        let before = untold.data.len();
+        let end = untold.from + (before + data.len()) as u64;
         if before > 0 && data.len() <= MOST {
-            kept.extend_from_slice(data);
-            *reached = end.max(*reached);
-            write(*from, kept).inspect_err(|_| kept.truncate(before))?;
-            *from += kept.len() as u64;
+            untold.data.extend_from_slice(data);
+            let written = self.send_to(untold.from, &untold.data);
+            untold.data.truncate(before);
+            written.inspect_err(|_| self.has_failed(untold, end))?;
         } else {
             if before > 0 {
-                write(*from, kept)?;
-                *from += before as u64;
-                kept.clear();
+                self.send_to(untold.from, &untold.data)?;
+                untold.from += before as u64;
+                untold.data.clear();
             }
-            *reached = end.max(*reached);
-            write(*from, data)?;
-            *from += data.len() as u64;
+            self.send_to(untold.from, data).inspect_err(|_| self.has_failed(untold, end))?;
         }
-        kept.clear();
+        untold.data.clear();
+        untold.from = end;
         Ok(())
+    }
+
+    fn send_to(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+        self.file_system().again("write", || ioverbs::write_at(&self.c, offset, data)).map(drop)
     }
 
     /// Who may do what is told before the first bytes are: nobody gets any who may not have them.
     fn tell_rights(&self, untold: &mut Untold) -> Outcome<()> {
-        let Untold { from, attr, .. } = untold;
+        if untold.from == 0 { self.send_rights(untold) } else { Ok(()) }
+    }
+
+    fn send_rights(&self, Untold { attributes, attr, .. }: &mut Untold) -> Outcome<()> {
         let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
-        if *from == 0 && rights != Attr::default() {
-            let set = || Op::SetAttr { c: self.c.clone(), attr: rights.clone() };
-            self.file_system().again("setattr", || ioverbs::run(self.c.session(), set()))?;
+        if rights != Attr::default() {
+            let (fs, c) = (self.file_system(), &self.c);
+            let ops =
+                || [Op::SetAttr { c: c.clone(), attr: rights.clone() }, Op::Stat { c: c.clone() }].map(Lent::from);
+            let told = fs.again("setattr", || fs.all_of(ops().into()))?;
+            attributes.ctime_ns = Attributes::new(stat_of(told.last())?, 0).ctime_ns;
             (attr.mode, attr.uid, attr.gid) = (None, None, None);
         }
         Ok(())
     }
 
-    /// Keeps attributes to tell the store later; those that the file then has.
-    pub(crate) fn change_behind(&self, attr: &Attr) -> Option<Attributes> {
+    /// Keeps attributes to tell the store later; those that the file then has. None: the store has to be told now.
+    pub(crate) fn change_behind(&self, attr: &Attr) -> Outcome<Option<Attributes>> {
         if !self.behind.any.load(Ordering::Acquire) {
-            return None;
+            return Ok(None);
         }
         let mut behind = lock(&self.behind.untold);
-        let Untold { attributes: a, attr: kept, from, .. } = behind.as_mut()?;
-        let less = takes_rights(a, attr);
-        if *from > 0 && less {
-            return None;
-        }
+        let Some(untold) = behind.as_mut() else { return Ok(None) };
+        let less = takes_rights(&untold.attributes, attr);
+        let before = (untold.attributes, untold.attr.clone());
+        let Untold { attributes: a, attr: kept, .. } = untold;
         let set = |to: &mut u32, kept: &mut Option<u32>, new: Option<u32>| {
             if let Some(new) = new {
                 (*to, *kept) = (new, Some(new));
@@ -228,13 +231,17 @@ impl Handle {
             (a.atime_ns, kept.atime_ns) = (ns, Some(ns));
         }
         a.ctime_ns = seam::now_ns();
-        if less {
-            // Whoever opened it until that is told would have it open, whatever is written to it. When it is, the store says.
-            drop(behind);
-            self.settle_for_others();
-            return None;
+        if less && let Err(e) = self.send_rights(untold) {
+            // Whoever opened it until that is told would have it open, whatever is written to it.
+            (untold.attributes, untold.attr) = before;
+            return Err(e);
         }
-        Some(*a)
+        let attributes = untold.attributes;
+        if untold.data.is_empty() && untold.attr == Attr::default() && !self.is_stuck() {
+            *behind = None;
+            self.behind.any.store(false, Ordering::Release);
+        }
+        Ok(Some(attributes))
     }
 
     /// Tells the store what it has not been told. From now on everything is told at once.
@@ -268,17 +275,13 @@ impl Handle {
         let (alone, along) = if by_itself { (&untold.data[..], &[][..]) } else { (&[][..], &untold.data[..]) };
         let written = match alone.is_empty() || rights.is_err() {
             true => rights,
-            false => fs.again("write", || ioverbs::write_at(&self.c, untold.from, alone)).map(drop),
+            false => self.send_to(untold.from, alone),
         };
-        let cut = match &written {
-            Ok(()) if self.is_stuck() => self.cut(untold),
-            _ => Ok(None),
-        };
-        let (written, cut) = (written.and(cut.as_ref().map_or_else(|e| Err(*e), |_| Ok(()))), cut.unwrap_or_default());
+        let cuts = written.is_ok() && self.is_stuck();
         let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
         let tell = || {
             let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
-            let cut = cut.map(|cut| Lent::from(cut.of(&c)));
+            let cut = if cuts { self.cut(&c, untold)? } else { None };
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));

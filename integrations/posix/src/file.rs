@@ -157,9 +157,9 @@ impl File {
     }
 
     /// Opens it now, if it was to be opened later: somebody is about to have it too, who is to find it whatever becomes of its names.
-    pub fn open_now(&self) {
+    pub fn open_now(&self) -> Outcome<()> {
         // What is gone already stays what was known of it.
-        let _ = self.handle_of_what_is();
+        self.handle_of_what_is().map(drop)
     }
 
     /// The collection that it is.
@@ -396,15 +396,20 @@ impl File {
 
     /// What was written survives what the store survives (`fsync`).
     pub fn sync(&self) -> Outcome<()> {
+        self.persist()?;
+        // What was told before, and has found no room, does not survive.
+        self.joined().map_or(Ok(()), |handle| handle.failure())
+    }
+
+    /// The same, whatever has failed before.
+    pub fn persist(&self) -> Outcome<()> {
         // Also what others have written, by whichever descriptor.
         let Some(handle) = self.handle_of_what_is()? else { return Ok(()) };
         let persist = |c: &Collection| Op::Persist { c: c.clone() };
         match handle.settle_with(Some(&persist))? {
             true => Ok(()),
             false => self.again("sync", persist).map(drop),
-        }?;
-        // What was told before, and has found no room, does not survive.
-        handle.failure()
+        }
     }
 
     /// Whether there is something of what was written that the store has not been told, perhaps.
@@ -416,8 +421,9 @@ impl File {
     /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
     pub fn flush(&self) -> Outcome<()> {
         // One that reads alone may have made it, or changed its attributes.
-        // What has found no room its writer hears of.
-        let tells = |handle: &&Arc<Handle>| self.flags.write || (handle.has_untold() && !handle.is_stuck());
+        // What has found no room its writer hears of, if there is one besides.
+        let is_own = |handle: &Arc<Handle>| !handle.is_stuck() || Arc::strong_count(handle) == 1;
+        let tells = |handle: &&Arc<Handle>| self.flags.write || (handle.has_untold() && is_own(handle));
         match self.joined().filter(tells) {
             Some(handle) => {
                 let (published, failed) = (self.publish(), handle.take_failure());

@@ -376,7 +376,7 @@ impl Node {
             lifetime: None,
         };
         let untold = self.handle().filter(|_| change.size.is_none());
-        if let Some(attributes) = untold.and_then(|handle| handle.change_behind(&attr)) {
+        if let Some(attributes) = untold.map_or(Ok(None), |handle| handle.change_behind(&attr))? {
             self.tell(&attributes);
             return Ok(attributes);
         }

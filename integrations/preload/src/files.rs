@@ -56,6 +56,15 @@ pub(crate) enum Locked {
     Parts,
 }
 
+/// Why others could not be told something.
+struct Failed {
+    errno: Errno,
+    /// It is lost; else it is told another time.
+    is_final: bool,
+    /// The program has heard of it, and is to hear of it again from the close.
+    is_known: bool,
+}
+
 /// An open file, as POSIX has it: descriptors share it.
 pub(crate) struct Open {
     pub(crate) record: Record,
@@ -73,8 +82,8 @@ pub(crate) struct Open {
     locked: AtomicU8,
     /// Who changes that.
     pub(crate) locking: Mutex<()>,
-    /// Why others could not be told, where the program has not heard of it.
-    failed: Mutex<Option<Errno>>,
+    /// Why others could not be told, where who closes it has not heard of it.
+    failed: Mutex<Option<Failed>>,
     /// Who moves the offset.
     pub(crate) moving: Mutex<()>,
     /// Another process may have it too, and move the offset.
@@ -255,12 +264,10 @@ impl Open {
     }
 
     /// Whether this process has it open, and others who inherit it could not open it once this one is gone: it has no name, or is held exclusively.
-    pub(crate) fn ends_with_opener(&self) -> bool {
+    pub(crate) fn ends_with_opener(&self) -> Outcome<bool> {
         match self.what.get() {
-            Some(What::File(file)) => {
-                file.is_exclusive() || file.node().attributes().is_ok_and(|attributes| attributes.links == 0)
-            }
-            _ => false,
+            Some(What::File(file)) => Ok(file.is_exclusive() || file.node().attributes()?.links == 0),
+            _ => Ok(false),
         }
     }
 
@@ -271,35 +278,50 @@ impl Open {
         }
     }
 
-    /// Everybody else is told what was written.
+    /// Everybody else is told what was written, for who hears also of what has failed before.
     pub(crate) fn publish(&self) -> Outcome<()> {
-        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
-        let told = match self.what.get() {
-            Some(What::File(file)) if self.dirty.swap(false, Ordering::Relaxed) => file.flush(),
-            _ => Ok(()),
-        };
-        failed.and(told)
+        self.publish_early();
+        lock(&self.failed).take().map_or(Ok(()), |failed| Err(failed.errno))
     }
 
-    /// The same where the program does not hear of it: whoever closes it does.
+    /// The same where the program does not hear of it: whoever closes it does. What has found no room, or no answer, is told another time.
     pub(crate) fn publish_early(&self) {
-        let _ = self.publish_for_others();
+        let Some(What::File(file)) = self.what.get().filter(|_| self.dirty.swap(false, Ordering::Relaxed)) else {
+            return;
+        };
+        let told = file.flush();
+        let is_final = !file.has_untold();
+        let mut failed = lock(&self.failed);
+        match told {
+            Ok(()) => drop(failed.take_if(|failed| !failed.is_final)),
+            Err(errno) => {
+                self.dirty.fetch_or(!is_final, Ordering::Relaxed);
+                *failed = Some(Failed { errno, is_final, is_known: false });
+            }
+        }
     }
 
-    /// The same for who wants to know as well, besides who closes it.
+    /// The same for who wants to know as well, besides who closes it: of each failure once.
     pub(crate) fn publish_for_others(&self) -> Outcome<()> {
-        self.publish().inspect_err(|e| *lock(&self.failed) = Some(*e))
+        self.publish_early();
+        let mut failed = lock(&self.failed);
+        let new = failed.as_mut().filter(|failed| !failed.is_known);
+        new.map_or(Ok(()), |failed| {
+            failed.is_known = true;
+            Err(failed.errno)
+        })
     }
 
-    /// Whether others have not been told all that was written.
-    pub(crate) fn is_untold(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed)
+    /// Why others have not been told all that was written, if so.
+    pub(crate) fn untold(&self) -> Option<Errno> {
+        let failed = lock(&self.failed).as_ref().map(|failed| failed.errno);
+        failed.or_else(|| self.dirty.load(Ordering::Relaxed).then_some(Errno::EIO))
     }
 
     /// Makes last what found no room, or no answer, as it was told before.
     pub(crate) fn sync_untold(&self) -> Outcome<()> {
         match self.what.get() {
-            Some(What::File(file)) if file.has_untold() => file.sync(),
+            Some(What::File(file)) if file.has_untold() => file.persist(),
             _ => Ok(()),
         }
     }
@@ -431,22 +453,21 @@ impl Files {
     }
 
     /// Everybody else is told all that was written: there is another process from now on, which has it too.
-    pub(crate) fn publish(&self, world: &World) {
+    pub(crate) fn publish(&self, world: &World, patience: &mut Patience) {
         let _inside = Inside::enter();
         let all = self.all();
         // Asked for anew: the daemon may be another one by now.
         if all.iter().any(|(_, open)| !open.standing.is_own()) {
             self.set_token(world.token());
         }
-        let mut patience = Patience::new(world);
         for (_, open) in &all {
-            // The store cannot be reached: what is not told now is told later.
-            if patience.is_over() {
-                break;
-            }
-            let _ = patience.with(|| open.publish_for_others());
+            // What is not told now is told later.
+            let _ = patience.with(|| {
+                open.publish_early();
+                open.untold().map_or(Ok(()), Err)
+            });
             if let Some(What::File(file)) = open.what.get() {
-                file.open_now();
+                let _ = patience.with(|| file.open_now());
             }
         }
         self.own(false);

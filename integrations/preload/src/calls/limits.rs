@@ -9,7 +9,7 @@ use std::{
 use iov_posix::{Errno, Outcome};
 
 use super::export;
-use crate::raw::kernel;
+use crate::{files::Patience, raw::kernel, world::Inside};
 
 /// The limit, so that not each write has to ask for it.
 static LONGEST: AtomicU64 = AtomicU64::new(libc::RLIM_INFINITY);
@@ -36,7 +36,10 @@ fn exceeded() -> Errno {
 /// The thread leaves the library: tells it as the kernel does that it wanted too much, if so. It may end by that, or go anywhere.
 pub(crate) fn tell() {
     if EXCEEDED.replace(false) {
-        super::process::publish_all();
+        if let Some(world) = super::process::ending() {
+            let _inside = Inside::enter();
+            super::process::publish_all(world, &mut Patience::new(world));
+        }
         kernel!(libc::SYS_tgkill, kernel!(libc::SYS_getpid), kernel!(libc::SYS_gettid), libc::SIGXFSZ);
     }
 }

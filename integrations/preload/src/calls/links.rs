@@ -122,9 +122,14 @@ pub(super) fn leads_on(world: &World, path: &[u8]) -> Outcome<Option<Vec<u8>>> {
 /// the one that was given.
 pub(super) fn following<T>((dirfd, path): (c_int, *const c_char), work: impl FnOnce(c_int, *const c_char) -> T) -> T {
     let quiet = Quiet::enter();
-    let Some(led) = followed(path) else {
-        drop(quiet);
-        return work(dirfd, path);
+    let led = match followed(path) {
+        Ok(Some(led)) => led,
+        Ok(None) => {
+            drop(quiet);
+            return work(dirfd, path);
+        }
+        // What a link leads to that leads nowhere any more is not there, whatever is done with it.
+        Err(_) => c"/proc/0/none".to_owned(),
     };
     let done = work(libc::AT_FDCWD, led.as_ptr());
     drop(led);
@@ -132,12 +137,12 @@ pub(super) fn following<T>((dirfd, path): (c_int, *const c_char), work: impl FnO
 }
 
 /// The same, for one that means what a link leads to, if it names another link than that of an own descriptor.
-fn followed(path: *const c_char) -> Option<CString> {
-    let (world, path) = (crate::world::world()?, bytes_of(path)?);
-    match read(path)?.what {
-        What::Own(_) => None,
-        _ if Inside::is() => None,
-        _ => CString::new(leads_to(world, path).ok()??).ok(),
+fn followed(path: *const c_char) -> Outcome<Option<CString>> {
+    let (Some(world), Some(path)) = (crate::world::world(), bytes_of(path)) else { return Ok(None) };
+    match read(path) {
+        None | Some(Named { what: What::Own(_), .. }) => Ok(None),
+        _ if Inside::is() => Ok(None),
+        _ => Ok(leads_to(world, path)?.and_then(|led| CString::new(led).ok())),
     }
 }
 

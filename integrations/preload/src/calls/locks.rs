@@ -15,11 +15,11 @@ use ioverbs::seam;
 
 use super::lock_owner;
 use crate::{
-    files::{Locked, Open},
+    files::{Locked, Open, Patience},
     holder,
     raw::kernel,
     signals::Signals,
-    world::{Inside, World, lock, world},
+    world::{Inside, World, lock},
 };
 
 /// Owners of locks of open files, which are no processes.
@@ -80,10 +80,14 @@ fn take(wait: bool, lock: impl Fn() -> Outcome<()>) -> Outcome<()> {
 }
 
 /// There is another process from now on that has what is open here, or another program in this one: what ends with this process is held by who stays.
-pub(crate) fn hand_over(world: &World) {
+pub(crate) fn hand_over(world: &World, patience: &mut Patience) {
     let _inside = Inside::enter();
     for (fd, open) in world.files.all().iter().filter(|(_, open)| open.shared.load(Ordering::Relaxed)) {
-        if !open.kept.load(Ordering::Relaxed) && open.ends_with_opener() {
+        // Whoever would hold it has to reach the store, too.
+        if patience.is_over() {
+            break;
+        }
+        if !open.kept.load(Ordering::Relaxed) && patience.with(|| open.ends_with_opener()) == Ok(true) {
             let asked = Request { wants: Wants::Keep, kind: LockKind::None, range: LockRange::Whole };
             open.kept.store(matches!(holder::ask(world, (*fd, open), &asked, true), Some(Ok(_))), Ordering::Relaxed);
         }
@@ -163,26 +167,25 @@ fn hand_over_lock(world: &World, (fd, open): (c_int, &Open)) {
 }
 
 /// This process ends: what only it has open ends, and the locks of that have ended when anybody hears of it.
-pub(crate) fn end() {
-    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
-        let _inside = Inside::enter();
-        let all = world.files.all();
-        for (_, open) in &all {
+pub(crate) fn end(world: &World, patience: &mut Patience) {
+    let all = world.files.all();
+    for (_, open) in &all {
+        let ends = || {
             world.files.unlock(world, open);
             // What nobody here has used is not opened for that.
-            if open.locked() != Locked::No
-                && let Ok(file) = open.file(world)
-            {
-                ended(open, file);
+            if open.locked() != Locked::No {
+                ended(open, open.file(world)?);
             }
-        }
-        let held = |(fd, open): (c_int, Arc<Open>)| Some((fd, holder::before_close(fd, &open)?));
-        let held: Vec<_> = all.into_iter().filter_map(held).collect();
-        for (fd, _) in &held {
-            kernel!(libc::SYS_close, *fd);
-        }
-        held.iter().for_each(|(_, known)| holder::closed(known));
+            Ok(())
+        };
+        let _ = patience.with(ends);
     }
+    let held = |(fd, open): (c_int, Arc<Open>)| Some((fd, holder::before_close(fd, &open)?));
+    let held: Vec<_> = all.into_iter().filter_map(held).collect();
+    for (fd, _) in &held {
+        kernel!(libc::SYS_close, *fd);
+    }
+    held.iter().for_each(|(_, known)| holder::closed(known));
 }
 
 /// `fcntl` with a lock.

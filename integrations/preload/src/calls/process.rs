@@ -148,6 +148,12 @@ struct With<'a> {
 fn goes(world: &World, is_asked: bool) {
     if is_asked && world.pid == crate::raw::pid() {
         let _inside = Inside::enter();
+        // Nobody tells it later.
+        for (fd, open) in world.files.all() {
+            if let Some(e) = open.untold() {
+                report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
+            }
+        }
         world.files.pause();
     }
 }
@@ -328,8 +334,9 @@ fn run(world: &World, from: From, arguments: &[CString], with: With) -> isize {
 pub(super) fn publish(world: &World) {
     match Inside::is() {
         false => {
-            world.files.publish(world);
-            locks::hand_over(world);
+            let mut patience = Patience::new(world);
+            world.files.publish(world, &mut patience);
+            locks::hand_over(world, &mut patience);
         }
         true => world.files.own(true),
     }
@@ -398,38 +405,36 @@ fn run_open(
 }
 
 /// Everybody else is told what was written by descriptors that are open.
-pub(super) fn publish_all() {
-    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
-        let _inside = Inside::enter();
-        let mut patience = Patience::new(world);
-        for (fd, open) in world.files.all() {
-            let told = match patience.is_over() {
-                true if open.is_untold() => Err(Errno::EIO),
-                true => continue,
-                false => patience.with(|| open.publish()),
-            };
-            if let Err(e) = told {
-                report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
-            }
+pub(super) fn publish_all(world: &World, patience: &mut Patience) {
+    for (fd, open) in world.files.all() {
+        let told = match patience.is_up() {
+            true => open.untold().map_or(Ok(()), Err),
+            false => patience.with(|| open.publish()),
+        };
+        if let Err(e) = told {
+            report(&String::from_utf8_lossy(&open.record.path), &format_args!("descriptor {fd}: {e}"));
         }
     }
 }
 
-/// What is to be sealed is closed. A child that shares the memory of its parent closes nothing of its parent's.
-fn close_all() {
-    if let Some(world) = world().filter(|world| world.pid == crate::raw::pid() && !Inside::is()) {
-        Quiet::begin();
-        std::mem::forget(Inside::enter());
-        world.files.end(world);
-    }
+/// What this process has open, if anything can be asked of the store: a child that shares the memory of its parent ends nothing of its parent's.
+pub(super) fn ending() -> Option<&'static World> {
+    world().filter(|world| world.pid == crate::raw::pid() && !Inside::is())
 }
 
 /// The end: everybody else is told what was written, and what is to be sealed is closed.
 fn end(code: c_int) -> isize {
     // A handler of a signal may end a program in the middle of anything: what it would wait for may wait for it.
-    publish_all();
-    locks::end();
-    close_all();
+    if let Some(world) = ending() {
+        let mut patience = Patience::new(world);
+        let inside = Inside::enter();
+        publish_all(world, &mut patience);
+        locks::end(world, &mut patience);
+        drop(inside);
+        Quiet::begin();
+        std::mem::forget(Inside::enter());
+        world.files.end(&mut patience);
+    }
     loop {
         kernel!(libc::SYS_exit_group, code);
     }

@@ -1,12 +1,12 @@
 //! What was written is to survive: that of a file, of a workspace, or all.
 
-use std::ffi::c_int;
+use std::{collections::HashSet, ffi::c_int};
 
 use iov_posix::{Errno, Outcome};
 
 use super::export;
 use crate::{
-    files::{What, with},
+    files::{Patience, What, with},
     raw::kernel,
     signals::Quiet,
     world::{Inside, Mounted, World, report, world},
@@ -30,13 +30,15 @@ pub(super) fn sync_of(fd: c_int) -> Option<isize> {
 /// What this process has written to files of a workspace, open ones too, survives with all that others were told of. All of it is tried, whatever fails.
 fn sync_workspace(world: &World, mounted: &Mounted) -> Outcome<()> {
     let is_of_it = |at: &[u8], workspace: &[u8]| at == &mounted.at[..] && workspace == &mounted.name[..];
-    let mut done = Ok(());
+    let (mut done, mut patience) = (Ok(()), Patience::new(world));
+    let mut seen = HashSet::new();
     for (_, open) in world.files.all() {
-        if is_of_it(&open.record.at, &open.record.workspace) {
-            done = done.and(open.publish_for_others()).and(open.sync_untold());
+        if is_of_it(&open.record.at, &open.record.workspace) && seen.insert(open.id) {
+            let published = patience.with(|| open.publish_for_others());
+            done = done.and(published).and(patience.with(|| open.sync_untold()));
         }
     }
-    done.and(mounted.paths.file_system().sync())
+    done.and(patience.with(|| mounted.paths.file_system().sync()))
 }
 
 fn sync_all_of(fd: c_int) -> Option<isize> {
@@ -47,13 +49,21 @@ fn sync_all_of(fd: c_int) -> Option<isize> {
         match open.mounted(world)? {
             Some(mounted) => {
                 let done = sync_workspace(world, &mounted);
-                // Of this file also what others have written.
-                match open.what(world)? {
-                    What::File(file) => done.and(file.sync())?,
-                    _ => done?,
+                // Of this file also what others have written, if it can be opened.
+                let own = match open.what(world) {
+                    Ok(What::File(file)) => file.persist(),
+                    other => other.map(drop),
+                };
+                match own {
+                    Err(Errno::EBUSY | Errno::ENOENT | Errno::ESTALE) => done?,
+                    own => done.and(own)?,
                 }
             }
-            None => world.all_mounted().into_iter().try_for_each(|mounted| sync_workspace(world, &mounted))?,
+            // All of them, whatever fails.
+            None => {
+                let synced = world.all_mounted().into_iter().map(|mounted| sync_workspace(world, &mounted));
+                synced.fold(Ok(()), Outcome::and)?
+            }
         }
         Ok(0)
     })

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use iov_posix::Outcome;
-use ioverbs::{limits, seam};
+use iov_posix::{Errno, Outcome};
+use ioverbs::{limits, seam, within};
 
 use super::{Files, Locked, Open, What};
 use crate::{
@@ -14,28 +14,54 @@ use crate::{
     world::{Inside, World, lock, report},
 };
 
-/// How long a process that ends waits for a store that cannot be reached: for one of its files as ever, and for the others no more.
+/// How long a process that ends, or makes another, waits for a store that cannot be reached: for one of its files as ever, and for all others
+/// together as long again. Each of these has a moment: only the daemon of the first one may be away.
 pub(crate) struct Patience {
     deadline_ns: i64,
-    is_over: bool,
+    /// Something has been waited for in vain: so long is waited for the others.
+    left_ns: Option<i64>,
 }
+
+/// A moment is one of so many parts of a deadline.
+const PARTS: i64 = 16;
+/// Its least and its most, in nanoseconds.
+const MOMENT_NS: (i64, i64) = (20_000_000, 1_000_000_000);
 
 impl Patience {
     pub(crate) fn new(world: &World) -> Patience {
         let told = world.settings.deadline_ns;
-        Patience { deadline_ns: if told > 0 { told } else { limits::DEFAULT_DEADLINE_NS }, is_over: false }
+        Patience { deadline_ns: if told > 0 { told } else { limits::DEFAULT_DEADLINE_NS }, left_ns: None }
+    }
+
+    /// Does something, or as much of it as time is left for.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        let begun_ns = seam::monotonic_ns();
+        let took_ns = || seam::monotonic_ns() - begun_ns;
+        match &mut self.left_ns {
+            None => {
+                let done = work();
+                let is_in_vain = matches!(done, Err(Errno::EIO)) && took_ns() >= self.deadline_ns;
+                self.left_ns = is_in_vain.then_some(self.deadline_ns);
+                done
+            }
+            Some(left_ns) if *left_ns > 0 => {
+                let moment_ns = (self.deadline_ns / PARTS).clamp(MOMENT_NS.0, MOMENT_NS.1);
+                let done = within(moment_ns.min(*left_ns), work);
+                *left_ns -= took_ns();
+                done
+            }
+            Some(_) => Err(Errno::EIO),
+        }
     }
 
     /// Whether something has been waited for in vain.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+        self.left_ns.is_some()
     }
 
-    pub(crate) fn with(&mut self, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
-        let until_ns = seam::monotonic_ns().saturating_add(self.deadline_ns);
-        let done = work();
-        self.is_over |= done.is_err() && seam::monotonic_ns() >= until_ns;
-        done
+    /// Whether there is no time left for anything.
+    pub(crate) fn is_up(&self) -> bool {
+        self.left_ns.is_some_and(|left_ns| left_ns <= 0)
     }
 }
 
@@ -50,7 +76,7 @@ impl Open {
         if let Some(What::File(file)) = &what {
             crate::calls::locks::ended(self, file);
         }
-        let failed = lock(&self.failed).take().map_or(Ok(()), Err);
+        let failed = lock(&self.failed).take().map_or(Ok(()), |failed| Err(failed.errno));
         let closed = match what {
             Some(What::File(file)) if self.dirty.load(Ordering::Relaxed) => file.finish(),
             Some(What::File(file)) => file.close(),
@@ -122,22 +148,28 @@ impl Files {
 
     /// The process ends: what is to be sealed is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes that for
     /// abandoned. All else was published.
-    pub(crate) fn end(&self, world: &World) {
+    pub(crate) fn end(&self, patience: &mut Patience) {
         // Who has the table for long was interrupted by what ends the process. It is not held while files are closed: the library looks into it for each file of its own.
         let Some(mut table) = self.hold_soon() else { return };
         let left = |open: &&mut Option<Arc<Open>>| open.as_ref().is_some_and(|open| open.may_be_left());
         let opens: Vec<Arc<Open>> = table.iter_mut().filter(left).filter_map(Option::take).collect();
         drop(table);
-        let mut patience = Patience::new(world);
         for open in opens {
-            if open.lives_on() || patience.is_over() {
+            if open.lives_on() {
                 forget(open);
                 continue;
             }
             // Another thread is in the middle of something with it, or it has more descriptors.
             let Some(open) = Arc::into_inner(open) else { continue };
             let path = open.record.path.clone();
-            if let Err(e) = patience.with(|| open.close()) {
+            let closed = match patience.is_up() {
+                true => {
+                    forget(open);
+                    Err(Errno::EIO)
+                }
+                false => patience.with(|| open.close()),
+            };
+            if let Err(e) = closed {
                 report(&String::from_utf8_lossy(&path), &e);
             }
         }

@@ -96,6 +96,36 @@ fn p5_what_found_no_room_is_safe_by_nobodys_word_and_only_its_writer_is_told() {
     }
 }
 
+/// What found no room is told once there is some, whoever has asked for it before, and rights are taken at once.
+const LATER: &str = r#"
+    static char b[1 << 20];
+    MAIN
+    int f = open("fill", O_RDWR | O_CREAT, 0644); long at = 0; struct stat s;
+    for (long step = sizeof b; step >= 4096; step /= 4) while ((argc = pwrite(f, b, step, at)) > 0) at += argc;
+    close(f);
+    int fd = open("j", O_RDWR | O_CREAT | O_EXCL, 0644), other = open("k", O_RDWR | O_CREAT | O_EXCL, 0644);
+    write(other, b, 20000); printf("%s ", E(fchmod(other, 0600))); fstat(other, &s); printf("%o\n", s.st_mode & 0777);
+    write(fd, b, 20000); printf("%s ", E(syncfs(fd))); fflush(stdout);
+    if (!fork()) { unlink("fill"); _exit(0); }
+    wait(0);
+    for (int i = 0; argv[1] && i < 200 && syncfs(fd); i++) usleep(50000);
+    if (argv[1]) { printf("%s ", E(syncfs(fd))); printf("%s %s", E(close(fd)), E(close(other))); fflush(stdout); }
+    _exit(0);
+"#;
+
+#[test]
+fn what_found_no_room_is_told_when_there_is_some_whoever_has_asked_before() {
+    if !has_library() {
+        return;
+    }
+    for (asks, said) in [("", "done 600\nENOSPC "), ("asks", "done 600\nENOSPC done done done")] {
+        let store = store();
+        let program = built(&store, LATER);
+        assert_eq!(shell(&store, &format!("{program} {asks}")).ok().text(), said, "{asks}");
+        assert_eq!((store.cat("w/j").len(), store.cat("w/k").len()), (20000, 20000), "{asks}");
+    }
+}
+
 /// Writes to the end of a file until there is no room, and looks whether it is as long as it was told; then once more.
 const TOLD: &str = r#"
     static char b[3 << 20];

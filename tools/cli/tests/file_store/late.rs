@@ -120,3 +120,31 @@ print(time.monotonic() - begun < 25); os.kill({daemon}, signal.SIGCONT); os.wait
     // Each that nobody was told of is named.
     assert!((20..25).all(|n| ran.err.contains(&format!("/iov/w/{n}: "))), "{}", ran.err);
 }
+
+/// Behind what runs in place of a program nobody tells anything: each file has had its chance, and is named if that was missed.
+#[test]
+fn a_program_that_runs_another_loses_nothing_without_a_word() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let daemon = store.daemon();
+    for (dir, back) in [("a", "1.5"), ("b", "2.4"), ("c", "60")] {
+        store.iov(&["ws", "create", dir]).ok();
+        let program = format!(
+            "import os, signal, subprocess, sys, time
+files = [os.open('/iov/{dir}/%d' % n, os.O_CREAT | os.O_WRONLY) for n in range(12)]
+waker = subprocess.Popen(['env', '-u', 'LD_PRELOAD', 'sh', '-c', 'read x; sleep {back}; kill -CONT {daemon}'], stdin=subprocess.PIPE)
+time.sleep(0.7)
+for f in files: os.write(f, b'x' * 100)
+waker.stdin.write(b'now\\n'); waker.stdin.flush()
+os.kill({daemon}, signal.SIGSTOP); os.execv('/bin/echo', ['echo', 'ran'])"
+        );
+        let ran = run(&store, &["--timeout", "2s", "--", "python3", "-c", &program]);
+        kill(daemon as u32, "CONT");
+        assert_eq!(ran.text(), "ran\n", "{}", ran.err);
+        let lost: Vec<_> = (0..12).filter(|n| store.cat(&format!("{dir}/{n}")).len() < 100).collect();
+        assert!(lost.iter().all(|n| ran.err.contains(&format!("/iov/{dir}/{n}: "))), "{lost:?}: {}", ran.err);
+        assert!(dir == "c" || lost.len() < 10, "{dir} {lost:?}: {}", ran.err);
+    }
+}

@@ -66,6 +66,22 @@ fn the_directory_of_a_process_is_found_by_its_link_where_others_have_moved_it() 
 }
 
 #[test]
+fn the_link_of_a_directory_that_others_have_removed_leads_nowhere() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let program = "import errno, os, subprocess
+os.mkdir('/iov/w/a'); os.chdir('/iov/w/a'); subprocess.run(['rmdir', '/iov/w/a'], check=True)
+for call, args in ((os.chdir, ('/proc/self/cwd',)), (os.open, ('/proc/self/cwd/f', os.O_CREAT | os.O_WRONLY)), (os.stat, ('/proc/self/cwd/.',)), (os.mkdir, ('/proc/self/cwd/d',)), (os.listdir, ('.',))):
+    try: print(call(*args))
+    except OSError as e: print(errno.errorcode[e.errno])";
+    let said = python(&store, program).ok().text();
+    assert!(said.starts_with("ENOENT\nENOENT\nENOENT\nENOENT\n"), "{said}");
+    assert!(!store.path("f").exists() && !store.path("d").exists());
+}
+
+#[test]
 fn who_moves_a_link_outside_does_not_move_what_it_leads_to() {
     if !has_library() {
         return;
