@@ -11,7 +11,7 @@ use std::{
 
 use ioverbs::{
     BatchAttr, Concurrency, Consistency, Controls, Drive, Error, Kind as Failure, Lent, Mutability, Name, Op, Output,
-    Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam,
+    Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam, within,
 };
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers, early::Kept, later::Laters};
@@ -248,7 +248,8 @@ impl FileSystem {
     pub(crate) fn again<T>(&self, verb: &str, mut work: impl FnMut() -> Result<T>) -> Outcome<T> {
         let until = seam::monotonic_ns().saturating_add(self.session().deadline_ns());
         loop {
-            match work() {
+            // All of it takes no longer than one attempt may (O8).
+            match within(until - seam::monotonic_ns(), &mut work) {
                 Err(e) if e.kind() == Failure::Unavailable && seam::monotonic_ns() < until => seam::sleep(PAUSE_NS),
                 other => return other.map_err(|e| self.errno(verb, &e)),
             }
@@ -270,7 +271,7 @@ impl FileSystem {
         let until = seam::monotonic_ns().saturating_add(self.session().deadline_ns());
         let mut perhaps = false;
         loop {
-            match work() {
+            match within(until - seam::monotonic_ns(), &mut work) {
                 Err(e) if e.kind() == Failure::Unavailable && seam::monotonic_ns() < until => {
                     perhaps |= e.outcome() != ioverbs::Outcome::NotApplied;
                     seam::sleep(PAUSE_NS);

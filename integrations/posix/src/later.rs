@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use ioverbs::{Collection, Op, Uuid, seam};
+use ioverbs::{Collection, Op, Uuid, seam, within};
 
 use crate::{Attributes, Create, Errno, FileSystem, Node, Outcome, Who, early::Early, fs::lock, handle::Handle};
 
@@ -187,7 +187,7 @@ impl FileSystem {
         let until_ns = seam::monotonic_ns().saturating_add(self.session().deadline_ns());
         for node in nodes.into_iter().take_while(|_| seam::monotonic_ns() < until_ns) {
             // It gives itself to those. What is gone already stays what was known of it.
-            if let Ok(handle) = node.join() {
+            if let Ok(handle) = within(until_ns - seam::monotonic_ns(), || node.join()) {
                 self.0.later.give(node.uuid(), &handle);
             }
         }

@@ -50,6 +50,7 @@ pub mod run;
 mod special;
 mod staying;
 mod tags;
+mod told;
 mod unsure;
 mod xattr;
 

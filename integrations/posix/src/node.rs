@@ -6,7 +6,6 @@ use std::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use ioverbs::{
@@ -20,6 +19,7 @@ use crate::{
     promised::Said,
     remembered::Since,
     rules::Place,
+    told::Told,
     unsure::Became,
 };
 
@@ -33,18 +33,6 @@ struct Names {
     since: Option<(Since, u32)>,
 }
 
-/// The time at which that was told which does not hold any more.
-const UNTOLD: i64 = 0;
-
-/// What was told of something.
-struct Told {
-    attributes: Attributes,
-    /// When, on the monotonic clock.
-    at_ns: i64,
-    /// Before when it was asked for, if it is known until when that holds.
-    since: Option<Since>,
-}
-
 /// A file system has one node for each identity that somebody has to do with: who has it keeps it, not the file.
 pub struct Node {
     fs: FileSystem,
@@ -53,7 +41,7 @@ pub struct Node {
     /// The handle of all who have it open, where it is no directory.
     pub(crate) shared: Mutex<Weak<Handle>>,
     /// What was told of it last.
-    told: Mutex<Option<Told>>,
+    pub(crate) told: Mutex<Option<Told>>,
     /// Of a directory: where it is, as far as that is known.
     pub(crate) place: Mutex<Option<Place>>,
     /// Of a file: the directory in which it was found last.
@@ -67,7 +55,7 @@ pub struct Node {
     /// Of a symbolic link: where it leads, which never changes.
     pub(crate) target: OnceLock<Vec<u8>>,
     /// It runs with the rights of its owner or group, as far as was told last.
-    gives_rights: AtomicBool,
+    pub(crate) gives_rights: AtomicBool,
     /// How often it was changed here, or opened.
     touched: AtomicU64,
 }
@@ -227,73 +215,6 @@ impl Node {
         }
     }
 
-    /// Notes what was told of it. Answers may come in another order than they were given.
-    pub(crate) fn tell(&self, attributes: &Attributes) {
-        self.tell_since(attributes, None);
-    }
-
-    /// The same, where it is known before when that was asked for.
-    pub(crate) fn tell_since(&self, attributes: &Attributes, since: Option<Since>) {
-        let mut told = lock(&self.told);
-        let older = |known: &Told| match (&known.since, &since) {
-            (Some(before), Some(now)) if now.follows(before) => true,
-            _ => known.at_ns == UNTOLD || known.attributes.ctime_ns <= attributes.ctime_ns,
-        };
-        if told.as_ref().is_none_or(older) {
-            self.gives_rights.store(attributes.mode & 0o6000 != 0, Ordering::Relaxed);
-            *told = Some(Told { attributes: *attributes, at_ns: seam::monotonic_ns(), since });
-        }
-    }
-
-    /// Something has happened to it, nobody knows what.
-    pub(crate) fn untell(&self) {
-        let mut told = lock(&self.told);
-        match &mut *told {
-            // Who has it open when it is removed is told that still.
-            Some(told) if self.kind == Kind::Directory => (told.at_ns, told.since) = (UNTOLD, None),
-            _ => *told = None,
-        }
-    }
-
-    /// What was told of a directory, if that was within this time, and for how long it still will have been: with each name that is
-    /// made or taken away by this file system it is told anew.
-    pub fn told_within(&self, span: Duration) -> Option<(Attributes, Duration)> {
-        if self.kind != Kind::Directory {
-            return None;
-        }
-        let (attributes, at_ns) = lock(&self.told).as_ref().map(|told| (told.attributes, told.at_ns))?;
-        if at_ns == UNTOLD {
-            return None;
-        }
-        let age = Duration::from_nanos(u64::try_from(seam::monotonic_ns() - at_ns).ok()?);
-        span.checked_sub(age).filter(|left| !left.is_zero()).map(|left| (attributes, left))
-    }
-
-    /// What was told of it within this time, whatever has become of it since.
-    pub fn told_before(&self, span: Duration) -> Option<Attributes> {
-        let told = lock(&self.told);
-        let age = |told: &&Told| u64::try_from(seam::monotonic_ns() - told.at_ns).map(Duration::from_nanos);
-        told.as_ref().filter(|told| age(told).is_ok_and(|age| age <= span)).map(|told| told.attributes)
-    }
-
-    /// What is left of a directory that somebody has open and that has been removed: what was told of it last, without names.
-    pub fn told_at_the_end(&self) -> Option<Attributes> {
-        let told = self.told_before(Duration::MAX).filter(|_| self.kind == Kind::Directory);
-        told.map(|told| Attributes { links: 0, ..told })
-    }
-
-    /// What was told of it, if that still holds.
-    pub fn told_still(&self) -> Option<Attributes> {
-        if self.is_open() { None } else { self.told_as_it_is() }
-    }
-
-    /// The same, where the store knows all that was written here: as long as its bytes lie at a target and anybody may write them it counts as being changed.
-    fn told_as_it_is(&self) -> Option<Attributes> {
-        let told = lock(&self.told).as_ref().map(|told| (told.attributes, told.since.clone()));
-        let (attributes, since) = told?;
-        self.fs.holds(&since?, &[self.itself()]).then_some(attributes)
-    }
-
     /// Runs what changes a name in it, and looks at what that makes of it; also what some further looks behind that come to.
     pub(crate) fn rename_in(
         &self,
@@ -344,7 +265,10 @@ impl Node {
     /// Changes attributes, and tells them afterwards.
     pub fn change(&self, change: &Change) -> Outcome<Attributes> {
         self.fs.check_writable()?;
-        let changed = self.change_now(change);
+        let changed = match self.change_now(change) {
+            Err(e @ (Errno::ENOENT | Errno::ESTALE)) => self.change_at_the_end(change).ok_or(e),
+            changed => changed,
+        };
         self.touch();
         changed
     }
@@ -363,7 +287,8 @@ impl Node {
             return self.change_now(&Change { size: None, ..*change });
         }
         // Who gives a file away takes its rights from it, in the same step: nobody has the one without the other.
-        let given = change.mode.is_none() && (change.uid.is_some() || change.gid.is_some());
+        let given =
+            change.mode.is_none() && (change.uid.is_some() || change.gid.is_some() || *change == Change::default());
         let lowered = if given { self.lowered_mode()? } else { None };
         let now_ns = seam::now_ns();
         let attr = Attr {

@@ -94,6 +94,9 @@ impl FileSystem {
         let gone = Gone { uuid, kind: Kind::of(entry, mode), links };
         // It may have other names, and be open here.
         self.touch(uuid);
+        if gone.kind != Kind::File && (directory || links == 0) {
+            self.node(uuid, gone.kind).untell();
+        }
         Ok(Some(gone))
     }
 

@@ -63,6 +63,7 @@ impl FileSystem {
         };
         let node = self.node(attributes.uuid, Kind::Symlink);
         let _ = node.target.set(target.to_vec());
+        node.tell(&attributes);
         Ok((node, attributes))
     }
 
@@ -85,7 +86,12 @@ impl FileSystem {
         let new = New { parent, name: Some(bytes), kind, born, metadata, uuid: seam::new_uuid() };
         let mut made = self.make(new, &|c| vec![Op::Close { c: c.clone() }.into()])?;
         let attributes = Attributes { rdev, ..self.attributes_of(&mut made)? };
-        Ok((self.node(attributes.uuid, kind), attributes))
+        let node = self.node(attributes.uuid, kind);
+        if kind != Kind::File {
+            // Who has it open needs that behind its end.
+            node.tell(&attributes);
+        }
+        Ok((node, attributes))
     }
 
     /// The number of a device.

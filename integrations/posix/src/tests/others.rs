@@ -345,3 +345,48 @@ fn x3_what_is_told_late_cuts_nobody_elses_bytes() {
         here.unlink(&here.root(), b"b").unwrap();
     }
 }
+
+/// What is tried again as the store could not be reached has what is left of its time, and not all of it anew (O8).
+#[test]
+fn o8_attempts_have_one_deadline_together() {
+    let fs = FileSystem::new(workspace(), Options::default());
+    let mut left = Vec::new();
+    ioverbs::within(400_000_000, || {
+        let done = fs.again("look", || {
+            left.push(fs.session().deadline_ns());
+            ioverbs::seam::sleep(30_000_000);
+            Err::<(), _>(ioverbs::Error::unavailable("it is away"))
+        });
+        assert_eq!(done, Err(Errno::EIO));
+    });
+    assert!(left.len() > 1 && left.is_sorted_by(|a, b| a > b) && left[0] <= 400_000_000, "{left:?}");
+    assert!(left.iter().all(|ns| *ns > 0) && fs.session().deadline_ns() > 400_000_000);
+}
+
+/// What is open and was removed here is what it was, and becomes what it is changed to.
+#[test]
+fn what_is_left_of_a_pipe_or_a_directory_is_changed_as_well() {
+    let fs = FileSystem::new(workspace(), Options::default());
+    let root = fs.root();
+    let (pipe, _) = fs.mknod(&root, b"p", Kind::Fifo, 0, born(0o644)).unwrap();
+    let (dir, _) = fs.mkdir(&root, b"d", born(0o755)).unwrap();
+    let mode = |mode| Change { mode: Some(mode), ..Change::default() };
+    assert_eq!(pipe.told_at_the_end().unwrap().mode, 0o644);
+    fs.unlink(&root, b"p").unwrap();
+    fs.rmdir(&root, b"d").unwrap();
+    for node in [&pipe, &dir] {
+        assert_eq!(node.attributes(), Err(Errno::ENOENT));
+        let changed = node.change(&mode(0o600)).unwrap();
+        assert_eq!((changed.mode, changed.links), (0o600, 0));
+        let told = node.told_at_the_end().unwrap();
+        assert_eq!((told.mode, told.links, told.ctime_ns), (0o600, 0, changed.ctime_ns));
+    }
+}
+
+#[test]
+fn who_changes_no_owner_takes_rights_as_who_changes_one() {
+    let fs = FileSystem::new(workspace(), Options::default());
+    let node = put(&fs, &fs.root(), b"f", b"x");
+    node.change(&Change { mode: Some(0o6755), ..Change::default() }).unwrap();
+    assert_eq!(node.change(&Change::default()).unwrap().mode, 0o755);
+}

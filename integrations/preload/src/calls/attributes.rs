@@ -153,6 +153,10 @@ fn set_times(what: (c_int, *const c_char, c_int), times: Outcome<Option<[libc::t
         Ok(times) => times,
         Err(e) => return failed(e),
     };
+    // As in the kernel, before anything is looked for.
+    if times.is_some_and(|times| times.iter().all(|time| time.tv_nsec == libc::UTIME_OMIT)) {
+        return 0;
+    }
     let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
     let mut there = |dirfd: c_int, path: *const c_char| kernel!(libc::SYS_utimensat, dirfd, path, pointer, flags);
     // No path is the descriptor itself.

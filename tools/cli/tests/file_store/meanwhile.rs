@@ -246,3 +246,15 @@ fn a_file_that_lacks_an_attribute_is_not_taken_for_gone() {
         assert_eq!(in_mount(&store, &m, NO_KEY), expected, "a mount");
     }
 }
+
+#[test]
+fn a_pipe_or_a_directory_that_is_open_when_it_is_removed_stays_as_it_is() {
+    let program =
+        "mkfifo p; exec 3<>p; rm p; echo through >&3; head -1 <&3; chmod 600 /dev/fd/3; stat -Lc %a-%h-%F /dev/fd/3
+mkdir d; exec 4<d; rmdir d; chmod 700 /dev/fd/4; touch -cd @1000 /dev/fd/4; stat -Lc %a-%h-%Y /dev/fd/4";
+    let store = Store::with_workspace();
+    if has_fuse() {
+        let said = Mounted::new(&store, "mnt", "").shell(program).ok().text();
+        assert_eq!(said, "through\n600-0-fifo\n700-0-1000\n");
+    }
+}
