@@ -9,7 +9,7 @@ use std::{
 };
 
 use iov_store::{CatalogCapability, MetadataStore, Room, seam};
-use iov_types::{Capability, Persistence, Place, Uuid};
+use iov_types::{Capability, Persistence, Place, Result, Uuid};
 use iov_wire::ticket::TicketKey;
 
 use crate::{
@@ -127,6 +127,8 @@ pub(crate) struct Core {
     unmarked: AtomicBool,
     /// Until when it is not tried again to have it say so.
     unmarked_again_ns: AtomicI64,
+    /// The store says that no session acts for another.
+    alone: AtomicBool,
     shared: RwLock<Shared>,
     sessions: Mutex<Sessions>,
     cursors: Mutex<Cursors>,
@@ -170,6 +172,7 @@ impl Core {
             targets,
             map: Mutex::new(map),
             capability,
+            alone: AtomicBool::new(found.record.alone),
             found: found.record,
             unmarked: AtomicBool::new(false),
             unmarked_again_ns: AtomicI64::new(i64::MIN),
@@ -318,7 +321,7 @@ impl Core {
     /// The record of the store.
     pub(crate) fn store_record(&self, clean: bool) -> StoreRecord {
         let unmarked = if self.unmarked.load(Ordering::Relaxed) { self.incarnation() } else { 0 };
-        StoreRecord { clean, unmarked, ..self.found.clone() }
+        StoreRecord { clean, unmarked, alone: self.is_alone(), ..self.found.clone() }
     }
 
     /// Whether collections are opened for writing without their records saying so: on a full medium nobody could read what he might write else. The store
@@ -338,6 +341,27 @@ impl Core {
             self.unmarked_again_ns.store(now_ns + AGAIN_NS, Ordering::Relaxed);
         }
         self.unmarked.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store says that no session acts for another.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// A session may act for another from now on, which the store must know when sessions come back to the catalog after this one. To be
+    /// called in a writer's turn.
+    pub(crate) fn note_joined(&self) -> Result<()> {
+        if self.is_alone() {
+            let record = StoreRecord { alone: false, ..self.store_record(false) };
+            recovery::write(&*self.store, &record, Room::Last)?;
+            self.alone.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether none of the sessions of the incarnation before acted for another.
+    pub(crate) fn were_alone(&self) -> bool {
+        self.found.alone
     }
 
     /// Whether sessions of the incarnation before may still come back: until then nobody takes over what they hold.

@@ -114,6 +114,10 @@ impl Service {
             return;
         }
         self.settle(&mut writer, &cx);
+        if !self.core.in_grace() {
+            // What is not sealed now is the next time.
+            let _ = self.seal_parted(&mut writer);
+        }
         self.core.store().keep_room();
         // A failure is met again by whoever writes next, who hears of it.
         let _ = self.forget(&mut writer, &cx, false);
@@ -212,6 +216,7 @@ impl Service {
             return Ok(());
         }
         self.settle(&mut writer, &cx);
+        self.seal_parted(&mut writer)?;
         self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);

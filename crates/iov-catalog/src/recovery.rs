@@ -18,8 +18,9 @@ use crate::{
 /// Keys read at a time.
 const PAGE: usize = 1024;
 
-/// Checks the format of a store and notes that a new incarnation of the catalog has begun.
-pub(crate) fn enter(store: &dyn MetadataStore, options: &Options) -> Result<Found> {
+/// Checks the format of a store and notes that a new incarnation of the catalog has begun. `awaits`: sessions of the one before may come
+/// back.
+pub(crate) fn enter(store: &dyn MetadataStore, options: &Options, awaits: bool) -> Result<Found> {
     let mut record = match store.get(&[keys::STORE])?.pop().flatten() {
         Some(found) => read(&found.value)?,
         None => found_nothing(store, options)?,
@@ -31,6 +32,7 @@ pub(crate) fn enter(store: &dyn MetadataStore, options: &Options) -> Result<Foun
         }
     }
     record.unmarked = 0;
+    record.alone |= !awaits;
     record.incarnation += 1;
     record.clean = false;
     write(store, &record, Room::Last)?;
@@ -54,7 +56,16 @@ fn found_nothing(store: &dyn MetadataStore, options: &Options) -> Result<StoreRe
         return Err(Error::corrupt("the store holds records, but not the one that tells its format: check the store"));
     }
     let uuid = if options.store_uuid.is_nil() { seam::new_uuid() } else { options.store_uuid };
-    Ok(StoreRecord { format: FORMAT, uuid, incarnation: 0, clean: true, crashed: Vec::new(), unmarked: 0, behind: 0 })
+    Ok(StoreRecord {
+        format: FORMAT,
+        uuid,
+        incarnation: 0,
+        clean: true,
+        crashed: Vec::new(),
+        unmarked: 0,
+        behind: 0,
+        alone: true,
+    })
 }
 
 pub(crate) fn write(store: &dyn MetadataStore, record: &StoreRecord, room: Room) -> Result<()> {

@@ -35,6 +35,9 @@ impl Service {
         let mut results: Vec<Result<()>> = presented.iter().map(|_| Ok(())).collect();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
+        if holder != cx.caller.session {
+            self.core.note_joined()?;
+        }
         self.settle(&mut writer, cx);
         // It is back before its end could be written down.
         writer.unended.retain(|session| *session != cx.caller.session);
@@ -86,9 +89,9 @@ impl Service {
             return Ok(());
         }
         *self.core.in_doubt() = None;
-        self.core.shared_mut().freed = Default::default();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
+        self.seal_parted(&mut writer)?;
         recovery::remove_deleted(self, &mut writer)
     }
 

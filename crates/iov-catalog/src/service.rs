@@ -78,14 +78,14 @@ impl Service {
         options: Options,
         grace_ns: i64,
     ) -> Result<Service> {
-        let found = recovery::enter(&*store, &options)?;
+        let found = recovery::enter(&*store, &options, grace_ns > 0)?;
         Service::begin(store, targets, (Map::default(), found), options, grace_ns)
     }
 
     /// The same over several targets.
     pub fn open_fleet(store: Arc<dyn MetadataStore>, fleet: Fleet, options: Options, grace_ns: i64) -> Result<Service> {
         // A store of a newer format stays as it is.
-        let found = recovery::enter(&*store, &options)?;
+        let found = recovery::enter(&*store, &options, grace_ns > 0)?;
         let targets = Arc::new(fleet.spread.clone());
         let map = Map::open(&*store, fleet)?;
         Service::begin(store, targets, (map, found), options, grace_ns)
@@ -130,7 +130,8 @@ impl Service {
 
     pub(crate) fn answer(&self, cx: &OpCx, ops: Vec<CatalogOp>, how: Submission) -> Answer {
         let holder = self.admit(cx, ops.len())?;
-        let reads = ops.iter().all(only_reads);
+        let is_known = |op: &CatalogOp| matches!(op, CatalogOp::TokenExport) && !self.core.is_alone();
+        let reads = ops.iter().all(|op| only_reads(op) || is_known(op));
         match how {
             Submission::Each | Submission::UntilFailure if reads => {
                 Ok(self.read(cx, holder, ops, how != Submission::Each))
@@ -301,7 +302,7 @@ impl Service {
         for touch in x.after.touched.drain(..) {
             shared.touched.apply(touch);
         }
-        shared.freed.extend(x.after.freed.drain(..));
+        shared.end_holds(x.after.ended_holds.drain(..));
         for uuid in x.take_moved() {
             shared.opens.set_moved(uuid);
         }
@@ -430,6 +431,7 @@ fn is_vital(op: &CatalogOp) -> bool {
             | CatalogOp::Seal { .. }
             | CatalogOp::WorkspaceDelete { .. }
             | CatalogOp::WorkspacePersist { .. }
+            | CatalogOp::TokenExport
             | CatalogOp::Goodbye
     ) || only_reads(op)
 }
@@ -455,7 +457,6 @@ fn only_reads(op: &CatalogOp) -> bool {
             | CatalogOp::MetaGet { .. }
             | CatalogOp::MetaList { .. }
             | CatalogOp::LockQuery { .. }
-            | CatalogOp::TokenExport
             | CatalogOp::TokenJoin { .. }
             | CatalogOp::Renew
             | CatalogOp::Map { .. }

@@ -8,7 +8,7 @@ use iov_types::{Clause, EntryKind, Error, Result, State, Uuid};
 use super::{Exec, Mode, facts::check_there, records::FIRST_EPOCH};
 use crate::{
     record::{Facts, NameIn, Record},
-    state::{Entry, Slot},
+    state::{Entry, Hold, Slot},
 };
 
 /// What an open was granted.
@@ -35,12 +35,23 @@ impl Exec<'_> {
         holder == self.holder || holder == self.cx.caller.session
     }
 
-    fn is_live(&self, holder: Uuid) -> bool {
-        self.core.sessions().is_live(holder, self.monotonic_ns)
+    /// Whether nobody else may take a hold over yet.
+    fn is_live(&self, hold: &Hold) -> bool {
+        self.may_have_others(hold) || self.core.sessions().is_live(hold.holder, self.monotonic_ns)
+    }
+
+    /// Whether a group may be held: while none is, nothing can be covered by one.
+    fn may_cover(&self) -> bool {
+        self.shared().opens.may_cover() || self.may_be_parted()
     }
 
     pub(crate) fn is_other(&self, slot: &Slot) -> bool {
         !slot.fenced && !slot.is_heirs() && slot.session != self.cx.caller.session && !self.is_mine(slot.holder)
+    }
+
+    /// Whether the caller has lost the hold by which it has something open.
+    fn is_fenced(&self, key: Uuid) -> bool {
+        self.entry(key).is_some_and(|e| e.slot(self.cx.caller.session).is_some_and(|s| s.fenced))
     }
 
     /// Whether a hold of the caller on one of these groups covers what is below them. Somebody else's is an error, or is
@@ -48,14 +59,13 @@ impl Exec<'_> {
     fn cover(&mut self, ws: Uuid, groups: &[Uuid], take: bool) -> Result<bool> {
         let mut mine = false;
         for group in groups {
-            let Some(entry) = self.entry(*group) else { continue };
-            if entry.slot(self.cx.caller.session).is_some_and(|s| s.fenced) {
+            if self.is_fenced(*group) {
                 return Err(fenced());
             }
-            match entry.hold {
+            match self.hold_on(*group) {
                 None => {}
                 Some(hold) if self.is_mine(hold.holder) => mine = true,
-                Some(hold) if self.is_live(hold.holder) => {
+                Some(hold) if self.is_live(&hold) => {
                     return Err(busy("the group or workspace").with_clause(Clause::X2));
                 }
                 Some(_) if take => self.take_over_group(ws, *group)?,
@@ -67,7 +77,7 @@ impl Exec<'_> {
 
     /// As [`Exec::cover`], for something that is put into a group.
     pub(crate) fn cover_in(&mut self, ws: Uuid, group: Uuid, take: bool) -> Result<bool> {
-        if !self.shared().opens.may_cover() && !self.core.in_grace() {
+        if !self.may_cover() && !self.core.in_grace() {
             return Ok(false);
         }
         let groups = self.way_up(ws, group)?;
@@ -77,20 +87,11 @@ impl Exec<'_> {
 
     /// As [`Exec::cover`], for something with these names.
     pub(crate) fn cover_of(&mut self, ws: Uuid, names: &[NameIn], take: bool) -> Result<bool> {
-        if !self.shared().opens.may_cover() {
+        if !self.may_cover() {
             return Ok(false);
         }
         let groups = self.above(ws, names)?;
         self.cover(ws, &groups, take)
-    }
-
-    /// The hold of who acts for its holder last has ended.
-    pub(crate) fn end_hold(&mut self, key: Uuid, entry: &mut Entry) {
-        let hold = entry.hold.take();
-        // Of one from before the crash others of its holder may be still to come back, whoever has ended it here.
-        if entry.group && hold.is_some_and(|h| h.granted) && self.core.in_grace() {
-            self.after.freed.push(key);
-        }
     }
 
     /// Fails where a group may be held by a session of the catalog before, which has not come back yet. Nothing says
@@ -100,7 +101,7 @@ impl Exec<'_> {
             return Ok(());
         }
         for group in groups {
-            if self.entry(*group).is_some_and(|e| e.hold.is_some()) || self.shared().freed.contains(group) {
+            if self.entry(*group).is_some_and(|e| e.hold.is_some()) || self.has_ended(*group) {
                 continue;
             }
             let epoch = if *group == ws {
@@ -120,13 +121,11 @@ impl Exec<'_> {
 
     /// Fails where somebody else's hold, or the loss of the caller's own, forbids a change of an object.
     pub(crate) fn may_change(&mut self, ws: Uuid, key: Uuid, names: &[NameIn]) -> Result<()> {
-        if let Some(entry) = self.entry(key) {
-            if entry.slot(self.cx.caller.session).is_some_and(|s| s.fenced) {
-                return Err(fenced());
-            }
-            if entry.hold.is_some_and(|h| !self.is_mine(h.holder) && self.is_live(h.holder)) {
-                return Err(busy("it"));
-            }
+        if self.is_fenced(key) {
+            return Err(fenced());
+        }
+        if self.hold_on(key).is_some_and(|h| !self.is_mine(h.holder) && self.is_live(&h)) {
+            return Err(busy("it"));
         }
         if self.core.in_grace() {
             let groups = self.above(ws, names)?;
@@ -143,7 +142,7 @@ impl Exec<'_> {
 
     /// Fails where an object may be held by a session of the catalog before, as an open of it does.
     fn may_be_held(&mut self, ws: Uuid, key: Uuid) -> Result<()> {
-        if key == ws || self.entry(key).is_some_and(|e| e.hold.is_some()) {
+        if key == ws || self.hold_on(key).is_some() {
             return Ok(());
         }
         let Ok(record) = self.any_record(ws, key) else { return Ok(()) };
@@ -158,11 +157,10 @@ impl Exec<'_> {
 
     /// Fails unless the caller holds an object exclusively.
     pub(crate) fn need_hold(&mut self, key: Uuid) -> Result<()> {
-        let entry = self.entry(key);
-        if entry.as_ref().and_then(|e| e.slot(self.cx.caller.session)).is_some_and(|s| s.fenced) {
+        if self.is_fenced(key) {
             return Err(fenced());
         }
-        if entry.and_then(|e| e.hold).is_some_and(|h| self.is_mine(h.holder)) {
+        if self.entry(key).and_then(|e| e.hold).is_some_and(|h| self.is_mine(h.holder)) {
             return Ok(());
         }
         Err(Error::busy("this needs an exclusive hold: open it with concurrency=exclusive").with_clause(Clause::X1))
@@ -180,25 +178,21 @@ impl Exec<'_> {
         lost: bool,
     ) -> Result<Grant> {
         let mut passed_on = lost;
-        if let Some(entry) = self.entry(key) {
-            if entry.slot(self.cx.caller.session).is_some_and(|s| s.fenced) {
-                return Err(fenced());
+        if self.is_fenced(key) {
+            return Err(fenced());
+        }
+        match self.hold_on(key) {
+            Some(hold) if self.is_mine(hold.holder) => return Ok(Grant { epoch: hold.epoch, raised: None }),
+            Some(hold) if self.is_live(&hold) => return Err(busy("it")),
+            Some(hold) => {
+                self.pass_on(ws, key, kind, hold.holder)?;
+                passed_on = true;
             }
-            match entry.hold {
-                Some(hold) if self.is_mine(hold.holder) => return Ok(Grant { epoch: hold.epoch, raised: None }),
-                Some(hold) if self.is_live(hold.holder) => return Err(busy("it")),
-                Some(hold) => {
-                    self.pass_on(ws, key, kind, hold.holder)?;
-                    passed_on = true;
-                }
-                None => {}
-            }
-            if exclusive && self.entry(key).is_some_and(|e| e.slots().any(|s| self.is_other(s))) {
-                return Err(Error::busy(
-                    "somebody else has it open: an exclusive hold needs it alone; wait, then repeat",
-                )
+            None => {}
+        }
+        if exclusive && self.entry(key).is_some_and(|e| e.slots().any(|s| self.is_other(s))) {
+            return Err(Error::busy("somebody else has it open: an exclusive hold needs it alone; wait, then repeat")
                 .with_clause(Clause::X1));
-            }
         }
         if exclusive && kind == EntryKind::Group && self.others_below(ws, key)? {
             return Err(

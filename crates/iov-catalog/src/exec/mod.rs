@@ -10,6 +10,7 @@ pub(crate) mod facts;
 pub(crate) mod groups;
 pub(crate) mod holds;
 mod opens;
+pub(crate) mod parted;
 pub(crate) mod records;
 mod staging;
 mod workspaces;
@@ -35,7 +36,7 @@ use crate::{
     changes::Changing,
     core::Core,
     record::{Staging, Usage},
-    state::{Entry, HotFacts, Shared, Touch},
+    state::{Ended, Entry, HotFacts, Shared, Touch},
     temporary::Bound,
     view::Pending,
 };
@@ -69,8 +70,8 @@ pub(crate) struct After {
     pub(crate) seal_of: Vec<usize>,
     /// Sessions that stand for who has closed what a target could not be asked for: to be ended once it can.
     pub(crate) heirs: Vec<Uuid>,
-    /// Groups whose hold has ended while sessions of the catalog before may come back.
-    pub(crate) freed: Vec<Uuid>,
+    /// Holds that have ended while sessions of the catalog before may come back, or that go on behind that.
+    pub(crate) ended_holds: Vec<(Uuid, Option<Ended>)>,
     /// Collections whose mtime was set, in such a batch.
     pub(crate) mtime_set: Vec<Uuid>,
     /// Make the commit durable; the operations that wait for it.
@@ -225,7 +226,8 @@ impl<'a> Exec<'a> {
         let after = &self.after;
         let after =
             (after.remove.len(), after.seal.len(), after.mtime_set.len(), after.closed.len(), after.bound.len());
-        let (touched, freed, all_changes) = (self.after.touched.len(), self.after.freed.len(), self.after.all_changes);
+        let (touched, ended, all_changes) =
+            (self.after.touched.len(), self.after.ended_holds.len(), self.after.all_changes);
         let left = self.after.left.len();
         self.keep = false;
         let reply = work(self);
@@ -242,7 +244,7 @@ impl<'a> Exec<'a> {
             self.after.left.truncate(left);
             self.after.bound.truncate(after.4);
             self.after.touched.truncate(touched);
-            self.after.freed.truncate(freed);
+            self.after.ended_holds.truncate(ended);
         }
         reply
     }

@@ -21,6 +21,9 @@ pub(crate) struct StoreRecord {
     pub(crate) unmarked: u64,
     /// The last such incarnation that did not end in order: all records up to it may be behind their targets; 0 = none.
     pub(crate) behind: u64,
+    /// No session that lives acts for another, as far as the store knows: no token was asked for. A release that does not know of this says
+    /// nothing of it.
+    pub(crate) alone: bool,
 }
 
 // Not strict: a newer format must be recognised by its number, not by a field that is unknown.
@@ -33,6 +36,7 @@ message! {
         5 => crashed: repeated uint,
         6 => unmarked: uint,
         7 => behind: uint,
+        8 => alone: boolean,
     }
 }
 

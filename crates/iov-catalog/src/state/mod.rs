@@ -6,7 +6,7 @@ mod sessions;
 mod touched;
 
 pub(crate) use hot::{Hot, HotFacts};
-pub(crate) use opens::{Entry, Hold, Opens, Slot, Writers};
+pub(crate) use opens::{Ended, Entry, Hold, Opens, Slot, Writers};
 pub(crate) use sessions::Sessions;
 pub(crate) use touched::{Touch, Touched};
 
@@ -155,11 +155,21 @@ pub(crate) struct Shared {
     pub(crate) commits: u64,
     /// Objects whose records are gone and which a target may still have.
     pub(crate) being_removed: HashSet<Uuid, Seeded>,
-    /// Groups whose hold has ended while sessions of the catalog before could come back: nobody comes back to it.
-    pub(crate) freed: HashSet<Uuid, Seeded>,
+    /// Holds that have ended while sessions of the catalog before could come back.
+    pub(crate) ended: HashMap<Uuid, Ended, Seeded>,
 }
 
 impl Shared {
+    /// Takes note of how holds have ended, or that they go on.
+    pub(crate) fn end_holds(&mut self, holds: impl Iterator<Item = (Uuid, Option<Ended>)>) {
+        for (key, ended) in holds {
+            match ended {
+                Some(ended) => drop(self.ended.insert(key, ended)),
+                None => drop(self.ended.remove(&key)),
+            }
+        }
+    }
+
     /// Whether an identity cannot be used yet, because its object is still to be removed.
     pub(crate) fn is_being_removed(&self, uuid: Uuid) -> bool {
         !self.being_removed.is_empty() && self.being_removed.contains(&uuid)

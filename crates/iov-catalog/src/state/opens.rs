@@ -38,14 +38,25 @@ pub(crate) struct Hold {
     /// This catalog has granted it, so that it knows all who act by it. One that has come back from before a crash may have others
     /// that have not.
     pub(crate) granted: bool,
+    /// Who has written by it has closed, and it goes on: the last that closes seals what is to be sealed by that (M2).
+    pub(crate) to_seal: bool,
 }
 
 impl Hold {
     /// The hold after an open that was granted this epoch: `before` goes on, if there was one.
     pub(crate) fn opened(before: Option<Hold>, holder: Uuid, epoch: u64) -> Hold {
-        let new = Hold { holder, epoch, granted: true };
+        let new = Hold { holder, epoch, granted: true, to_seal: false };
         before.map_or(new, |hold| Hold { epoch, ..hold })
     }
+}
+
+/// How a hold has ended while sessions of the catalog before could come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// A group's, for good: nobody comes back to it.
+    ForGood,
+    /// Here alone, in this workspace: others of its holder may come back, and it goes on for all who act for that.
+    Here(Uuid, Hold),
 }
 
 /// One object that somebody has open. The key is its UUID; for a root the workspace's.

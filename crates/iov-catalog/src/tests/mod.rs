@@ -16,6 +16,7 @@ mod locks;
 mod metadata;
 mod names;
 mod opens;
+mod parted;
 mod random;
 mod records;
 mod resume;

@@ -36,6 +36,7 @@ fn a_newer_format_says_update_and_is_left_alone() {
         crashed: Vec::new(),
         unmarked: 0,
         behind: 0,
+        alone: true,
     };
     write(&*store, b"M", newer.to_bytes());
     let refused = open(store.clone()).err().unwrap();

@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 
 use iov_store::seam;
-use iov_types::{
-    Clause, Concurrency, EntryKind, Error, Mutability, Outcome, Result, State, Uuid, catalog::CatalogReply,
-};
+use iov_types::{Clause, EntryKind, Error, Outcome, Result, State, Uuid, catalog::CatalogReply};
 
 use super::{Reply, seal};
 use crate::{
     batch::is_away,
-    exec::{Exec, groups::group_key, holds::fenced},
+    exec::{Exec, groups::group_key, holds::fenced, parted::seals_at_close},
     record::Record,
     state::{Entry, Slot},
 };
@@ -89,16 +87,13 @@ fn release(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, entry: &mut Entry, holder: &U
     if hold.holder != *holder || entry.slots().any(|s| s.holder == *holder && !s.fenced) {
         return Ok(());
     }
-    x.end_hold(group_key(ws, uuid), entry);
-    if entry.group || !entry.written || entry.deleted {
+    let seals = !entry.group && (entry.written || hold.to_seal) && !entry.deleted;
+    if !x.end_hold(group_key(ws, uuid), entry, seals) || !seals {
         return Ok(());
     }
     let at = x.workspace_of_handle(ws)?;
     let record = x.any_record(ws, uuid)?;
-    let seals = record.state == State::Staging
-        && record.effective.mutability == Mutability::Immutable
-        && record.effective.concurrency == Concurrency::Exclusive;
-    if seals { seal::seal_record(x, at, uuid, record, hold.epoch) } else { Ok(()) }
+    if seals_at_close(&record) { seal::seal_record(x, at, uuid, record, hold.epoch) } else { Ok(()) }
 }
 
 /// Puts the entry back; a deleted collection that nobody has open any more is removed (O10).
@@ -138,7 +133,7 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
             x.after.left.push(key);
         }
         if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
-            x.end_hold(key, &mut entry);
+            x.end_hold(key, &mut entry, false);
         }
         if slot.writers > 0 && !slot.fenced && !entry.deleted {
             let at = x.workspace_of_handle(ws)?;

@@ -75,7 +75,7 @@ pub(crate) fn open(
     // Who knows something below it, and could open that without asking, has to ask from now on (X2).
     x.after.all_changes |= kind == EntryKind::Group && wants_hold;
     let lost = x.is_lost(&record);
-    if lost && x.core.in_grace() && x.entry(uuid).is_none_or(|e| e.hold.is_none()) {
+    if lost && x.core.in_grace() && x.hold_on(uuid).is_none() {
         return Err(busy("it").context("its holder may still come back, as the server has just started anew"));
     }
     let grant = x.hold(ws, uuid, kind, record.epoch, exclusive, lost)?;
@@ -133,6 +133,7 @@ pub(crate) fn open(
     entry.add(x.cx.caller.session, x.holder, writer, grant.epoch);
     entry.inline = x.is_inline(uuid, &record);
     entry.place = record.layout.place;
+    x.go_on(uuid, &mut entry);
     if writer {
         x.note_writer(ws, uuid, record.state, &mut entry);
     }
@@ -241,6 +242,7 @@ fn open_root(x: &mut Exec<'_>, at: usize, kind: EntryKind, asked: &Controls) -> 
     }
     let mut entry = x.entry(ws).unwrap_or_else(|| Entry::new(ws, true));
     entry.add(x.cx.caller.session, x.holder, false, grant.epoch);
+    x.go_on(ws, &mut entry);
     if exclusive {
         entry.hold = Some(Hold::opened(entry.hold, x.holder, grant.epoch));
     }

@@ -37,7 +37,7 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
     let record = record(x, at, p)?;
     let epoch = record.as_ref().map_or_else(|| x.record(at).epoch, |r| r.epoch);
     let names = record.as_ref().map_or(&[][..], |r| &r.names[..]);
-    let elsewhere = entry.hold.is_some_and(|h| !x.is_mine(h.holder))
+    let elsewhere = x.hold_on(key).is_some_and(|h| !x.is_mine(h.holder))
         || (p.epoch != 0 && (p.epoch != epoch || entry.slots().any(|s| x.is_other(s))))
         || x.cover_of(p.ws, names, false).is_err();
     let handles = p.handles.max(1);
@@ -57,9 +57,10 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
         return Err(fenced());
     }
     entry.restore(slot);
+    x.go_on(key, &mut entry);
     if p.epoch != 0 {
-        let holder = entry.hold.map_or(x.holder, |h| h.holder);
-        entry.hold = Some(Hold { holder, epoch: p.epoch, granted: false });
+        let (holder, to_seal) = entry.hold.map_or((x.holder, false), |h| (h.holder, h.to_seal));
+        entry.hold = Some(Hold { holder, epoch: p.epoch, granted: false, to_seal });
     }
     if let Some(record) = record {
         entry.deleted = record.deleted;

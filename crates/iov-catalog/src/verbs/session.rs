@@ -5,7 +5,9 @@ use iov_types::{Error, catalog::CatalogReply};
 use super::{Reply, close};
 use crate::exec::{Exec, Mode};
 
+/// That others may join is for the store to know before any does: behind a crash they may come back after this one.
 pub(crate) fn export(x: &mut Exec<'_>) -> Reply {
+    x.core.note_joined()?;
     let token = x.core.sessions().export(x.holder, x.monotonic_ns);
     Ok(CatalogReply::Token(token))
 }
