@@ -82,7 +82,7 @@ impl Service {
 
     fn say_goodbye(&self, session: Uuid) {
         let cx = self.own_cx(session);
-        // An error means that lengths could not be recorded: targets still have them.
+        // An error means that lengths could not be recorded, as a target is away still or the store fails: targets have them.
         let ended = self.write(&cx, session, vec![CatalogOp::Goodbye], false);
         if !ended.is_ok_and(|replies| replies.iter().all(Result::is_ok)) {
             self.core.writer().unended.push(session);

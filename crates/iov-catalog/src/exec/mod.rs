@@ -68,7 +68,7 @@ pub(crate) struct After {
     /// Collections to seal at the target once the records say so, and the operations that do so.
     pub(crate) seal: Vec<Staging>,
     pub(crate) seal_of: Vec<usize>,
-    /// Sessions that stand for who has closed what a target could not be asked for: to be ended once it can.
+    /// Sessions that stand for who has no more open what a target could not be asked for: to be ended once it can.
     pub(crate) heirs: Vec<Uuid>,
     /// Holds that have ended while sessions of the catalog before may come back, or that go on behind that.
     pub(crate) ended_holds: Vec<(Uuid, Option<Ended>)>,

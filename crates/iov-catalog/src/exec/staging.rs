@@ -24,9 +24,9 @@ impl Exec<'_> {
         }
     }
 
-    /// The last writer may have closed it in order: then it just waits for the next.
+    /// The last writer may have closed it in order: then it just waits for the next. One that died may be told of yet.
     pub(crate) fn forget_writer(&mut self, uuid: Uuid, entry: &mut Entry) {
-        if entry.staging && !entry.has_writers() {
+        if entry.staging && !entry.has_writers() && !entry.has_died() {
             entry.staging = false;
             self.delete(keys::in_staging(uuid));
         }

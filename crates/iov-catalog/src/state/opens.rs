@@ -21,10 +21,12 @@ pub(crate) struct Slot {
     pub(crate) epoch: u64,
     /// Its hold has passed on: nothing from here applies.
     pub(crate) fenced: bool,
+    /// It stands for one that died with it open.
+    pub(crate) died: bool,
 }
 
 impl Slot {
-    /// It stands for who has closed what a target could not be asked for: nobody acts by it.
+    /// It stands for who has no more open what a target could not be asked for: nobody acts by it.
     pub(crate) fn is_heirs(&self) -> bool {
         self.holder.is_nil()
     }
@@ -138,9 +140,24 @@ impl Entry {
         self.slots().any(|s| !s.is_heirs())
     }
 
+    /// Whether nobody has written it since a writer died, of which its target could not be asked.
+    pub(crate) fn has_died(&self) -> bool {
+        self.slots().any(|s| s.died)
+    }
+
+    /// One that stands for a writer that has closed it, or `died`: while others write nobody is told of that.
+    pub(crate) fn add_heir(&mut self, heir: Uuid, died: bool) {
+        let died = died && !self.has_writers();
+        let there = self.slots().find(|s| s.is_heirs()).map(|s| s.session);
+        if there.is_none() {
+            self.add(heir, Uuid::NIL, true, 0);
+        }
+        self.slots_mut().filter(|s| s.is_heirs()).for_each(|s| s.died |= died);
+    }
+
     /// One more handle of a session.
     pub(crate) fn add(&mut self, session: Uuid, holder: Uuid, writer: bool, epoch: u64) {
-        self.written |= writer;
+        self.takes_up(writer);
         if let Some(slot) = self.slots_mut().find(|s| s.session == session) {
             slot.count += 1;
             slot.writers += u32::from(writer);
@@ -148,7 +165,7 @@ impl Entry {
             slot.holder = holder;
             return;
         }
-        let slot = Slot { session, holder, count: 1, writers: u32::from(writer), epoch, fenced: false };
+        let slot = Slot { session, holder, count: 1, writers: u32::from(writer), epoch, fenced: false, died: false };
         if self.one.count == 0 {
             self.one = slot;
         } else {
@@ -158,11 +175,19 @@ impl Entry {
 
     /// What a session had before the catalog was opened anew.
     pub(crate) fn restore(&mut self, slot: Slot) {
-        self.written |= slot.writers > 0 && !slot.fenced;
+        self.takes_up(slot.writers > 0 && !slot.fenced);
         if self.one.count == 0 {
             self.one = slot;
         } else {
             self.more.push(slot);
+        }
+    }
+
+    /// Who writes it takes up what one that died has left.
+    fn takes_up(&mut self, writer: bool) {
+        if writer {
+            self.written = true;
+            self.slots_mut().for_each(|s| s.died = false);
         }
     }
 

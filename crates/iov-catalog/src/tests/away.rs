@@ -56,15 +56,15 @@ pub(crate) fn target(number: u32, capability: &Capability) -> Target {
 }
 
 /// A client of a store with a target of its own and one of another daemon.
-struct Fixture {
+pub(super) struct Fixture {
     store: Arc<MemoryStore>,
     spread: Spread,
     away: Arc<Away>,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Fixture {
-    fn new() -> Fixture {
+    pub(super) fn new() -> Fixture {
         let away = that_may_be_away();
         let f = Fixture::over(Arc::new(MemoryStore::new()), Arc::new(durable_heap()), away, seam::new_uuid());
         f.client
@@ -86,7 +86,7 @@ impl Fixture {
     }
 
     /// Its catalog is killed and started again.
-    fn restart(self) -> Fixture {
+    pub(super) fn restart(self) -> Fixture {
         let Fixture { store, away, client, .. } = self;
         let (heap, ws) = (client.heap.clone(), client.ws);
         drop(client);
@@ -94,17 +94,18 @@ impl Fixture {
     }
 
     /// What waits for a time happens.
-    fn later(&self, ns: i64) {
+    pub(super) fn later(&self, ns: i64) {
         self.client.service.core.ahead_ns.fetch_add(ns, Ordering::Relaxed);
         self.client.service.tick(self.client.service.core.monotonic_ns());
     }
 
-    fn abandoned(&self) -> usize {
-        iov_store::MetadataStore::scan(&*self.store, &iov_store::KeyRange::prefix(b"A"), None, 9).unwrap().len()
+    pub(super) fn abandoned(&self) -> usize {
+        let listed = iov_store::MetadataStore::scan(&*self.store, &iov_store::KeyRange::prefix(b"A"), None, 9).unwrap();
+        listed.iter().filter(|(key, _)| !key.starts_with(&crate::keys::all_in_staging())).count()
     }
 
     /// A new immutable collection at the other daemon, written by its creator.
-    fn staging(&self, text: &str) -> Uuid {
+    pub(super) fn staging(&self, text: &str) -> Uuid {
         let (uuid, op) = self.create_op(text, super::rig::immutable());
         let CatalogReply::Opened(opened) = self.client.ask(op).unwrap() else { unreachable!() };
         self.write((uuid, opened.layout.place), b"12345");
@@ -112,11 +113,11 @@ impl Fixture {
     }
 
     /// What makes a new collection at the other daemon.
-    fn create_op(&self, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
+    pub(super) fn create_op(&self, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
         self.create_at(FIRST_ELSEWHERE, text, controls)
     }
 
-    fn create_at(&self, target: u32, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
+    pub(super) fn create_at(&self, target: u32, text: &str, controls: iov_types::Controls) -> (Uuid, CatalogOp) {
         let (uuid, mut op) = self.client.create_with(iov_types::EntryKind::Collection, Uuid::NIL, text, controls);
         let CatalogOp::Create { layout, .. } = &mut op else { unreachable!() };
         let policy = Some(format!("targets:{target}"));
@@ -125,19 +126,19 @@ impl Fixture {
     }
 
     /// The same, open.
-    fn create(&self, text: &str) -> (Uuid, Place) {
+    pub(super) fn create(&self, text: &str) -> (Uuid, Place) {
         let (uuid, op) = self.create_op(text, Default::default());
         let CatalogReply::Opened(opened) = self.client.ask(op).unwrap() else { unreachable!() };
         (uuid, opened.layout.place)
     }
 
-    fn write(&self, (uuid, place): (Uuid, Place), bytes: &[u8]) {
+    pub(super) fn write(&self, (uuid, place): (Uuid, Place), bytes: &[u8]) {
         let verb = ObjectVerb::Write { offset: 0 };
         let write = ObjectOp { object: place.whole(uuid), verb, demand: Demand::default() };
         run_all(&self.spread, &self.client.cx(), vec![(write, iov_store::Bytes::From(bytes))]).remove(0).0.unwrap();
     }
 
-    fn is_away(&self, away: bool) {
+    pub(super) fn is_away(&self, away: bool) {
         self.away.away.store(away, Ordering::SeqCst);
     }
 }

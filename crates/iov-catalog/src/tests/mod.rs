@@ -9,6 +9,7 @@ mod batches;
 mod check;
 mod crashes;
 mod fragile;
+mod gone;
 mod groups;
 mod holds;
 mod inline;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use iov_store::seam;
-use iov_types::{Clause, EntryKind, Error, Outcome, Result, State, Uuid, catalog::CatalogReply};
+use iov_types::{Clause, EntryKind, Error, Outcome, Place, Result, State, Uuid, catalog::CatalogReply};
 
 use super::{Reply, seal};
 use crate::{
@@ -42,9 +42,7 @@ pub(crate) fn close(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, written: bool) -> Re
         // What was written is there and acknowledged; how long it is becomes known when its target is back. Until then it is as if
         // a session had it that is to be ended, so that whoever asks is told by the target.
         if !entry.slots().any(Slot::is_heirs) {
-            let heir = seam::new_uuid();
-            entry.add(heir, Uuid::NIL, true, 0);
-            x.after.heirs.push(heir);
+            entry.add_heir(new_heir(x), false);
         }
         failed = Ok(());
     }
@@ -110,7 +108,7 @@ pub(crate) fn forget_if_unused(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, key: Uuid
 }
 
 /// The end of a session: all its handles, whether it closed them or not. What it may have written is recorded; what it
-/// left unsealed is kept for its owner (M2).
+/// left unsealed is kept for its owner (M2). What a target cannot be asked for waits for that, and for nothing else.
 pub(crate) fn close_all(x: &mut Exec<'_>) -> Result<()> {
     close_all_but(x, &HashSet::new())
 }
@@ -123,6 +121,8 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
     }
     let open: Vec<Uuid> =
         x.shared().opens.iter().filter(|(_, e)| e.slot(session).is_some()).map(|(uuid, _)| uuid).collect();
+    // Who stands for it where a target is away, which is asked once.
+    let mut away: Vec<(Place, Uuid)> = Vec::new();
     for key in open.into_iter().filter(|key| !keep.contains(key)) {
         let Some(mut entry) = x.entry(key) else { continue };
         let Some(slot) = entry.slot(session).cloned() else { continue };
@@ -136,9 +136,19 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
             x.end_hold(key, &mut entry, false);
         }
         if slot.writers > 0 && !slot.fenced && !entry.deleted {
-            let at = x.workspace_of_handle(ws)?;
-            let mut record = x.any_record(ws, key)?;
-            settle(x, at, key, &mut record, (&entry, !slot.is_heirs()))?;
+            let has_died = slot.died || !slot.is_heirs();
+            let known = away.iter().find(|(place, _)| !entry.inline && *place == entry.place).map(|(_, heir)| *heir);
+            let settled = if known.is_some() { Ok(()) } else { settle(x, ws, key, (&entry, has_died)) };
+            match settled {
+                // It waits on.
+                Err(e) if slot.is_heirs() && is_away(&e) => return Err(e),
+                Err(e) => {
+                    let heir = new_heir(x);
+                    away.extend(is_away(&e).then_some((entry.place, heir)));
+                    entry.add_heir(heir, has_died);
+                }
+                Ok(()) => known.into_iter().for_each(|heir| entry.add_heir(heir, has_died)),
+            }
         }
         let uuid = if key == ws { Uuid::NIL } else { key };
         forget_if_unused(x, ws, uuid, key, entry)?;
@@ -146,28 +156,31 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
     Ok(())
 }
 
-fn settle(
-    x: &mut Exec<'_>,
-    at: usize,
-    uuid: Uuid,
-    record: &mut Record,
-    (entry, has_died): (&Entry, bool),
-) -> Result<()> {
+/// A session that stands for who has no more open what a target could not be asked for.
+fn new_heir(x: &mut Exec<'_>) -> Uuid {
+    let heir = seam::new_uuid();
+    x.after.heirs.push(heir);
+    heir
+}
+
+fn settle(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, (entry, has_died): (&Entry, bool)) -> Result<()> {
+    let at = x.workspace_of_handle(ws)?;
+    let mut record = x.any_record(ws, uuid)?;
     if record.state == State::Sealed || record.kind != EntryKind::Collection {
         return Ok(());
     }
-    let found = x.stat_bytes(uuid, record)?;
+    let found = x.stat_bytes(uuid, &record)?;
     let mut changed = found.size != record.size || (found.mtime_ns != 0 && found.mtime_ns != record.mtime_base_ns);
     if changed {
         // Beyond the quota or not: the bytes are there.
-        let _ = x.record_bytes_of(at, record, &found);
+        let _ = x.record_bytes_of(at, &mut record, &found);
     }
     if has_died && record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
-        x.abandon(x.workspaces[at].uuid, uuid, record);
+        x.abandon(ws, uuid, &mut record);
         changed = true;
     }
     if changed {
-        x.put_record(x.workspaces[at].uuid, uuid, record);
+        x.put_record(ws, uuid, &mut record);
     }
     Ok(())
 }

@@ -48,6 +48,7 @@ pub(crate) fn resume(x: &mut Exec<'_>, p: &Presented) -> Result<()> {
         writers: p.writers.min(handles),
         epoch: p.epoch,
         fenced: elsewhere,
+        died: false,
     };
     if elsewhere {
         // The session has it open all the same, so that each use says what has become of it.
