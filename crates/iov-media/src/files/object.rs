@@ -15,10 +15,11 @@ use iov_types::{Clause, Demand, Error, Evidence, Kind, ObjectId, ObjectVerb, Per
 use rustix::{fs::AtFlags, io::Errno};
 
 use super::{
-    Files,
+    Files, Which,
     appends::Appends,
     body::Body,
     disk::Disk,
+    grants::WHOLE,
     io, look,
     sidecar::{self, Facts},
     stage::Stage,
@@ -188,8 +189,17 @@ impl Object {
             }
             self.sync_failed.store(loaded.facts.failed, Ordering::SeqCst);
             *state = loaded;
+            if !state.unmoved.is_empty() {
+                // Before anybody is served. If it fails, whoever must not be overtaken by a late write tries again.
+                let _ = files.recall(self, &mut state, Which::All, None);
+            }
         }
         Ok(state)
+    }
+
+    /// A process may still write to all of it, and it could not be moved yet: that is done once it can be read.
+    pub(super) fn note_unmoved(&self) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).unmoved = vec![WHOLE];
     }
 
     /// The state for removing it: of one that cannot be read, what is known anyhow.

@@ -6,12 +6,13 @@ use std::{
 };
 
 use iov_store::seam;
-use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Range, Result, Uuid};
+use iov_types::{Capability, Error, Kind, ObjectId, Persistence, Result, Uuid};
 use rustix::io::Errno;
 
 use super::{
     Files, OpenSums, Options,
     disk::Disk,
+    grants::WHOLE,
     io,
     journal::{FILES, Found, Journal},
     leases::Leases,
@@ -156,13 +157,12 @@ impl Files {
     /// Moves an object away from a client of the earlier daemon that is stuck in a write.
     fn recover_from_writer(&self, id: ObjectId) -> Result<()> {
         let object = self.object(id);
-        let mut state = match object.write_now(self) {
-            // Nobody is served what cannot be read, with or without a late writer.
-            Err(e) if e.kind() == Kind::Corrupt => return Err(e),
-            other => other?,
-        };
-        let all = Range { offset: 0, len: i64::MAX as u64 };
-        self.relocate(&object, &mut state, &[all]).inspect_err(|e| state.torn = Some(e.clone()))
+        // Nobody is served what cannot be read, but it may be readable again while its late writer still lives.
+        let mut state = object.write_now(self).inspect_err(|_| object.note_unmoved())?;
+        self.relocate(&object, &mut state, &[WHOLE]).inspect_err(|e| {
+            state.torn = Some(e.clone());
+            state.unmoved = vec![WHOLE];
+        })
     }
 
     fn recover_publication(&self, stage: Uuid, id: ObjectId) -> Result<()> {

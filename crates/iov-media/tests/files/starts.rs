@@ -10,8 +10,14 @@ use iov_media::{Lent, Options, Peer as Client, fail};
 use iov_store::{ClientPage, LeaseAccess, Segment};
 use iov_types::{Clause, Demand, ObjectId, ObjectVerb, Outcome, Persistence, Range, Uuid};
 
-use crate::kit::{
-    ALL, Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid, write,
+use rustix::process::Signal;
+
+use crate::{
+    grants::Connected,
+    kit::{
+        ALL, Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid,
+        write,
+    },
 };
 
 fn me() -> Client {
@@ -163,6 +169,29 @@ fn b3_what_is_staged_and_cannot_be_read_for_now_concerns_its_object_and_is_not_l
         call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication");
         assert!(all(&*files, id) == new, "all of it is there");
     }
+}
+
+/// Somebody is stuck in a write to an object that cannot be read at the start: it is moved before anybody is served of it (G2).
+#[test]
+fn g2_an_object_that_can_be_read_again_is_out_of_the_reach_of_a_late_writer() {
+    let directory = directory();
+    let (id, stage, _) = with_stage(directory.path());
+    let files = open(directory.path());
+    let mut client = Connected::new(&files, directory.path(), 1);
+    client.grant(&files, 1, LeaseAccess::Write, 0, "a");
+    client.peer.tell("write a 0 99 4 stop");
+    client.peer.wait_until_stopped();
+    drop(files); // as if it had died: pages stay as they are
+    let (aside, file) = hide(directory.path(), "image");
+    let files = open(directory.path());
+    assert!(!files.troubles().is_empty(), "it says so");
+    try_all(&*files, id).expect_err("nobody passes by what is staged");
+    std::fs::rename(aside, file).expect("the end of the error");
+    call(&*files, id, ObjectVerb::Discard { stage }).expect("the stage is given up");
+    assert_eq!(all(&*files, id), b"base");
+    client.peer.signal(Signal::CONT);
+    assert_eq!(client.peer.hear(), "void");
+    assert_eq!(all(&*files, id), b"base", "nothing of it appears");
 }
 
 #[test]
