@@ -319,6 +319,7 @@ impl Files {
     /// Removes what ended processes have left. To be called now and then.
     pub fn sweep_sessions(&self) -> Result<()> {
         self.sums.keep_room();
+        self.try_to_drop();
         let reaped = self.leases.reap(&self.disk)?;
         self.after_grants(&reaped);
         Ok(())

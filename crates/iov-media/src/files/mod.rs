@@ -49,6 +49,7 @@ pub use sums::OpenSums;
 pub use way::Way;
 
 use disk::Disk;
+use earlier::Behind;
 use iov_store::{Backend, Memory, OpCx, Sink, Submitted};
 use iov_types::{
     Capability, Clause, Error, Evidence, Kind, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Result,
@@ -82,6 +83,7 @@ pub struct Files {
     listing: Listing,
     /// It is known what becomes of the stages of an earlier daemon.
     settled: AtomicBool,
+    behind: Behind,
     /// Objects that got a file.
     births: AtomicU64,
     /// Temporary files that got a name.

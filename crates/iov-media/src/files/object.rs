@@ -193,6 +193,7 @@ impl Object {
                 // Before anybody is served. If it fails, whoever must not be overtaken by a late write tries again.
                 let _ = files.recall(self, &mut state, Which::All, None);
             }
+            files.drop_late(self, &mut state);
         }
         Ok(state)
     }
@@ -307,7 +308,7 @@ impl State {
                     if disk.tree.read_only {
                         // Nobody will come to publishing it: who looks waits for nobody.
                         state.torn = state.torn.or(stage.decided.then(look::unfinished));
-                    } else if stage.froze || stage.decided {
+                    } else if stage.decided || stage.froze && files.behind.holds(stage.id, id) {
                         state.frozen = Some(stage.id);
                     }
                     Ok(Mutex::new(stage))

@@ -78,6 +78,7 @@ impl Files {
             sums: SumStore::new(sums)?,
             listing: Listing::default(),
             settled: AtomicBool::new(false),
+            behind: Default::default(),
             births: 0.into(),
             temporary: 0.into(),
             troubles: Vec::new(),

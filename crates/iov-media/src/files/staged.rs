@@ -113,6 +113,7 @@ impl Files {
         self.prepare(&object, &state, stage, false)?;
         fail::point("freeze.1.planned")?;
         object.freeze(&mut state, stage);
+        self.behind.freezes(stage, object.id);
         let staged = state.stage(Some(stage))?.is_some_and(|s| !s.is_empty());
         let next = state.facts.version + u64::from(staged);
         fail::point("freeze.2.revoked")?;

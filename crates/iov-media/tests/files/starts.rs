@@ -7,8 +7,8 @@ use std::{
 };
 
 use iov_media::{Lent, Options, Peer as Client, fail};
-use iov_store::{ClientPage, LeaseAccess, Segment};
-use iov_types::{Clause, Demand, ObjectId, ObjectVerb, Outcome, Persistence, Range, Uuid};
+use iov_store::{ClientPage, LeaseAccess, Memory, OpCx, Segment, run_one};
+use iov_types::{Clause, Demand, ObjectId, ObjectOp, ObjectVerb, Outcome, Persistence, Range, Uuid};
 
 use rustix::process::Signal;
 
@@ -162,7 +162,6 @@ fn b3_what_is_staged_and_cannot_be_read_for_now_concerns_its_object_and_is_not_l
         // It may be what has frozen the object.
         try_all(&*files, id).expect_err("nobody passes by it");
         files.drop_stages(&[stage]).expect_err("it is not there for now");
-        files.abandon_stage(stage).expect_err("whether a batch has frozen it is not known");
         std::fs::rename(&aside, &file).expect("the end of the error");
         assert_eq!(all(&*files, id), b"base");
         call(&*files, id, ObjectVerb::Freeze { stage }).expect("a freeze");
@@ -215,6 +214,56 @@ fn b3_what_is_staged_and_cannot_be_read_any_more_can_be_given_up() {
         write(&*files, id, 0, b"BASE").expect("nobody is kept out");
         drop(files);
         assert_eq!(all(&*open(directory.path()), id), b"BASE", "{how}");
+    }
+}
+
+/// What is decided about stages while an object cannot be read holds for it once it can: nobody waits for who is gone.
+#[test]
+fn b3_a_freeze_that_was_lifted_while_its_object_could_not_be_read_is_over() {
+    let directory = directory();
+    let (id, stage, new) = with_stage(directory.path());
+    call(&*open(directory.path()), id, ObjectVerb::Freeze { stage }).expect("a freeze");
+    let (aside, file) = hide(directory.path(), "image");
+    let files = open(directory.path());
+    files.thaw_stages(&[]).expect_err("it cannot be read");
+    std::fs::rename(aside, file).expect("the end of the error");
+    let soon = OpCx::own(1_000_000_000);
+    let stat = ObjectOp { object: id, verb: ObjectVerb::Stat, demand: Demand::default() };
+    run_one(&*files, &soon, stat, Memory::default()).expect("nobody is kept out");
+    call(&*files, id, ObjectVerb::Freeze { stage }).expect("its client goes on");
+    call(&*files, id, ObjectVerb::Publish { stage }).expect("the publication");
+    assert!(all(&*files, id) == new);
+}
+
+#[test]
+fn b3_a_stage_that_could_not_be_dropped_goes_when_it_can_be_read() {
+    for how in ["drop", "abandon", "abandon what is frozen"] {
+        let directory = directory();
+        let (id, stage, new) = with_stage(directory.path());
+        let frozen = how == "abandon what is frozen";
+        if frozen {
+            call(&*open(directory.path()), id, ObjectVerb::Freeze { stage }).expect("a freeze");
+        }
+        let (aside, file) = hide(directory.path(), "log");
+        let files = open(directory.path());
+        // Staged for one that comes behind it.
+        send(&*files, object(2), ObjectVerb::Write { offset: 0 }, staged(stage), &new).expect("a staged write");
+        let dropped = if how == "drop" { files.drop_stages(&[]) } else { files.abandon_stage(stage) };
+        dropped.expect_err("one of the two cannot be read");
+        assert_eq!(files.stages(), [(stage, vec![id])], "{how}: the other has gone");
+        assert!(!files.has_stage(stage), "{how}: nobody may go on with a part of it");
+        files.sweep_sessions().expect("a sweep");
+        std::fs::rename(aside, file).expect("the end of the error");
+        files.sweep_sessions().expect("a sweep");
+        if frozen {
+            call(&*files, id, ObjectVerb::Publish { stage }).expect("the catalog's");
+            assert!(all(&*files, id) == new);
+        }
+        assert_eq!(files.stages(), [], "{how}");
+        write(&*files, id, 0, b"next").expect("nobody is kept out");
+        send(&*files, id, ObjectVerb::Write { offset: 0 }, staged(stage), b"news").expect("the batch, once more");
+        call(&*files, id, ObjectVerb::Publish { stage }).expect("its publication");
+        assert_eq!(all(&*files, id)[..4], *b"news", "{how}");
     }
 }
 
