@@ -15,6 +15,8 @@ use rustix::{
 /// The hold on a store; given back in order by [`Hold::release`], or by the kernel when the process dies.
 pub(crate) struct Hold {
     file: File,
+    /// What it has written there. (A host may be given another name meanwhile.)
+    claim: String,
     /// Nothing was served yet, and whoever had it before has given it back in order: it goes as it came. What a daemon left that
     /// crashed stays this host's, where its clients may still move bytes themselves.
     goes: bool,
@@ -34,12 +36,6 @@ struct Holder {
     pid: String,
 }
 
-impl Holder {
-    fn is_this(&self) -> bool {
-        self.host == host() && self.boot == boot() && self.pid == std::process::id().to_string()
-    }
-}
-
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -48,15 +44,19 @@ fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-fn read(file: &mut File) -> Result<Option<Holder>> {
+fn read(file: &mut File) -> Result<String> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.take(4096).read_to_string(&mut text)).map_err(Error::from)?;
+    Ok(text)
+}
+
+fn holder(text: &str) -> Option<Holder> {
     let mut lines = text.lines().map(str::to_owned);
-    Ok(match (lines.next(), lines.next(), lines.next()) {
+    match (lines.next(), lines.next(), lines.next()) {
         (Some(host), Some(boot), Some(pid)) => Some(Holder { host, boot, pid }),
         // An empty line or nothing: given back in order. Torn: its writer died before it served anything.
         _ => None,
-    })
+    }
 }
 
 /// How often the lock is tried where it is shared, and how long it is waited for in between: another daemon that starts looks
@@ -81,6 +81,13 @@ fn lock(file: &File) -> Result<rustix::io::Result<()>> {
     Err(Error::busy("somebody reads the store without its daemon, by iov --offline: wait until that has ended"))
 }
 
+/// Over what is there, and cut off afterwards: on a full disk the file must not need space that it has given back.
+fn write(file: &mut File, text: &str) -> Result<()> {
+    let done = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
+    let done = done.and_then(|()| file.set_len(text.len() as u64)).and_then(|()| file.sync_data());
+    done.map_err(|e| Error::from(e).context("the store's lock file"))
+}
+
 impl Hold {
     /// Takes the hold on the store in `dir`.
     pub(crate) fn take(dir: BorrowedFd<'_>) -> Result<Taken> {
@@ -94,7 +101,7 @@ impl Hold {
         })?;
         let mut file = File::from(fd);
         let locked = lock(&file)?;
-        let holder = read(&mut file)?;
+        let holder = holder(&read(&mut file)?);
         let elsewhere = holder.as_ref().filter(|h| h.boot != boot() && h.host != host());
         match (locked, elsewhere) {
             (_, Some(h)) => Err(Error::busy(format!(
@@ -107,18 +114,12 @@ impl Hold {
                 Err(Error::from(std::io::Error::from(e)).context("the store's lock file cannot be locked"))
             }
             (Ok(()), None) => {
-                let mut hold = Hold { file, goes: holder.is_none() };
-                hold.write(&format!("{}\n{}\n{}\n", host(), boot(), std::process::id()))?;
+                let claim = format!("{}\n{}\n{}\n", host(), boot(), std::process::id());
+                let mut hold = Hold { file, claim, goes: holder.is_none() };
+                write(&mut hold.file, &hold.claim)?;
                 Ok(Taken::Ours(hold))
             }
         }
-    }
-
-    /// Over what is there, and cut off afterwards: on a full disk the file must not need space that it has given back.
-    fn write(&mut self, text: &str) -> Result<()> {
-        let done = self.file.rewind().and_then(|()| self.file.write_all(text.as_bytes()));
-        let done = done.and_then(|()| self.file.set_len(text.len() as u64)).and_then(|()| self.file.sync_data());
-        done.map_err(|e| Error::from(e).context("the store's lock file"))
     }
 
     /// From now on the store is served: only an end in order gives it back.
@@ -133,12 +134,13 @@ impl Hold {
     }
 
     fn give_back(&mut self) -> Result<()> {
-        match read(&mut self.file)? {
+        let text = read(&mut self.file)?;
+        if text != self.claim && holder(&text).is_some() {
             // Where locks do not reach another host, it may have claimed the store just behind this one.
-            Some(holder) if !holder.is_this() => Ok(()),
-            // An empty line, so that the file keeps its space.
-            _ => self.write("\n"),
+            return Ok(());
         }
+        // An empty line, so that the file keeps its space.
+        write(&mut self.file, "\n")
     }
 }
 

@@ -34,3 +34,26 @@ fn a_start_that_fails_gives_back_what_it_took_and_no_other_hosts_claim() {
     hold.release().unwrap();
     assert_eq!(said(), "\n");
 }
+
+/// As a machine that is still called localhost when it starts its daemons.
+#[test]
+fn a_hold_is_given_back_also_where_the_host_was_renamed_meanwhile() {
+    const MARK: &str = "IOVD_TEST_RENAMES_ITS_HOST";
+    if std::env::var_os(MARK).is_none() {
+        let test = "hold::tests::a_hold_is_given_back_also_where_the_host_was_renamed_meanwhile";
+        let mut own = std::process::Command::new("unshare");
+        own.args(["--uts", "--"]).arg(std::env::current_exe().unwrap()).args(["--exact", test]).env(MARK, "");
+        let out = own.output();
+        let words = |out: &std::process::Output| String::from_utf8_lossy(&out.stdout).contains("running 1 test");
+        return match out {
+            Ok(out) if words(&out) => assert!(out.status.success(), "{out:?}"),
+            other => eprintln!("skipped: no host name can be had for oneself here: {other:?}"),
+        };
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut hold = taken(&dir);
+    hold.serves();
+    rustix::system::sethostname(b"another-name").unwrap();
+    hold.release().unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("lock")).unwrap(), "\n");
+}
