@@ -20,11 +20,17 @@ pub struct Afar {
     earlier: Mutex<HashSet<Uuid>>,
     /// Until when they may, on the monotonic clock.
     until_ns: i64,
+    /// Those that are here and could not be written down yet: what a page could not be made for, such as for want of space, a
+    /// name is often lacking, too.
+    unwritten: Mutex<HashSet<Uuid>>,
+    /// Takes a line for the log.
+    tell: fn(&str),
 }
 
 impl Afar {
-    /// Reads who was there, from a directory that is made if there is none; they may come back for so long.
-    pub fn open(dir: PathBuf, grace_ns: i64) -> Result<Afar> {
+    /// Reads who was there, from a directory that is made if there is none; they may come back for so long. `tell` takes a line
+    /// for the log.
+    pub fn open(dir: PathBuf, grace_ns: i64, tell: fn(&str)) -> Result<Afar> {
         let of = |e| Error::from(e).context("the store's list of sessions over a network");
         match fs::create_dir(&dir) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(of(e)),
@@ -36,11 +42,16 @@ impl Afar {
             // Anything else is none of ours.
             earlier.extend(name.to_str().and_then(|name| Uuid::parse(name).ok()));
         }
-        Ok(Afar { dir, earlier: Mutex::new(earlier), until_ns: seam::monotonic_ns().saturating_add(grace_ns) })
+        let until_ns = seam::monotonic_ns().saturating_add(grace_ns);
+        Ok(Afar { dir, earlier: Mutex::new(earlier), until_ns, unwritten: Mutex::default(), tell })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Uuid>> {
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether somebody may still come back.
@@ -50,8 +61,29 @@ impl Afar {
 
     /// A session is there.
     pub(crate) fn begins(&self, session: Uuid) {
+        let mut unwritten = self.unwritten();
         // Without it the session goes on, but not over the end of this daemon.
-        let _ = fs::File::create(self.dir.join(session.to_string()));
+        if let Err(e) = self.write(session)
+            && unwritten.insert(session)
+            && unwritten.len() == 1
+        {
+            let why = format!("a session cannot be written down for the next daemon yet: {e}");
+            (self.tell)(&why);
+        }
+    }
+
+    /// Writes down those that could not be yet.
+    pub(crate) fn write_rest(&self) {
+        let mut unwritten = self.unwritten();
+        let waited = !unwritten.is_empty();
+        unwritten.retain(|session| self.write(*session).is_err());
+        if waited && unwritten.is_empty() {
+            (self.tell)("every session is written down for the next daemon again");
+        }
+    }
+
+    fn write(&self, session: Uuid) -> std::io::Result<()> {
+        fs::File::create(self.dir.join(session.to_string())).map(drop)
     }
 
     /// It is back, and has said what it had.
@@ -62,6 +94,7 @@ impl Afar {
     /// It has ended.
     pub(crate) fn ends(&self, session: Uuid) {
         self.lock().remove(&session);
+        self.unwritten().remove(&session);
         // One with a lease page has none.
         let _ = fs::remove_file(self.dir.join(session.to_string()));
     }
@@ -80,7 +113,7 @@ mod tests {
     #[test]
     fn who_was_there_is_awaited_for_a_while() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |grace| Afar::open(dir.path().join("network"), grace).unwrap();
+        let open = |grace| Afar::open(dir.path().join("network"), grace, |_| {}).unwrap();
         let (a, b, c) = (Uuid([1; 16]), Uuid([2; 16]), Uuid([3; 16]));
         let first = open(i64::MAX);
         assert!(!first.awaits());
@@ -99,5 +132,28 @@ mod tests {
         third.came_back(a);
         assert!(!third.awaits(), "one that did not come back is forgotten");
         assert!(!open(0).awaits(), "there is an end to it");
+    }
+
+    #[test]
+    fn x1_who_cannot_be_written_down_is_so_later() {
+        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let dir = tempfile::tempdir().unwrap();
+        let network = dir.path().join("network");
+        let open = || Afar::open(network.clone(), i64::MAX, |line| TOLD.lock().unwrap().push(line.into())).unwrap();
+        let first = open();
+        // As with a full disk.
+        fs::rename(&network, dir.path().join("aside")).unwrap();
+        [1, 2, 3].into_iter().for_each(|n| first.begins(Uuid([n; 16])));
+        first.write_rest();
+        first.ends(Uuid([3; 16]));
+        fs::rename(dir.path().join("aside"), &network).unwrap();
+        first.write_rest();
+        assert_eq!(TOLD.lock().unwrap().len(), 2, "once that it cannot be, once that it is");
+        drop(first);
+        let second = open();
+        second.came_back(Uuid([1; 16]));
+        assert!(second.awaits());
+        second.came_back(Uuid([2; 16]));
+        assert!(!second.awaits(), "who had ended is not awaited");
     }
 }

@@ -195,6 +195,7 @@ impl Server {
             if now - looked > EXPIRY_NS {
                 looked = now;
                 self.targets.note(&self.facts);
+                self.afar.write_rest();
                 let patience_ns = self.lease_ns() as i64;
                 self.all().iter().for_each(|connection| connection.expire(now, patience_ns));
                 self.sessions.expired(now).into_iter().for_each(|ending| self.end_with(ending));

@@ -315,7 +315,7 @@ pub(crate) fn run(args: &Args, begun: Begun, mut member: Member) -> Result<u8> {
     member.store = answer.store;
     member.write(&dir)?;
     targets.iter_mut().zip(&answer.numbers).for_each(|(target, number)| target.number = *number);
-    let afar = Afar::open(inside(&dir, "network"), answer.lease_ns.min(i64::MAX as u64) as i64)?;
+    let afar = Afar::open(inside(&dir, "network"), answer.lease_ns.min(i64::MAX as u64) as i64, log::line)?;
     for target in &targets {
         let failed = target.grants.settle(&answer.unfinished, afar.awaits());
         troubles.extend(failed.iter().map(|e| format!("recovery of target {}: {e}", target.number)));

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         uid: rustix::process::geteuid().as_raw(),
     };
     // Clients of an earlier daemon that live come back with what they hold.
-    let afar = Afar::open(inside(&dir, "network"), options.lease_ns)?;
+    let afar = Afar::open(inside(&dir, "network"), options.lease_ns, log::line)?;
     let awaits = afar.awaits() || targets.iter().any(|target| target.grants.awaits_clients());
     let grace_ns = if awaits { options.lease_ns } else { 0 };
     let catalog = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns)?);
