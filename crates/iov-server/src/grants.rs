@@ -65,8 +65,11 @@ pub trait GrantBook: Send + Sync {
     /// come back: one that this knows of, or `others` do. Called once, before anybody is served; what could not be done.
     fn settle(&self, keep: &[Uuid], others: bool) -> Vec<Error>;
 
-    /// Whether a process that an earlier daemon served lives and has not come back.
+    /// Whether a process that an earlier daemon served lives, or may, and has not come back.
     fn awaits_clients(&self) -> bool;
+
+    /// Those have not come back of whom nobody can tell whether they live: they are not waited for any more.
+    fn end_waiting(&self);
 
     /// A session has come back, and has claimed what it had: from then on nobody waits for it.
     fn came_back(&self, session: Uuid);

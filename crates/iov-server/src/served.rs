@@ -112,7 +112,10 @@ impl AllServed {
     }
 
     pub(crate) fn end_earlier(&self) {
-        self.iter().for_each(|served| served.stages.end_earlier(&*served.grants));
+        for served in self.iter() {
+            served.stages.end_earlier(&*served.grants);
+            served.grants.end_waiting();
+        }
     }
 
     pub(crate) fn came_back(&self, session: Uuid) {

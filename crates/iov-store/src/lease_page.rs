@@ -37,7 +37,7 @@ pub const LEASE_SLOTS: u32 = 1024;
 
 /// "IOVLEASE", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"IOVLEASE");
-/// What a client puts in place of the first word when its session ends: nobody waits for it any more, only for a write
+/// What a client puts in place of the first word when its session ends, and a server where nobody came back to it: nobody waits for it any more, only for a write
 /// that may be under way.
 pub const LEASE_ENDED: [u8; 8] = *b"IOVENDED";
 const VERSION: u64 = 1;
@@ -63,6 +63,7 @@ struct Header {
     pid: AtomicU64,
     start: AtomicU64,
     session: [AtomicU64; 2],
+    namespace: AtomicU64,
 }
 
 /// As wide as a cache line, so that writers of different objects do not disturb each other.
@@ -170,6 +171,8 @@ pub struct LeaseOwner {
     pub pid: u32,
     /// When that process started, in clock ticks since boot: tells it from a later one with the same id.
     pub start: u64,
+    /// In which process namespace the id is its; 0: the server did not say, as those of older versions.
+    pub namespace: u64,
 }
 
 /// A grant found in the page of a server that is gone. The client can write to its page: believe nothing of it that is
@@ -210,6 +213,7 @@ impl LeasePage {
         header.pid.store(owner.pid.into(), Ordering::Relaxed);
         header.start.store(owner.start, Ordering::Relaxed);
         store_uuid(&header.session, owner.session);
+        header.namespace.store(owner.namespace, Ordering::Relaxed);
         // The last word: a page without it was never handed out.
         header.magic.store(MAGIC, Ordering::Release);
         Ok(page)
@@ -222,12 +226,18 @@ impl LeasePage {
         let pid = u32::try_from(header.pid.load(Ordering::Relaxed)).ok().filter(|pid| *pid != 0);
         let pid = pid.ok_or_else(|| Error::corrupt("a lease page names no process; remove it"))?;
         let (start, session) = (header.start.load(Ordering::Relaxed), load_uuid(&header.session));
-        Ok((LeasePage(mapping), LeaseOwner { session, pid, start }))
+        let namespace = header.namespace.load(Ordering::Relaxed);
+        Ok((LeasePage(mapping), LeaseOwner { session, pid, start, namespace }))
     }
 
     /// Whether the session that it was made for has not ended it.
     pub fn has_owner(&self) -> bool {
         self.0.header().magic.load(Ordering::Acquire) == MAGIC
+    }
+
+    /// Nobody waits for its session any more, only for what may be under way.
+    pub fn disown(&self) {
+        self.0.header().magic.store(u64::from_le_bytes(LEASE_ENDED), Ordering::Release);
     }
 
     /// Every slot that is not free.

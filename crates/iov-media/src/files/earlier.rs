@@ -66,7 +66,8 @@ fn unless_decided(dropped: Result<()>) -> Result<()> {
 }
 
 impl Files {
-    /// Whether a session that an earlier daemon served may still come back: its process lives and has not ended it.
+    /// Whether a session that an earlier daemon served may still come back: its process lives, or is not seen from here, and has
+    /// not ended it.
     pub fn awaits_clients(&self) -> bool {
         self.leases.awaits_clients()
     }
@@ -75,9 +76,26 @@ impl Files {
     pub fn came_back(&self, session: Uuid) {
         let earlier = self.leases.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         if earlier.is_some() {
+            self.leases.disown_unseen(|other| other == session);
             // Its old pages go; those that cannot be removed now do so with the next sweep.
             let _ = self.leases.reap(&self.disk);
         }
+    }
+
+    /// Of those whose processes are not seen from here none comes back any more: their pages go. Where bytes lie in segments, a page
+    /// stays that says that its process is writing, as nobody can tell whether that has ended, and its space is given to nobody.
+    pub fn end_waiting(&self) -> Result<()> {
+        self.leases.forget_unseen();
+        if self.disk.segments().is_none() {
+            for (place, object) in self.leases.unseen() {
+                let object = self.object(object);
+                // What could not be moved away yet is known by its page to the next daemon.
+                if object.write_now(self).is_ok_and(|state| state.unmoved.is_empty() && state.torn.is_none()) {
+                    self.leases.free(place);
+                }
+            }
+        }
+        self.leases.reap(&self.disk).map(drop)
     }
 
     /// From now on only those to keep hold their objects, of all that an earlier daemon has left.

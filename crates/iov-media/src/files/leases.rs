@@ -9,7 +9,11 @@ use std::{
 use iov_store::{LEASE_SLOTS, LeaseAccess, LeaseOwner, LeasePage, seam};
 use iov_types::{Error, ObjectId, Range, Result, Uuid};
 
-use super::{disk::Disk, process::Process, tree::FileName};
+use super::{
+    disk::Disk,
+    process::{Process, namespace},
+    tree::FileName,
+};
 
 mod lent;
 mod over;
@@ -79,7 +83,7 @@ struct Book {
 /// The book.
 pub(super) struct Leases {
     book: Mutex<Book>,
-    /// Sessions of an earlier daemon whose process lives and has not come back.
+    /// Sessions of an earlier daemon whose process lives, or may, and has not come back.
     pub(super) earlier: Mutex<HashMap<Uuid, Process>>,
     recall_ns: u64,
 }
@@ -181,7 +185,7 @@ impl Leases {
         let id = seam::new_uuid();
         let name = FileName::Lease(id);
         let file = disk.sparing(|| disk.tree.create_file(name))?;
-        let owner = LeaseOwner { session, pid: process.pid, start: process.start };
+        let owner = LeaseOwner { session, pid: process.pid, start: process.start, namespace: namespace() };
         let page = LeasePage::create(&file, &owner).inspect_err(|_| {
             let _ = disk.remove(name);
         })?;
@@ -391,7 +395,7 @@ impl Leases {
                 let Some((session, held)) = book.take((id, index)) else { continue };
                 if held.access == LeaseAccess::Lent {
                     // Who has ended cannot hand it to anybody any more.
-                    let for_long = session.process.ended_for_ns().is_some_and(|ns| ns >= lent::AFTER_END_NS);
+                    let for_long = session.process.gone_for_ns().is_some_and(|ns| ns >= lent::AFTER_END_NS);
                     if for_long && lent::is_let_go(disk, held.object) {
                         book.free((id, index));
                     }

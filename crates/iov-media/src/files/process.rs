@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, sync::OnceLock};
 
-use iov_store::seam;
+use iov_store::{LeaseOwner, seam};
 use iov_types::{Clause, Error, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -16,10 +16,24 @@ use super::io;
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) start: u64,
-    /// Becomes readable when it ends; `None`: it has ended.
-    handle: Option<OwnedFd>,
-    /// When that was first seen (monotonic clock).
-    ended_ns: OnceLock<i64>,
+    life: Life,
+    /// When it was first seen to have ended, or not to be seen (monotonic clock).
+    gone_ns: OnceLock<i64>,
+}
+
+/// Whether a process lives.
+enum Life {
+    /// This becomes readable when it ends.
+    Watched(OwnedFd),
+    Ended,
+    /// It may live all the same: in another namespace, or hidden.
+    Unseen,
+}
+
+/// The namespace in which this process knows others by their ids; 0: it cannot tell.
+pub(super) fn namespace() -> u64 {
+    static OWN: OnceLock<u64> = OnceLock::new();
+    *OWN.get_or_init(|| rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino))
 }
 
 /// Field 22 of `/proc/PID/stat`: when it started, in clock ticks since boot. The name in field 2 may hold anything but
@@ -47,20 +61,30 @@ impl Process {
         Process::of(pid, handle, stat)
     }
 
-    /// The same of whom an earlier daemon knew: one that cannot be looked at here is none of them.
-    pub(super) fn find_again(pid: u32) -> Result<Option<Process>> {
-        if !Process::is_pid(pid) {
-            return Ok(None);
+    /// The same of whom an earlier daemon knew, who may have ended, or not be seen from here.
+    pub(super) fn find_again(owner: &LeaseOwner) -> Result<Process> {
+        let LeaseOwner { pid, start, namespace: of, .. } = *owner;
+        let process = |life| Process { pid, start, life, gone_ns: OnceLock::new() };
+        let is_pid = i32::try_from(pid).is_ok_and(|pid| pid > 0);
+        if !is_pid {
+            // No daemon writes that: its client has.
+            return Ok(process(Life::Ended));
+        }
+        if of != 0 && of != namespace() {
+            return Ok(process(Life::Unseen));
         }
         match Process::find(pid) {
-            Err(e) if e.kind() == iov_types::Kind::Unsupported => Ok(None),
-            found => found,
+            Ok(Some(found)) if found.start == start => Ok(found),
+            Ok(_) if of == 0 => Ok(process(Life::Unseen)),
+            Ok(_) => Ok(process(Life::Ended)),
+            Err(e) if e.kind() == iov_types::Kind::Unsupported => Ok(process(Life::Unseen)),
+            Err(e) => Err(e),
         }
     }
 
     /// The process of a handle, by what was read of it then.
     fn of(pid: u32, handle: OwnedFd, stat: std::io::Result<String>) -> Result<Option<Process>> {
-        let mut process = Process { pid, start: 0, handle: Some(handle), ended_ns: OnceLock::new() };
+        let mut process = Process { pid, start: 0, life: Life::Watched(handle), gone_ns: OnceLock::new() };
         // The handle is older than the facts: if it still lives, both are of one process.
         if process.has_ended() {
             return Ok(None);
@@ -79,25 +103,25 @@ impl Process {
         Ok((!process.has_ended()).then_some(process))
     }
 
-    /// Whether the system may have a process of such an id at all.
-    fn is_pid(pid: u32) -> bool {
-        i32::try_from(pid).is_ok_and(|pid| pid > 0)
-    }
-
-    /// One that has ended.
-    pub(super) fn ended(pid: u32, start: u64) -> Process {
-        Process { pid, start, handle: None, ended_ns: OnceLock::new() }
-    }
-
-    /// For how long it is known to have ended, in nanoseconds; `None`: it lives.
-    pub(super) fn ended_for_ns(&self) -> Option<u64> {
-        let since = self.has_ended().then(|| *self.ended_ns.get_or_init(seam::monotonic_ns))?;
+    /// For how long it is known to have ended, or not to be seen, in nanoseconds; `None`: it lives.
+    pub(super) fn gone_for_ns(&self) -> Option<u64> {
+        let is_gone = self.is_unseen() || self.has_ended();
+        let since = is_gone.then(|| *self.gone_ns.get_or_init(seam::monotonic_ns))?;
         Some(u64::try_from(seam::monotonic_ns() - since).unwrap_or(0))
+    }
+
+    /// Whether nobody here can tell whether it lives.
+    pub(super) fn is_unseen(&self) -> bool {
+        matches!(self.life, Life::Unseen)
     }
 
     /// Whether it has ended: then nothing of it is under way in the kernel.
     pub(super) fn has_ended(&self) -> bool {
-        let Some(handle) = &self.handle else { return true };
+        let handle = match &self.life {
+            Life::Watched(handle) => handle,
+            Life::Ended => return true,
+            Life::Unseen => return false,
+        };
         let mut polled = [PollFd::new(handle, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(io::retry(|| rustix::event::poll(&mut polled, Some(&now))), Ok(n) if n > 0)

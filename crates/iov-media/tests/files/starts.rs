@@ -15,8 +15,8 @@ use rustix::process::Signal;
 use crate::{
     grants::Connected,
     kit::{
-        ALL, Peer, all, bytes, call, cx, directory, object, open, open_with, segments, send, staged, try_all, uuid,
-        write,
+        ALL, Peer, all, bytes, call, cx, directory, file, object, open, open_with, segments, send, staged, try_all,
+        uuid, write,
     },
 };
 
@@ -60,25 +60,59 @@ fn p2_a_start_takes_nothing_from_who_is_writing() {
     assert!(found[..100] == bytes(1, 100) && found[100..] == new, "{:?}", found.iter().position(|b| *b == 0));
 }
 
-/// Where processes are not seen, as in another namespace than the last daemon's, they may live all the same: they write nowhere
-/// any more, and what they are writing is to be written again (G2).
+/// Where processes are not seen, as in another namespace than the last daemon's, they may live all the same: they are waited for,
+/// and what they are writing goes nowhere and is to be written again (G2).
 #[test]
-fn g2_a_start_voids_the_grants_of_whom_it_does_not_see() {
+fn g2_a_start_takes_from_whom_it_does_not_see_and_waits_for_him() {
+    for what in ["in another namespace", "of an older release", "another of its number"] {
+        let directory = directory();
+        let files = open(directory.path());
+        write(&*files, object(1), 0, &bytes(1, 100)).expect("a write");
+        let page = files.open_session(uuid(1), me()).expect("a page");
+        let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, ALL, 0).expect("a grant");
+        let slot = ClientPage::map(&page).expect("a page").slot(granted.slot, granted.generation).expect("a slot");
+        let guard = slot.begin_write().expect("leave to write");
+        drop(files); // as if it had died: pages stay as they are
+        let (start, namespace) = (24, 48); // in the page: when its owner started, and where its number is his
+        let (other, none) = (&[1; 8], &[0; 8]);
+        match what {
+            "in another namespace" => drop(rustix::io::pwrite(&page, other, namespace).expect("a page")),
+            "of an older release" => {
+                rustix::io::pwrite(&page, other, start).expect("a page");
+                rustix::io::pwrite(&page, none, namespace).expect("a page");
+            }
+            _ => drop(rustix::io::pwrite(&page, other, start).expect("a page")),
+        }
+        let files = open(directory.path());
+        let pages = || std::fs::read_dir(directory.path().join("leases")).expect("pages").count();
+        let unseen = what != "another of its number";
+        assert_eq!((files.awaits_clients(), pages()), (unseen, usize::from(unseen)), "{what}");
+        assert!(!slot.holds(), "{what}: it asks the new daemon");
+        if unseen {
+            rustix::io::pwrite(file(&granted), &[9; 50], 0).expect("a late write");
+        }
+        assert_eq!(all(&*files, object(1)), bytes(1, 100), "{what}");
+        files.sweep_sessions().expect("a sweep");
+        assert_eq!(pages(), usize::from(unseen), "{what}: also the daemon after this one waits");
+        files.end_waiting().expect("the end of that");
+        assert_eq!((files.awaits_clients(), pages()), (false, 0), "{what}");
+        assert!(!guard.finish(), "{what}: what was under way does not count");
+    }
+}
+
+/// One that is not seen comes back, and so is not waited for any more.
+#[test]
+fn x1_who_is_not_seen_and_comes_back_is_not_waited_for() {
     let directory = directory();
     let files = open(directory.path());
-    write(&*files, object(1), 0, &bytes(1, 100)).expect("a write");
     let page = files.open_session(uuid(1), me()).expect("a page");
-    let granted = files.grant(&cx(), uuid(1), object(1), LeaseAccess::Write, ALL, 0).expect("a grant");
-    let slot = ClientPage::map(&page).expect("a page").slot(granted.slot, granted.generation).expect("a slot");
-    let guard = slot.begin_write().expect("leave to write");
     drop(files); // as if it had died: pages stay as they are
-    let start = 24; // when the owner of the page started: none of that number has
-    rustix::io::pwrite(&page, &[1; 8], start).expect("another process's page");
+    rustix::io::pwrite(&page, &[1; 8], 48).expect("a page");
     let files = open(directory.path());
-    assert!(!slot.holds(), "it asks the new daemon");
-    assert!(!guard.finish(), "what was under way does not count");
+    assert!(files.awaits_clients());
+    files.came_back(uuid(1));
+    assert!(!files.awaits_clients());
     assert_eq!(std::fs::read_dir(directory.path().join("leases")).expect("pages").count(), 0);
-    assert_eq!(all(&*files, object(1)), bytes(1, 100));
 }
 
 /// A daemon that is killed while it makes the place of the first staged bytes has told nobody: the next one goes on (B3).

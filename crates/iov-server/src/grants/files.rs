@@ -85,6 +85,11 @@ impl GrantBook for Files {
         Files::awaits_clients(self)
     }
 
+    fn end_waiting(&self) {
+        // The page that cannot be removed now goes with the next sweep.
+        let _ = Files::end_waiting(self);
+    }
+
     fn came_back(&self, session: Uuid) {
         Files::came_back(self, session);
     }

@@ -64,6 +64,8 @@ impl<M: Medium> GrantBook for Objects<M> {
         false
     }
 
+    fn end_waiting(&self) {}
+
     fn came_back(&self, _: Uuid) {}
 
     fn stages(&self) -> Vec<Uuid> {

@@ -23,7 +23,7 @@ fn read_only(file: &File) -> File {
     OpenOptions::new().read(true).open(path).expect("the same file for reading")
 }
 
-const OWNER: LeaseOwner = LeaseOwner { session: Uuid([7; 16]), pid: 4711, start: 99 };
+const OWNER: LeaseOwner = LeaseOwner { session: Uuid([7; 16]), pid: 4711, start: 99, namespace: 5 };
 
 fn object(slot: u64) -> ObjectId {
     let mut collection = Uuid([0; 16]);

@@ -253,3 +253,22 @@ fn x1_who_had_a_daemon_of_another_process_namespace_is_awaited_after_a_kill() {
     ioverbs::write_at(&held, 0, b"again").unwrap();
     assert_eq!(read(&held), b"again");
 }
+
+/// The same where only the next daemon is of another namespace: its page tells of a session whose process nobody sees there.
+#[test]
+fn x1_who_is_not_seen_by_the_next_daemon_is_awaited_after_a_kill() {
+    let store = filled();
+    let daemon = store.daemon(&[], &[]);
+    let held = create(&store.again(), "held", "concurrency=exclusive");
+    ioverbs::write_at(&held, 0, b"first").unwrap();
+    daemon.kill();
+    let Some(mut daemon) = elsewhere(&store) else { return };
+    let others = store.again();
+    let taken = ioverbs::lookup(&others, None, "held", crate::kit::controls("concurrency=exclusive"));
+    assert_eq!(taken.map(drop).unwrap_err().kind(), Kind::Busy);
+    ioverbs::write_at(&held, 0, b"again").unwrap();
+    assert_eq!(read(&held), b"again");
+    drop((held, others));
+    ioverbs::daemon_shutdown(&store.url()).unwrap();
+    assert!(daemon.wait().unwrap().success());
+}

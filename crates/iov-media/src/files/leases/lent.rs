@@ -46,7 +46,7 @@ impl Leases {
         for (page, slot) in book.by_object.get(&object).into_iter().flatten() {
             let Some(session) = book.sessions.get(page).filter(|s| s.is_lent(*slot)) else { continue };
             let Some(held) = session.held.get(slot) else { continue };
-            lending = match (session.process.ended_for_ns(), below, lending) {
+            lending = match (session.process.gone_for_ns(), below, lending) {
                 (None, Some(below), _) if held.epoch >= below => continue,
                 (None, None, _) if held.state == HeldState::Granted => return Lending::Stays,
                 (None, ..) | (_, _, Lending::Lost) => Lending::Lost,
@@ -74,9 +74,9 @@ impl Leases {
         self.end_lent(object, |of| of.id == session);
     }
 
-    /// Ends what is lent of an object to processes that have ended.
+    /// Ends what is lent of an object to processes that have ended, or are not seen here.
     pub(in crate::files) fn end_left(&self, object: ObjectId) {
-        self.end_lent(object, |of| of.process.has_ended());
+        self.end_lent(object, |of| of.process.gone_for_ns().is_some());
     }
 
     /// The bytes of an object were moved away from those to whom it is lent no more.

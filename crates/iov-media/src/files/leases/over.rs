@@ -1,11 +1,11 @@
 //! When grants are over: who may still use what was taken back, and the end of all of them.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::PoisonError};
 
-use iov_store::LeasePage;
-use iov_types::{ObjectId, Result};
+use iov_store::{LeaseAccess, LeasePage};
+use iov_types::{ObjectId, Result, Uuid};
 
-use super::{Held, Leases};
+use super::{Held, HeldState, Leases, Place};
 use crate::{files::tree, segments::Wait};
 
 /// Voids every grant on the target in a directory that is about to be removed: whoever holds one asks the daemon again, and
@@ -38,6 +38,36 @@ impl Leases {
             out.extend(busy.map(|(slot, held)| Wait { page: *page, slot: *slot, generation: held.generation }));
         }
         out
+    }
+
+    /// Nobody waits any more for those sessions of an earlier daemon whose processes are not seen here.
+    pub(in crate::files) fn forget_unseen(&self) {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, process| !process.is_unseen());
+        self.disown_unseen(|_| true);
+    }
+
+    /// Nor does the next daemon, whatever else their pages still say.
+    pub(in crate::files) fn disown_unseen(&self, which: impl Fn(Uuid) -> bool) {
+        let book = self.lock();
+        let unseen = book.sessions.values().filter(|s| s.process.is_unseen() && which(s.id));
+        unseen.for_each(|session| session.page.disown());
+    }
+
+    /// Of processes that are not seen here: where they may still look, or write although it does not count.
+    pub(in crate::files) fn unseen(&self) -> Vec<(Place, ObjectId)> {
+        let is_void = |held: &Held| held.access == LeaseAccess::Read || held.state == HeldState::Quarantined;
+        let book = self.lock();
+        let unseen = book.sessions.iter().filter(|(_, session)| session.process.is_unseen());
+        let places = unseen.flat_map(|(page, session)| {
+            let void = session.held.iter().filter(|(_, held)| is_void(held));
+            void.map(|(slot, held)| ((*page, *slot), held.object))
+        });
+        places.collect()
+    }
+
+    /// What was in a place is out of its process's reach.
+    pub(in crate::files) fn free(&self, place: Place) {
+        self.lock().free(place);
     }
 
     /// Whether what was waited for is over.

@@ -31,32 +31,22 @@ impl Leases {
         let mut book = self.lock();
         for id in pages {
             let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
-            let found = LeasePage::open(&file).ok();
-            let process = match &found {
-                Some((_, owner)) => Process::find_again(owner.pid)?.filter(|p| p.start == owner.start),
-                None => None, // spoiled by its client, or never handed out
+            // Spoiled by its client, or never handed out.
+            let Ok((page, owner)) = LeasePage::open(&file) else {
+                disk.remove(FileName::Lease(id))?;
+                continue;
             };
+            let process = Process::find_again(&owner)?;
             // Whoever the kernel has given what was lent may live longer than who had it lent.
-            let left = |page: &LeasePage| page.found().iter().any(is_left);
-            let (page, owner, process) = match (found, process) {
-                (Some((page, owner)), Some(process)) => (page, owner, process),
-                (Some((page, owner)), None) if left(&page) => {
-                    let process = Process::ended(owner.pid, owner.start);
-                    (page, owner, process)
-                }
-                (found, _) => {
-                    // Whom we do not see may live all the same: in another namespace, or hidden. Who has ended loses nothing.
-                    if let Some((page, _)) = found {
-                        page.found().into_iter().for_each(|lease| page.relocate(lease.index, lease.generation));
-                    }
-                    disk.remove(FileName::Lease(id))?;
-                    continue;
-                }
-            };
-            if page.has_owner()
-                && let Some(watched) = Process::find_again(owner.pid)?
-            {
-                self.earlier.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.session, watched);
+            if process.has_ended() && !page.found().iter().any(is_left) {
+                // Who has spoiled what it says of itself may live: it asks, as all others. Who has ended loses nothing.
+                page.found().into_iter().for_each(|lease| page.relocate(lease.index, lease.generation));
+                disk.remove(FileName::Lease(id))?;
+                continue;
+            }
+            if page.has_owner() && !process.has_ended() {
+                let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+                earlier.insert(owner.session, Process::find_again(&owner)?);
             }
             let mut session = Session {
                 id: owner.session,
