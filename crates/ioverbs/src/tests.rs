@@ -17,6 +17,8 @@ use iov_types::{
 
 use crate::Lent;
 
+mod rollback;
+
 /// A target in this process that moves bytes at once, and lets somebody in just before.
 struct Meanwhile {
     heap: Arc<Heap>,

@@ -158,11 +158,10 @@ impl Exec {
             | Op::Allocate { c, .. }
             | Op::Copy { dst: c, .. } => {
                 Counters::add(&counters.bytes_written, bytes);
-                c.mark_changed();
-                if self.contract(c).is_ok_and(|contract| contract.durability >= Persistence::Durable)
-                    && let Ok(object) = c.object()
-                {
-                    c.workspace().note_unsynced(object);
+                // What a rollback batch stages it publishes itself, and has it survive: then nothing is left to be told or synced
+                // for it, and what was written besides still is.
+                if self.stage.is_none() {
+                    self.changed(c);
                 }
                 self.touched.push((c.clone(), i));
             }
@@ -176,6 +175,16 @@ impl Exec {
                 }
                 Status { bytes, ..Status::failed(e) }
             }
+        }
+    }
+
+    /// Bytes were changed by a handle: the catalog is to be told, and where the contract wants it the target to sync them.
+    pub(super) fn changed(&self, c: &Collection) {
+        c.mark_changed();
+        if self.contract(c).is_ok_and(|contract| contract.durability >= Persistence::Durable)
+            && let Ok(object) = c.object()
+        {
+            c.workspace().note_unsynced(object);
         }
     }
 

@@ -383,10 +383,6 @@ impl Exec {
         for (uuid, size) in stats {
             self.place_appends(uuid, size);
         }
-        for (c, _) in self.touched.clone() {
-            c.mark_published();
-            c.mark_synced(c.changes());
-        }
         self.phase = Phase::Finished;
     }
 
@@ -418,6 +414,10 @@ impl Exec {
                 None => Status::failed(error.clone()),
             };
             self.end(i, status);
+        }
+        if unknown {
+            // What may have been changed is looked at once more by the handle's next commit or close.
+            self.touched.iter().for_each(|(c, _)| self.changed(c));
         }
         // What the catalog has committed, or may have, is not this one's to drop: the stage is the recovery's then.
         self.phase = if unknown { Phase::Finished } else { Phase::Rollback(Step::Discard) };
