@@ -211,6 +211,14 @@ impl Op {
         )
     }
 
+    /// Whether it may have what was written before survive, where the contract wants that.
+    pub(crate) fn may_sync(&self) -> bool {
+        matches!(
+            self,
+            Op::Commit { .. } | Op::Persist { .. } | Op::Seal { .. } | Op::Close { .. } | Op::WorkspacePersist { .. }
+        )
+    }
+
     /// Whether nothing is different after it: its records need not survive anything (P7). Closing changes nothing itself.
     pub(crate) fn only_looks(&self) -> bool {
         matches!(

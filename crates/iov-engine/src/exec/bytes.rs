@@ -211,8 +211,9 @@ impl Exec {
             _ => false,
         };
         // What is to be persisted may have been written by another handle, or by another process. Bytes beside a record go with that,
-        // where the catalog says that they are there, and a group has none.
-        let in_record = c.is_inline() && !self.beyond.contains(&i) && self.may_probe();
+        // where the catalog says that they are there, and a group has none. A rollback batch does not ask the catalog for that: the
+        // target finds nothing to do then.
+        let in_record = c.is_inline() && self.stage.is_none() && !self.beyond.contains(&i) && self.may_probe();
         let by_others = matches!(self.ops[i], Op::Persist { .. }) && !in_record && !c.is_group();
         let may_be_unsynced = c.is_unsynced() || by_others;
         if !wanted || contract.durability < Persistence::Durable || !may_be_unsynced {

@@ -3,16 +3,19 @@
 //! 1. The catalog runs every operation on facts without applying it, so that errors show and handles are known. What needs a
 //!    handle that is opened by a name is run once more with those before it, when that is known. Bytes beside the records of what is opened here move to targets, which alone have stages.
 //! 2. Bytes go into the batch's stage on the targets; its reads see them.
-//! 3. What must survive power loss is synced there.
+//! 3. What must survive power loss is synced there: what is staged, and what was written before where an operation has that survive.
 //! 4. One submission applies everything at one point P; the catalog freezes the objects before and publishes them after.
 //!
 //! A failure before step 4 drops the stage: nobody has seen anything.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use iov_store::{Answer, Memory, Submitted};
 use iov_types::{
-    Clause, Consistency, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, Result,
+    Clause, Consistency, Demand, Error, Evidence, Kind, ObjectOp, ObjectVerb, Outcome, Persistence, Result, Uuid,
     catalog::{CatalogOp, CatalogReply, Staged, Submission},
 };
 
@@ -92,21 +95,10 @@ impl Exec {
                 }
             }
             Step::Sync => {
-                self.sent.clear();
-                let ops: Vec<Submitted> = self
-                    .staged_handles()
-                    .into_iter()
-                    .filter_map(|(c, i)| {
-                        let contract = self.contract(&c).ok()?;
-                        let demand =
-                            Demand { stage: self.stage, durability: Some(contract.durability), ..Demand::default() };
-                        let op = ObjectOp { object: c.object().ok()?, verb: ObjectVerb::Sync, demand };
-                        (contract.durability >= Persistence::Durable).then(|| {
-                            self.sent.push(Some(i));
-                            (op, Memory::default())
-                        })
-                    })
-                    .collect();
+                let mut ops = self.stage_syncs();
+                if let Err((i, e)) = self.plain_syncs(&mut ops) {
+                    return self.undo(Some(i), e);
+                }
                 if ops.is_empty() {
                     self.phase = Phase::Rollback(Step::Commit);
                 } else {
@@ -256,6 +248,73 @@ impl Exec {
         self.touched.iter().filter(|(c, _)| c.uuid().is_ok_and(|u| seen.insert(u))).cloned().collect()
     }
 
+    /// The syncs of what is staged and must survive, as the strongest of the handles asks that change or persist it; `sent` remembers
+    /// whose they are.
+    fn stage_syncs(&mut self) -> Vec<Submitted> {
+        self.sent.clear();
+        let persisted = self.ops.iter().filter_map(|op| if let Op::Persist { c } = op { Some(c) } else { None });
+        let mut levels: HashMap<Uuid, Persistence> = HashMap::new();
+        for c in self.touched.iter().map(|(c, _)| c).chain(persisted) {
+            let (Ok(contract), Ok(uuid)) = (self.contract(c), c.uuid()) else { continue };
+            let level = levels.entry(uuid).or_insert(contract.durability);
+            *level = contract.durability.max(*level);
+        }
+        let mut ops = Vec::new();
+        for (c, i) in self.staged_handles() {
+            let durability = c.uuid().ok().and_then(|uuid| levels.get(&uuid).copied());
+            if let (true, Ok(object)) = (durability >= Some(Persistence::Durable), c.object()) {
+                let demand = Demand { stage: self.stage, durability, ..Demand::default() };
+                ops.push((ObjectOp { object, verb: ObjectVerb::Sync, demand }, Memory::default()));
+                self.sent.push(Some(i));
+            }
+        }
+        ops
+    }
+
+    /// The syncs of what was written before the batch, for those of its operations that have it survive. What the batch makes nobody
+    /// has written before.
+    fn plain_syncs(&mut self, ops: &mut Vec<Submitted>) -> std::result::Result<(), (usize, Error)> {
+        let made = |op: &Op| if let Op::Create { out, .. } = op { out.uuid().ok() } else { None };
+        let made: HashSet<_> = self.ops.iter().filter_map(made).collect();
+        for i in 0..self.ops.len() {
+            let is_made = |c: &Collection| c.uuid().is_ok_and(|uuid| made.contains(&uuid));
+            if !self.ops[i].may_sync() || self.ops[i].handle().is_some_and(is_made) {
+                continue;
+            }
+            let (more, covers) = self.sync_ops(i).map_err(|e| (i, e))?;
+            if !more.is_empty() {
+                self.syncing.insert(i, covers);
+                self.sent.extend(more.iter().map(|_| Some(i)));
+                ops.extend(more);
+            }
+        }
+        Ok(())
+    }
+
+    /// Before point P nothing of the batch is applied, however a sync ends.
+    fn syncs_arrived(&mut self, evidence: Vec<Result<Evidence>>) {
+        let mut plain: BTreeMap<usize, Vec<Result<Evidence>>> = BTreeMap::new();
+        let mut failed = None;
+        for (i, e) in std::mem::take(&mut self.sent).into_iter().zip(evidence) {
+            match (i.filter(|i| self.syncing.contains_key(i)), e) {
+                (Some(i), e) => plain.entry(i).or_default().push(e),
+                (None, Err(e)) => failed = failed.or(Some((i, e.with_clause(Clause::P8)))),
+                (None, Ok(_)) => {}
+            }
+        }
+        for (i, evidence) in plain {
+            let synced = evidence.into_iter().collect::<Result<Vec<_>>>().and_then(|e| self.verify_sync(i, &e));
+            if let Err(e) = synced {
+                let e = self.sync_failed(i, e);
+                failed = failed.or(Some((Some(i), e)));
+            }
+        }
+        match failed {
+            Some((i, e)) => self.undo(i, e.with_outcome(Outcome::NotApplied)),
+            None => self.phase = Phase::Rollback(Step::Commit),
+        }
+    }
+
     fn staged_of(&self, c: &Collection) -> Result<Staged> {
         let opened = match self.tentative.get(&Arc::as_ptr(&c.0)) {
             Some((opened, _)) => opened,
@@ -265,7 +324,7 @@ impl Exec {
         Ok(Staged { workspace: opened.ws, collection: opened.uuid, epoch: opened.epoch, place })
     }
 
-    fn durable_effect(&self, i: usize) -> Option<iov_types::Uuid> {
+    fn durable_effect(&self, i: usize) -> Option<Uuid> {
         let c = self.ops[i].handle().or(self.ops[i].out())?;
         let contract = self.contract(c).ok()?;
         (contract.durability >= Persistence::Durable).then(|| c.workspace().uuid())
@@ -276,14 +335,7 @@ impl Exec {
             (Step::DryRun, Arrived::Answer(answer)) => self.dry_run_arrived(answer),
             (Step::Move, Arrived::Answer(answer)) => self.moves_arrived(answer),
             (Step::Stage, Arrived::Evidence(evidence)) => self.stage_arrived(evidence),
-            (Step::Sync, Arrived::Evidence(evidence)) => {
-                let failed =
-                    std::mem::take(&mut self.sent).into_iter().zip(evidence).find_map(|(i, e)| Some((i, e.err()?)));
-                match failed {
-                    Some((i, e)) => self.undo(i, e.with_clause(Clause::P8)),
-                    None => self.phase = Phase::Rollback(Step::Commit),
-                }
-            }
+            (Step::Sync, Arrived::Evidence(evidence)) => self.syncs_arrived(evidence),
             (Step::Commit, Arrived::Answer(answer)) => self.commit_arrived(answer),
             _ => self.phase = Phase::Finished,
         }
@@ -387,7 +439,7 @@ impl Exec {
     }
 
     /// Appends got their offset at point P: counted back from the end.
-    fn place_appends(&mut self, uuid: iov_types::Uuid, size: u64) {
+    fn place_appends(&mut self, uuid: Uuid, size: u64) {
         let mut end = size;
         for i in (0..self.ops.len()).rev() {
             match &self.ops[i] {

@@ -455,9 +455,14 @@ fn b3_a_batch_stages_at_another_daemon_what_it_creates_or_opens_itself() {
     let other = two.store.again();
     let (again, more) = (other.pending(EntryKind::Collection), bytes(2, 50_000));
     let which = Which::Name(Name::new("c").unwrap());
-    let open = Op::Open { out: again.clone(), parent: None, which, controls: controls("") };
+    let open = |out: &Collection, controls| Op::Open { out: out.clone(), parent: None, which: which.clone(), controls };
     let write = Lent::Write { c: again.clone(), offset: 0, data: &more };
-    batch(other.session(), rollback(), vec![open.into(), write]).unwrap();
+    batch(other.session(), rollback(), vec![open(&again, controls("")).into(), write]).unwrap();
+    // Nor one that has it synced there.
+    let (third, durable) = (two.store.again(), controls("persistence=durable@explicit"));
+    let synced = third.pending(EntryKind::Collection);
+    let persist = Op::Persist { c: synced.clone() };
+    batch(third.session(), rollback(), vec![open(&synced, durable).into(), persist.into()]).unwrap();
     let found = read(&c);
     assert!(found.len() == 200_000 && found[..50_000] == more && found[50_000..100_000] == data[50_000..]);
     write_at(&again, 0, &data).unwrap();
