@@ -53,6 +53,8 @@ pub(crate) struct CollectionInner {
     inline_changes: AtomicU32,
     /// Something that may have changed the collection was started with it.
     used: AtomicBool,
+    /// A target has acknowledged bytes that were written through it.
+    written: AtomicBool,
     /// Why persistence failed once: it stays failed (P8).
     broken: OnceLock<Error>,
     closed: AtomicBool,
@@ -94,6 +96,7 @@ impl Collection {
             inline: AtomicBool::new(false),
             inline_changes: AtomicU32::new(0),
             used: AtomicBool::new(false),
+            written: AtomicBool::new(false),
             broken: OnceLock::new(),
             closed: AtomicBool::new(false),
             returned: AtomicBool::new(false),

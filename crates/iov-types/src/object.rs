@@ -306,6 +306,13 @@ pub struct Evidence {
     pub objects: Vec<ObjectId>,
 }
 
+impl Evidence {
+    /// Whether there is no object, as a stat or a sync says: nobody has written it, or it is gone.
+    pub fn shows_nothing(&self) -> bool {
+        (self.size, self.version, self.mtime_ns) == (0, 0, 0)
+    }
+}
+
 /// What a target can do; constant while it is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capability {

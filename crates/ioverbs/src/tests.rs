@@ -70,9 +70,10 @@ fn c2_a_write_that_a_commit_meets_half_way_is_published_by_the_next() {
     assert_eq!(crate::stat(&again).unwrap().bytes, 13);
 }
 
-/// A target that says it is durable, notes what is synced, and lets somebody in while it syncs.
+/// A target that says it is durable, notes what is synced, and lets somebody in while it syncs. It may have forgotten everything.
 struct Syncing {
     heap: Heap,
+    forgets: AtomicBool,
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     synced: Mutex<Vec<ObjectId>>,
 }
@@ -89,7 +90,8 @@ impl Backend for Syncing {
             return self.heap.submit(cx, ops, sink);
         }
         let durability = Some(iov_types::Persistence::Durable);
-        let done = Evidence { durability, ..Evidence::default() };
+        let done =
+            Evidence { durability, version: u64::from(!self.forgets.load(Ordering::SeqCst)), ..Evidence::default() };
         let n = syncs.len();
         self.synced.lock().unwrap().extend(syncs);
         let during = self.during.lock().unwrap().take();
@@ -104,8 +106,8 @@ impl Backend for Syncing {
 #[test]
 fn p5_what_is_written_during_a_persist_is_synced_by_the_next() {
     let capability = Capability { durability: iov_types::Persistence::Durable, ..iov_semantics::stores::mem(1) };
-    let (during, synced) = Default::default();
-    let target = Arc::new(Syncing { heap: Heap::new(capability), during, synced });
+    let (forgets, during, synced) = Default::default();
+    let target = Arc::new(Syncing { heap: Heap::new(capability), forgets, during, synced });
     let sides = Sides { catalog: crate::mem::catalog(target.clone()).unwrap(), backend: target.clone() };
     let session = Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default());
     let ws = session.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
@@ -145,7 +147,8 @@ fn p5_a_persist_covers_what_others_have_written() {
     let mut capability = iov_semantics::stores::mem(1);
     capability.durability = iov_types::Persistence::Durable;
     let heap = Heap::new(capability);
-    let backend = Arc::new(Syncing { heap, during: Mutex::default(), synced: Mutex::default() });
+    let (forgets, during, synced) = Default::default();
+    let backend = Arc::new(Syncing { heap, forgets, during, synced });
     let catalog = crate::mem::catalog(backend.clone()).unwrap();
     let session = || {
         let sides = Sides { catalog: catalog.clone(), backend: backend.clone() };
@@ -179,8 +182,8 @@ fn p5_a_persist_covers_what_others_have_written() {
 fn p5_a_persist_covers_what_others_have_moved_to_a_target() {
     let mut capability = iov_semantics::stores::mem(1);
     capability.durability = iov_types::Persistence::Durable;
-    let (during, synced) = Default::default();
-    let backend = Arc::new(Syncing { heap: Heap::new(capability), during, synced });
+    let (forgets, during, synced) = Default::default();
+    let backend = Arc::new(Syncing { heap: Heap::new(capability), forgets, during, synced });
     let uid = crate::identity::caller().uid;
     let store_uuid = iov_store::seam::new_uuid();
     let options = iov_catalog::Options { single_user: true, lease_ns: i64::MAX, inline_bytes: 4096, store_uuid, uid };
@@ -212,6 +215,29 @@ fn p5_a_persist_covers_what_others_have_moved_to_a_target() {
     backend.synced.lock().unwrap().clear();
     assert_eq!(persist(), (1, 2), "others have moved it");
     assert_eq!(persist(), (1, 1), "and that is known");
+}
+
+/// Bytes that a target has taken and has not got any more are not called durable, whatever it says of what it finds (P8).
+#[test]
+fn p8_a_persist_of_what_its_target_has_lost_fails() {
+    let capability = Capability { durability: iov_types::Persistence::Durable, ..iov_semantics::stores::mem(1) };
+    let (forgets, during, synced) = Default::default();
+    let target = Arc::new(Syncing { heap: Heap::new(capability), forgets, during, synced });
+    let sides = Sides { catalog: crate::mem::catalog(target.clone()).unwrap(), backend: target.clone() };
+    let session = Session::new("mem:", sides, crate::identity::caller(), Default::default(), Arc::default());
+    let ws = session.create_workspace(Name::new("w").unwrap(), Default::default()).unwrap();
+    let mut asked = Controls::default();
+    crate::text::parse(&mut asked, "persistence=durable@explicit").unwrap();
+    let c = crate::create(&ws, None, Some("c"), Default::default(), asked).unwrap();
+    let persist = || crate::run(&session, Op::Persist { c: c.clone() }).map(drop);
+    target.forgets.store(true, Ordering::SeqCst);
+    crate::write_at(&c, 0, b"").unwrap();
+    persist().expect("nothing was written");
+    crate::write_at(&c, 0, b"bytes").unwrap();
+    let lost = persist().unwrap_err();
+    assert_eq!((lost.kind(), lost.clause()), (Kind::Lost, Some(iov_types::Clause::P8)), "{lost}");
+    target.forgets.store(false, Ordering::SeqCst);
+    assert_eq!(persist().unwrap_err().kind(), Kind::Lost, "it stays lost");
 }
 
 /// A catalog that keeps answers to opens to itself for a while.

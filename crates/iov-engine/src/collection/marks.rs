@@ -47,6 +47,15 @@ impl Collection {
         self.0.changes.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A target has taken bytes of it: from then on there is an object, as long as there is the collection.
+    pub(crate) fn mark_written(&self) {
+        self.0.written.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_written(&self) -> bool {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
     /// How often it was changed: a sync covers what came before it was sent.
     pub(crate) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Relaxed)

@@ -162,6 +162,9 @@ impl Exec {
                 // for it, and what was written besides still is.
                 if self.stage.is_none() {
                     self.changed(c);
+                    if bytes > 0 && self.contract(c).is_ok_and(|contract| !contract.staged) {
+                        c.mark_written();
+                    }
                 }
                 self.touched.push((c.clone(), i));
             }

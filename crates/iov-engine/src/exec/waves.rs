@@ -176,6 +176,12 @@ impl Exec {
         }
         let Some(c) = self.ops[op].handle() else { return Ok(()) };
         iov_semantics::verify(&*self.contract(c)?, evidence)?;
+        if c.was_written() && evidence.iter().any(Evidence::shows_nothing) {
+            // A target that finds nothing has nothing to sync, and does not know that it should have.
+            return Err(Error::lost(
+                "a target had taken bytes of the collection, and has nothing of it any more: write them to a new one",
+            ));
+        }
         c.mark_synced(*of_handle);
         c.workspace().note_synced(c.object()?, *in_workspace);
         Ok(())

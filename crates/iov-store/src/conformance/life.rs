@@ -145,8 +145,15 @@ fn p5_evidence_tells_what_the_bytes_survive(make: MakeBackend<'_>) {
     for level in Persistence::ALL.iter().filter(|level| **level <= strongest) {
         // Who persists what nobody wrote is not told that it failed.
         let unwritten = Probe::new(&target, 2).with(|d| d.durability = Some(*level));
-        let survives = unwritten.call(ObjectVerb::Sync).expect("a sync of what nobody wrote").durability;
+        let synced = unwritten.call(ObjectVerb::Sync).expect("a sync of what nobody wrote");
+        let survives = synced.durability;
         assert!(survives >= Some(*level), "nothing, synced at {level:?}, survives {survives:?}");
+        assert!(synced.shows_nothing(), "who has written it is to see that it is gone: {synced:?}");
+        let emptied = Probe::new(&target, 3).with(|d| d.durability = Some(*level));
+        emptied.write(0, b"x").expect("a write");
+        emptied.call(ObjectVerb::Truncate { size: 0 }).expect("a truncate");
+        let synced = emptied.call(ObjectVerb::Sync).expect("a sync of what is empty by now");
+        assert!(!synced.shows_nothing(), "what is empty is there: {synced:?}");
     }
     for level in Persistence::ALL {
         let object = Probe::new(&target, 1).with(|d| d.durability = Some(*level));

@@ -202,7 +202,15 @@ impl<M: Medium> Objects<M> {
             | ObjectVerb::Discard { .. }
             | ObjectVerb::Thaw { .. }
             | ObjectVerb::Sync => match self.find(cx, op.object)? {
-                Some(object) => object.run(cx, &op.verb, &op.demand, memory, &self.budget),
+                Some(object) => {
+                    let mut evidence = object.run(cx, &op.verb, &op.demand, memory, &self.budget)?;
+                    if op.verb == ObjectVerb::Sync {
+                        // Who has written it must be able to tell it from one that is gone, also where it is empty by now and the medium
+                        // tells neither versions nor times: it was changed at some time.
+                        evidence.mtime_ns = evidence.mtime_ns.max(1);
+                    }
+                    Ok(evidence)
+                }
                 // Nothing survives whatever there is, so that whoever persists before the first write has what was asked for.
                 None if op.verb == ObjectVerb::Sync => {
                     let durability = op.demand.durability.max(Some(Persistence::Volatile));

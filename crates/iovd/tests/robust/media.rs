@@ -291,3 +291,31 @@ fn p2_a_backend_that_is_loaded_has_the_bytes_whatever_becomes_of_the_daemon() {
     }
     assert!(!bad.dir().join("storage").exists(), "nothing was begun");
 }
+
+#[test]
+fn p8_what_a_backend_has_lost_is_not_called_durable() {
+    let scratch = tempfile::tempdir().unwrap();
+    let bytes = scratch.path().join("bytes");
+    let (store, daemon) = store(&format!("virtual:{},{}", directory_library(scratch.path()), bytes.display()));
+    let ws = store.in_workspace();
+    let persist = |c: &ioverbs::Collection| ioverbs::run(ws.session(), ioverbs::Op::Persist { c: c.clone() });
+    let durable = "persistence=durable@explicit";
+    let (lost, emptied, unwritten) =
+        (create(&ws, "lost", durable), create(&ws, "e", durable), create(&ws, "u", durable));
+    for c in [&lost, &emptied] {
+        ioverbs::write_at(c, 0, &vec![7; MIB]).unwrap();
+    }
+    ioverbs::run(ws.session(), ioverbs::Op::Truncate { c: emptied.clone(), size: 0 }).unwrap();
+    daemon.kill();
+    let large = |entry: &std::fs::DirEntry| entry.metadata().unwrap().len() >= MIB as u64;
+    let files: Vec<_> = std::fs::read_dir(&bytes).unwrap().flatten().filter(large).collect();
+    assert_eq!(files.len(), 1);
+    std::fs::remove_file(files[0].path()).unwrap();
+    let _daemon = store.daemon(&[], &[]);
+    persist(&emptied).expect("it is there");
+    persist(&unwritten).expect("it never was");
+    let e = persist(&lost).err().expect("it is gone");
+    assert_eq!((e.kind(), e.clause()), (Kind::Lost, Some(ioverbs::Clause::P8)), "{e}");
+    drop((lost, emptied, unwritten, ws));
+    store.shut_down();
+}

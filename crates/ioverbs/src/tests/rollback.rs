@@ -28,7 +28,7 @@ impl Backend for Noting {
                 i,
                 match plain && self.fails.load(Ordering::SeqCst) {
                     true => Err(Error::corrupt("the medium has failed")),
-                    false => Ok(Evidence { durability: Some(Persistence::Durable), ..Evidence::default() }),
+                    false => Ok(Evidence { durability: Some(Persistence::Durable), version: 1, ..Evidence::default() }),
                 },
             );
         }
