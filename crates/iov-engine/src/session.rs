@@ -171,6 +171,13 @@ impl Session {
         Ok(())
     }
 
+    /// Tells the store that the process ends, with all that is open: nothing can be done by this session any more, nor by what is open in it.
+    ///
+    /// Who does not say so may be taken for one whose connection broke, and is waited for until his lease ends.
+    pub fn leave(&self) {
+        self.0.say_goodbye();
+    }
+
     pub(crate) fn cx(&self, timeout_ns: i64) -> OpCx {
         let timeout_ns = if timeout_ns > 0 { timeout_ns.min(most_ns()) } else { self.deadline_ns() };
         OpCx::new(lock(&self.0.caller).clone(), timeout_ns).at(self.0.attr.priority)
@@ -401,12 +408,18 @@ impl SessionInner {
     }
 }
 
-impl Drop for SessionInner {
-    fn drop(&mut self) {
+impl SessionInner {
+    fn say_goodbye(&self) {
         if self.check_fork().is_err() {
             return;
         }
         let cx = OpCx::new(lock(&self.caller).clone(), 1_000_000_000);
         self.sides.catalog.submit(&cx, vec![CatalogOp::Goodbye], Submission::Each, Box::new(|_| {}));
+    }
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        self.say_goodbye();
     }
 }

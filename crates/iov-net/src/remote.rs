@@ -155,6 +155,8 @@ impl Asked {
         up.connection.request(&*request, terms, Box::new(move |reply| self.replied(reply, &connection)));
         if let Some(link) = ended {
             up.connection.send_rest(until);
+            // What has come meanwhile is taken: with it left unread the kernel would say that the connection broke.
+            up.connection.drive(0);
             // Whoever waits for an answer holds the link, and the link the connection with those who wait.
             link.end();
         }

@@ -322,6 +322,14 @@ impl FileSystem {
         Ok(controls)
     }
 
+    /// The process ends, with all that is open: a store on another host is told so, as that takes a connection that ends by itself for one that broke if an answer
+    /// was still on its way. Nothing can be done with the file system any more.
+    pub fn leave(&self) {
+        if self.session().url().starts_with("iov:") {
+            self.session().leave();
+        }
+    }
+
     /// Names that were made and taken away survive what the store survives (`fsync` of a directory, `sync`).
     pub fn sync(&self) -> Outcome<()> {
         self.run(Op::WorkspacePersist { w: self.0.ws.clone() }).map(drop)

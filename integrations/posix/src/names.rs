@@ -383,12 +383,16 @@ impl FileSystem {
         node.settle()?;
         parent.untell();
         self.names_changed();
-        let linked = self.once(|| node.try_with_handle(&mut ops));
+        // It is made once it has its name: what comes behind that may be asked for again.
+        let linked = self.once(|| node.try_first_with_handle(1 + usize::from(nameless), &mut ops));
         node.touch();
         // Who has looked at the directory meanwhile has not seen it.
         parent.untell();
         let linked = match linked {
-            (Ok(statuses), _) => self.attributes(stat_of(statuses.last())?),
+            (Ok(statuses), _) => match stat_of(statuses.last().filter(|status| status.result().is_ok())) {
+                Ok(stat) => self.attributes(stat),
+                Err(_) => node.attributes(),
+            },
             // By an attempt that was not answered, perhaps.
             (Err(e), true) if e.kind() == Failure::Exists => match self.lookup(parent, bytes)? {
                 (there, attributes) if there.uuid() == node.uuid() => Ok(attributes),

@@ -167,15 +167,28 @@ impl Node {
 
     /// The same, once. The store knows all that was written.
     pub(crate) fn try_with_handle(&self, work: &mut dyn FnMut(&Collection) -> Vec<Op>) -> Result<Vec<Status>> {
+        self.try_first_with_handle(usize::MAX, work)
+    }
+
+    /// The same, where only so many of the operations, the first, have to succeed.
+    pub(crate) fn try_first_with_handle(
+        &self,
+        first: usize,
+        work: &mut dyn FnMut(&Collection) -> Vec<Op>,
+    ) -> Result<Vec<Status>> {
+        let mut run = |c: &Collection| {
+            let statuses = self.fs.try_all(work(c).into_iter().map(Lent::from).collect())?;
+            statuses.iter().take(first).try_for_each(Status::result).map(|()| statuses)
+        };
         // Kept until it is done: nobody closes it meanwhile.
         if let Some(handle) = self.handle() {
-            match self.fs.all_of(work(&handle.c).into_iter().map(Lent::from).collect()) {
+            match run(&handle.c) {
                 // It has ended by itself: none is as good.
                 Err(e) if matches!(e.kind(), Failure::Stale | Failure::Fenced) => {}
                 other => return other,
             }
         }
-        self.fs.all_of(work(&self.unopened()).into_iter().map(Lent::from).collect())
+        run(&self.unopened())
     }
 
     /// Whether the store is still to be told something of it, which then knows better when it was changed.

@@ -434,6 +434,9 @@ fn end(code: c_int) -> isize {
         Quiet::begin();
         std::mem::forget(Inside::enter());
         world.files.end(&mut patience);
+        if !patience.is_over() {
+            world.all_mounted().iter().for_each(|mounted| mounted.paths.file_system().leave());
+        }
     }
     loop {
         kernel!(libc::SYS_exit_group, code);

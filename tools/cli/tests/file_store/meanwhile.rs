@@ -199,6 +199,44 @@ fn names_are_changed_once_although_the_daemon_is_killed_again_and_again() {
     }
 }
 
+/// Several processes that link a file of their own each to the same names, one after the other: who says that he made a name, and whose file it is.
+const LINKS: &str = r#"
+import os, time
+end, wrong, children = time.time() + 6, [], []
+for n in range(3): open(f'own{n}', 'w').close()
+for n in range(3):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        i, made = 0, []
+        while time.time() < end:
+            try: os.link(f'own{n}', f'r{i}'); made.append(i)
+            except FileExistsError: pass
+            except OSError as e: made.append(e.strerror)
+            i += 1; time.sleep(0.005)
+        os.write(w, repr(made).encode() + b'\n'); os.close(w); os._exit(0)
+    os.close(w); children.append(r)
+made = [eval(open(r).read()) for r in children]
+for name in os.listdir('.'):
+    if name[0] != 'r': continue
+    owners = [n for n in range(3) if os.path.samefile(f'own{n}', name)]
+    makers = [n for n in range(3) if int(name[1:]) in made[n]]
+    if owners != makers: wrong.append((name, owners, makers))
+print(len(os.listdir('.')) > 10, wrong, [e for m in made for e in m if type(e) is str])
+"#;
+
+#[test]
+fn who_makes_a_link_hears_that_although_the_daemon_is_killed_again_and_again() {
+    let store = Store::with_workspace();
+    if has_fuse() {
+        let m = Mounted::new(&store, "mnt", "");
+        assert_eq!(killed_meanwhile(&store, || in_mount(&store, &m, LINKS)), "True [] []\n");
+    }
+    if has_library() {
+        let store = Store::with_workspace();
+        assert_eq!(killed_meanwhile(&store, || python(&store, LINKS).ok().text()), "True [] []\n");
+    }
+}
+
 /// Lists many names for some seconds; how many there were each time, and what failed.
 const LISTS: &str = r#"
 import os, time

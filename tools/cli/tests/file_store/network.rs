@@ -2,7 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::store::{Ran, Store, pattern};
+use crate::{
+    runs::has_library,
+    store::{Ran, Store, pattern},
+};
 
 /// The address in what `iov up` says.
 fn address(said: &str) -> String {
@@ -62,4 +65,34 @@ fn preferred_networks_say_by_which_address_a_store_is_reached() {
     let mut wrong = store.command(&["-S", &url, "ls"]);
     let ran = Ran::new(wrong.env("IOVERBS_NETWORKS", "ib0").output().unwrap());
     ran.fails(64, &["IOVERBS_NETWORKS", "is no network, as in"]);
+}
+
+/// Nobody waits for a program that has ended, although the answer to its last unlock was never read.
+#[test]
+fn x1_a_program_that_ends_over_a_network_leaves_no_session() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    store.iov(&["down"]).ok();
+    let said = store.iov(&["up", "--listen", "127.0.0.1:0"]).ok().text();
+    let url = format!("iov://{}?secret={}", address(&said), store.path("store/secret").display());
+    let program = "import fcntl, os, time
+a = os.open('/iov/w/a', os.O_RDWR | os.O_CREAT); fcntl.lockf(a, fcntl.LOCK_EX); os.write(a, b'x' * 1000); os.fsync(a)
+b = os.open('/iov/w/b', os.O_RDWR | os.O_CREAT); os.write(b, b'x' * 70000)
+fcntl.lockf(b, fcntl.LOCK_EX); fcntl.lockf(b, fcntl.LOCK_UN); os.close(b)
+time.sleep(0.3); fcntl.lockf(a, fcntl.LOCK_UN); os.close(a)";
+    let sessions = || {
+        let status = store.iov(&["status"]).ok().text();
+        let line = status.lines().find(|line| line.starts_with("sessions")).unwrap_or_else(|| panic!("{status}"));
+        line.split_whitespace().last().unwrap().parse::<u32>().unwrap()
+    };
+    for _ in 0..3 {
+        store.iov(&["-S", &url, "run", "--", "python3", "-c", program]).ok();
+    }
+    let begun = std::time::Instant::now();
+    while sessions() > 1 {
+        assert!(begun.elapsed().as_secs() < 15, "{} sessions", sessions());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }
