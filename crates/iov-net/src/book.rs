@@ -192,6 +192,11 @@ impl Book {
         (inner.opens.values().copied().collect(), inner.stages.iter().copied().collect())
     }
 
+    /// Whether something of a collection is locked.
+    pub(crate) fn has_locked(&self, collection: Uuid) -> bool {
+        self.lock().locks.has(collection)
+    }
+
     /// The locks to be taken up again.
     pub(crate) fn locks_to_present(&self) -> Vec<PresentedLock> {
         self.lock().locks.to_present()

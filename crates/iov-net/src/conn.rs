@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     rounds: Mutex<u64>,
     dispatched: Bell,
     broken: AtomicBool,
+    /// When it turned out so.
+    broke_ns: AtomicI64,
     /// How many threads are telling those who waited that it broke.
     telling: AtomicU32,
     /// The set of epoll that tells of answers.
@@ -116,6 +118,7 @@ impl Connection {
             rounds: Mutex::default(),
             dispatched: Bell::default(),
             broken: AtomicBool::new(false),
+            broke_ns: AtomicI64::new(0),
             telling: AtomicU32::new(0),
             watched: OnceLock::new(),
             tells_of_room: AtomicBool::new(false),

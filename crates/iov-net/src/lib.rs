@@ -7,6 +7,7 @@ mod book;
 mod changes;
 mod conn;
 mod direct;
+mod doubt;
 pub mod frames;
 mod gate;
 mod grant;

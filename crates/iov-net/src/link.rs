@@ -79,7 +79,7 @@ pub struct Link {
     pub(crate) address: Address,
     pub(crate) lanes: Lanes,
     /// Locked for a moment only.
-    up: Mutex<Option<Arc<Up>>>,
+    pub(crate) up: Mutex<Option<Arc<Up>>>,
     /// Grants that are being asked for: of an object, for writing or not.
     pub(crate) grants_asked: Asks<(ObjectId, bool), ()>,
     /// Pieces of checksums that are: of an object, by their first run; the answer is `None` if there is none.
@@ -104,7 +104,7 @@ pub struct Link {
     /// Links of the same program to other targets: whoever waits waits for all of them.
     siblings: RwLock<Vec<Arc<Link>>>,
     /// The link to the store, if this is one to another target.
-    main: Option<Weak<Link>>,
+    pub(crate) main: Option<Weak<Link>>,
     /// What is shown to the daemon with operations on objects.
     pub(crate) tickets: Tickets,
 }
@@ -299,6 +299,7 @@ impl Link {
     /// Fails for a collection whose handle did not come through the end of a daemon, or a stage that did not.
     pub(crate) fn check(&self, collection: Uuid, stage: Option<Uuid>) -> Result<()> {
         self.book.check(collection, stage)?;
+        self.check_doubt(collection)?;
         match self.main.as_ref().map(Weak::upgrade) {
             // What is open stands in the book of the link to the store.
             Some(Some(main)) => main.book.check(collection, None),

@@ -118,6 +118,18 @@ impl Part {
     }
 
     fn send(mut self) {
+        if let Some(main) = self.link.in_doubt(self.ops.iter().map(|(_, (op, _))| op.object.collection)) {
+            // Once that is there again, it is known whether what was locked still is.
+            let (cx, link, lane, bulk) = (self.cx.clone(), self.link.clone(), self.lane, self.bulk);
+            let sent = move |up: Result<Arc<Up>>| match up {
+                Ok(_) => self.send(),
+                Err(e) => {
+                    self.give_up(e);
+                    Part::left(&link, lane, bulk);
+                }
+            };
+            return main.with_up(&cx, Box::new(sent));
+        }
         let (link, cx, lane) = (self.link.clone(), self.cx.clone(), self.lane);
         let begun = *self.begun.get_or_insert_with(|| link.begin());
         link.with_lane(lane, begun, &cx, Box::new(move |up| self.send_over(up)));

@@ -90,6 +90,11 @@ impl Held {
         self.0.remove(key);
     }
 
+    /// Whether there are any of a collection.
+    pub(super) fn has(&self, collection: Uuid) -> bool {
+        self.0.keys().any(|(_, uuid)| *uuid == collection)
+    }
+
     /// All of them.
     pub(super) fn to_present(&self) -> Vec<PresentedLock> {
         let mut all = Vec::new();

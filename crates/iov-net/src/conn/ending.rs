@@ -50,6 +50,11 @@ impl Connection {
         }
     }
 
+    /// When it turned out to be broken, on the monotonic clock.
+    pub(crate) fn broke_ns(&self) -> Option<i64> {
+        Some(self.broke_ns.load(Ordering::SeqCst)).filter(|ns| self.is_broken() && *ns > 0)
+    }
+
     /// Of one that broke: waits until all who waited for something over it have been told, so that what they send again is there
     /// before the next one is.
     pub(crate) fn wait_told(&self) {
@@ -63,7 +68,9 @@ impl Connection {
     pub(crate) fn fail(&self, error: &Error) {
         self.telling.fetch_add(1, Ordering::SeqCst);
         let _told = Told(&self.telling);
-        self.broken.store(true, Ordering::SeqCst);
+        if !self.broken.swap(true, Ordering::SeqCst) {
+            self.broke_ns.store(seam::monotonic_ns(), Ordering::SeqCst);
+        }
         // The daemon hears of it although somebody may still hold the connection: until then it keeps the session for it.
         match self.network {
             // Else it would take the end of this connection for the end of the session.

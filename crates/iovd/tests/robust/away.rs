@@ -8,12 +8,13 @@ use iov_wire::{
     Verb, Wire,
     messages::{CatalogAnswer, CatalogRequest},
 };
-use ioverbs::{EntryKind, Kind, Reach, Uuid, Which, seam};
+use ioverbs::{Collection, EntryKind, Kind, Outcome, Reach, SessionAttr, Uuid, Which, open, seam};
 
 use crate::{
     kit::{controls, wait_until},
-    members::{Two, on},
+    members::{Two, bytes, on, workspace},
     raw,
+    restart::try_lock,
 };
 
 /// A session over the network; it comes again until all of the last connection has ended.
@@ -75,4 +76,29 @@ fn x1_what_waited_over_a_connection_that_broke_takes_no_effect_behind_the_next_o
     hear(&mut second).unwrap();
     let again = ioverbs::lookup(&two.store.again(), None, "c", exclusive());
     assert!(again.is_ok(), "it was opened once, and is closed: {:?}", again.err().map(|e| (e.kind() == Kind::Busy, e)));
+}
+
+/// What is locked may be somebody else's once the store's daemon has not been reached for long: nothing of it is written until it is.
+#[test]
+fn o11_what_is_locked_is_not_written_while_the_catalog_is_away_for_long() {
+    let mut two = Two::new(&["files"]);
+    two.store.nodirect = true;
+    let attr = SessionAttr { nodirect: true, deadline_ns: 1_500_000_000, ..SessionAttr::default() };
+    two.store.in_workspace();
+    let url = format!("iov://{}?secret={}", two.address(), two.store.dir().join("secret").display());
+    let ws = workspace(&open(Some(&url), attr).unwrap());
+    let (locked, other) = (on(&ws, "locked", "", &[64]).unwrap(), on(&ws, "other", "", &[64]).unwrap());
+    let write = |c: &Collection| ioverbs::write_at(c, 0, &bytes(1, 100_000)).map(drop);
+    write(&locked).and(write(&other)).unwrap();
+    try_lock(&locked).unwrap();
+    two.catalog.take().unwrap().kill();
+    write(&locked).unwrap();
+    // Until then nobody can have got it.
+    std::thread::sleep(Duration::from_millis(5500));
+    write(&other).unwrap();
+    let e = write(&locked).unwrap_err();
+    assert!(matches!(e.kind(), Kind::Unavailable | Kind::Timeout) && e.outcome() == Outcome::NotApplied, "{e}");
+    two.catalog = Some(two.store.daemon(&[], &[]));
+    wait_until("the lock is taken up again", || write(&locked).is_ok());
+    write(&other).unwrap();
 }

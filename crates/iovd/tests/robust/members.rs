@@ -27,7 +27,7 @@ const MIB: usize = 1 << 20;
 pub(crate) struct Two {
     pub(crate) store: Store,
     pub(crate) member: Store,
-    catalog: Option<Daemon>,
+    pub(crate) catalog: Option<Daemon>,
     pub(crate) other: Option<Daemon>,
     storage: Vec<&'static str>,
     /// What else the other daemon is started with.

@@ -1,0 +1,40 @@
+//! What a session has locked while the store's daemon cannot be reached, and other targets can: it may be somebody else's by now (O11).
+
+use std::sync::Arc;
+
+use iov_store::seam;
+use iov_types::{Clause, Error, Outcome, Result, Uuid};
+
+use crate::link::{Link, lock};
+
+/// For how long nothing is in doubt once a connection has turned out to be broken: that takes 25 s at most, and a daemon keeps what a session has for 30.
+const SURE_NS: i64 = 5_000_000_000;
+
+impl Link {
+    /// Of a link to another target: the link to the store, if that has been broken for so long that others may have got what this session has locked of one of these
+    /// collections.
+    pub(crate) fn in_doubt(&self, mut collections: impl Iterator<Item = Uuid>) -> Option<Arc<Link>> {
+        let main = self.main.as_ref()?.upgrade()?;
+        if !collections.any(|collection| main.book().has_locked(collection)) {
+            return None;
+        }
+        let up = lock(&main.up).clone()?;
+        // Nobody else may have asked for anything over it.
+        up.connection.look();
+        let broke_ns = up.connection.broke_ns()?;
+        (seam::monotonic_ns() - broke_ns >= SURE_NS).then_some(main)
+    }
+
+    /// Fails for a collection that is in doubt.
+    pub(crate) fn check_doubt(&self, collection: Uuid) -> Result<()> {
+        match self.in_doubt(std::iter::once(collection)) {
+            None => Ok(()),
+            Some(_) => Err(Error::unavailable(
+                "what is locked may be somebody else's by now, as the store's daemon has not been reached for long: try \
+                 again once it can be",
+            )
+            .with_clause(Clause::O11)
+            .with_outcome(Outcome::NotApplied)),
+        }
+    }
+}
