@@ -314,7 +314,7 @@ fn p8_what_a_backend_has_lost_is_not_called_durable() {
     let _daemon = store.daemon(&[], &[]);
     persist(&emptied).expect("it is there");
     persist(&unwritten).expect("it never was");
-    let e = persist(&lost).err().expect("it is gone");
+    let e = persist(&lost).expect_err("it is gone");
     assert_eq!((e.kind(), e.clause()), (Kind::Lost, Some(ioverbs::Clause::P8)), "{e}");
     drop((lost, emptied, unwritten, ws));
     store.shut_down();
