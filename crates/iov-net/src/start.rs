@@ -134,6 +134,7 @@ fn failure(words: &str, status: std::process::ExitStatus) -> Error {
     let words = words.strip_prefix("iovd: ").unwrap_or(words);
     match status.code() {
         // The codes of sysexits that the daemon uses.
+        Some(77) if words.contains("ead-only") => Error::denied(words),
         Some(77) => Error::denied(words).with_clause(Clause::A2),
         Some(75) => Error::busy(words),
         Some(76) => Error::version(words),
@@ -149,6 +150,7 @@ fn failure(words: &str, status: std::process::ExitStatus) -> Error {
                 "the daemon does not take a setting (of the command, or IOVD_… in the environment): {first}"
             ))
         }
-        _ => Error::unavailable(format!("the daemon could not start: {words} ({status})")),
+        _ => Error::unavailable(format!("the daemon could not start: {words} ({status})"))
+            .with_next("see to what it says; iovd.log in the store's directory may say more"),
     }
 }

@@ -29,7 +29,8 @@ impl Hold {
                 return Err(Error::busy(format!(
                     "a daemon serves the store in {}: leave --offline out, or end it first, by iov down",
                     shown.display()
-                )));
+                ))
+                .with_next("leave --offline out: the daemon answers"));
             }
             Err(e) => return Err(Error::from(std::io::Error::from(e)).context("the store's lock file")),
         }

@@ -96,6 +96,8 @@ struct Inner {
     outcome: Outcome,
     clause: Option<Clause>,
     detail: String,
+    /// It stays in this process.
+    next: Option<&'static str>,
 }
 
 macro_rules! constructors {
@@ -118,7 +120,7 @@ constructors! {
 impl Error {
     /// An error of `kind` whose operation was not applied; `detail` says what happened and what to do.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, outcome: Outcome::NotApplied, clause: None, detail: detail.into() }))
+        Error(Box::new(Inner { kind, outcome: Outcome::NotApplied, clause: None, detail: detail.into(), next: None }))
     }
 
     /// A refusal: it names the clause; the detail must hold the nearest offer.
@@ -135,6 +137,12 @@ impl Error {
     /// The same error with another outcome.
     pub fn with_outcome(mut self, outcome: Outcome) -> Error {
         self.0.outcome = outcome;
+        self
+    }
+
+    /// The same error, with what a person at a command line is to do about it, where the kind alone would advise something else.
+    pub fn with_next(mut self, next: &'static str) -> Error {
+        self.0.next = Some(next);
         self
     }
 
@@ -162,6 +170,11 @@ impl Error {
     /// What happened and what to do.
     pub fn detail(&self) -> &str {
         &self.0.detail
+    }
+
+    /// What a person at a command line is to do, where that is not said by the kind.
+    pub fn next(&self) -> Option<&'static str> {
+        self.0.next
     }
 
     /// The negative number that a C function returns.
@@ -195,7 +208,8 @@ impl From<std::io::Error> for Error {
         let kind = match e.kind() {
             K::NotFound => Kind::NotFound,
             K::AlreadyExists => Kind::Exists,
-            K::PermissionDenied => Kind::Denied,
+            // Repeating it later is as useless.
+            K::PermissionDenied | K::ReadOnlyFilesystem => Kind::Denied,
             K::StorageFull | K::QuotaExceeded | K::OutOfMemory => Kind::Exhausted,
             K::FileTooLarge => Kind::FileTooBig,
             K::InvalidInput => Kind::Invalid,

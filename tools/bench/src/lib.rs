@@ -15,5 +15,5 @@ mod net;
 mod report;
 mod worker;
 
-pub use micro::{MicroOptions, micro};
+pub use micro::{LEAST_COLLECTIONS, MicroOptions, micro};
 pub use worker::{WORKER_COMMAND, worker};

@@ -13,6 +13,9 @@ use crate::{
     worker::{Worker, step},
 };
 
+/// Fewer collections would be no batch for each of two processes.
+pub const LEAST_COLLECTIONS: u64 = 2 * BATCH;
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct MicroOptions {
@@ -52,7 +55,10 @@ fn file_system(path: &Path) -> String {
 
 /// Runs the cases, telling each as it is done, and returns the JSON object of API §5.
 pub fn micro(options: MicroOptions, tell: impl Fn(&str) + 'static) -> Result<serde_json::Value> {
-    ensure!(options.runs >= 1 && options.collections >= 2 * BATCH, "at least one run and {} collections", 2 * BATCH);
+    ensure!(
+        options.runs >= 1 && options.collections >= LEAST_COLLECTIONS,
+        "at least one run and {LEAST_COLLECTIONS} collections"
+    );
     let root = options.dir.join(format!("iov-bench-{}", std::process::id()));
     let plain = root.join("plain");
     std::fs::create_dir_all(&plain).with_context(|| format!("no directory {}", plain.display()))?;

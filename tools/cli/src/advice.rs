@@ -1,9 +1,12 @@
 //! What to do about an error, in the words of the command line: for a person there is no `iov_wait` and no batch id.
 
-use ioverbs::{Error, Kind};
+use ioverbs::{Clause, Error, Kind};
 
 /// The next step after an error that nobody has told more about.
 pub(crate) fn advice(error: &Error) -> &'static str {
+    if let Some(next) = error.next() {
+        return next;
+    }
     match error.kind() {
         Kind::Invalid => "correct the command; `iov help COMMAND` shows how it is written",
         Kind::Refused => "take the offer, or ask for less",
@@ -14,8 +17,15 @@ pub(crate) fn advice(error: &Error) -> &'static str {
         Kind::NotEmpty => "remove what is in it first",
         Kind::Conflict => "look again at what is there now, then repeat",
         Kind::Busy => "wait, then repeat; `iov why ADDRESS` says what is in the way",
+        // Who may use a store is no question of its workspaces, and the message says what to do.
+        Kind::Denied if error.clause() == Some(Clause::A2) => {
+            "do as is said there; `iov help A2` tells who may use a store"
+        }
         // What the store denies names a clause.
         Kind::Denied if error.clause().is_some() => "ask the owner of the workspace for the rights",
+        Kind::Denied if error.detail().contains("ead-only") => {
+            "choose another place: nothing can be written there; iov --offline DIR reads a store that lies in such a one"
+        }
         Kind::Denied => "look at its owner and permissions, as `ls -ld` shows them",
         Kind::Immutable => "write to a new collection",
         Kind::Stale | Kind::Fenced => "repeat the command",

@@ -46,7 +46,15 @@ impl Ctx {
             && let Some(dir) = self.url()?.strip_prefix("file:")
             && ["format", "storage"].iter().all(|mark| is_missing(&std::path::Path::new(dir).join(mark)))
         {
+            let path = std::path::Path::new(dir);
+            if dir.is_empty() {
+                return Err(Error::invalid("file: names no directory, as in file:/scratch/me/store").into());
+            }
             let dir = crate::output::printable(dir.as_bytes());
+            if path.exists() && !path.is_dir() {
+                return Err(Error::invalid(format!("{dir} is not a directory, as a store in files is")))
+                    .next(|| "name the directory of a store: -S file:DIR".into());
+            }
             let named =
                 self.global.store.is_some() || std::env::var_os("IOVERBS_URL").is_some_and(|url| !url.is_empty());
             let why = match named {
@@ -142,8 +150,11 @@ impl Ctx {
 
     fn no_workspace(&mut self, session: &Session, address: &Address, error: Error) -> Failure {
         let name = address.workspace_quoted();
+        let is_place = matches!(&address.workspace, Which::Name(name) if matches!(name.as_bytes(), b"." | b".."));
         let next = match crate::locate::nearest_workspace(session, &address.workspace) {
             Some(near) => format!("did you mean {}? `iov ws list` shows all", quoted(near.as_bytes())),
+            // A directory of this machine was meant, as cp takes one.
+            None if is_place => "name a workspace; `iov ws list` shows all".into(),
             None if matches!(address.workspace, Which::Name(_)) => format!("iov ws create {name}"),
             None => "iov ws list".into(),
         };

@@ -46,6 +46,10 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         only: only.clone(),
         disk: disk.clone(),
     };
+    if *runs == 0 || *collections < iov_bench::LEAST_COLLECTIONS {
+        let least = iov_bench::LEAST_COLLECTIONS;
+        return Err(Error::invalid(format!("a benchmark makes at least one run, with {least} collections")).into());
+    }
     let done = iov_bench::micro(options, |line| eprintln!("{line}"))
         .map_err(|e| Error::unavailable(format!("the benchmark failed: {e:#}")))?;
     if ctx.global.json {

@@ -104,7 +104,7 @@ fn target(ctx: &mut Ctx, args: &Args, target: &Address, files: usize) -> Done<(I
     if several && let What::Missing(name) = &located.what {
         let error =
             Error::not_found(format!("there is no group {name:?} in {}", target.parent())).with_clause(Clause::O3);
-        return Err(error).next(|| "--parents makes it".into());
+        return Err(error).next(|| "--parents (-p) makes it".into());
     }
     if several {
         return Err(Error::invalid(format!("{target} is no group: several files go into one"))

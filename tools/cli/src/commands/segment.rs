@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use ioverbs::{Error, Segments, Uuid};
+use ioverbs::{Error, Kind, Segments, Uuid};
 use serde_json::json;
 
 use crate::{
@@ -182,10 +182,14 @@ fn send(ctx: &mut Ctx, args: &Store, endless: bool) -> Done {
     };
     let (pieces, begin) = (Pieces::of(&args.file, from)?, at);
     while let Some(piece) = pieces.next(ctx)? {
-        match endless {
-            true => segments.write(id, at, &piece)?,
-            false => segments.put(id, at, &piece)?,
-        }
+        let done = match endless {
+            true => segments.write(id, at, &piece),
+            false => segments.put(id, at, &piece),
+        };
+        done.map_err(|e| match e.kind() {
+            Kind::FileTooBig => e.with_next("iov segment create WS SIZE makes a longer one"),
+            _ => e,
+        })?;
         at += piece.len() as u64;
         pieces.back(piece);
     }

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    ctx::Ctx,
-    failure::{Done, Next},
-};
+use ioverbs::Kind;
+
+use crate::{ctx::Ctx, failure::Done};
 
 /// Make a mounted workspace disappear from its directory; nothing that was written is lost
 #[derive(clap::Args, Debug)]
@@ -21,9 +20,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     for at in &args.at {
-        let done = iov_fuse::unmount(at, args.lazy);
-        done.next(|| "fuser -vm DIR tells who is in it; --lazy does not wait for them".into())
-            .or_else(|e| ctx.tell(e))?;
+        let done = iov_fuse::unmount(at, args.lazy).map_err(|e| match e.kind() {
+            Kind::Busy => e.with_next("fuser -vm DIR tells who is in it; --lazy does not wait for them"),
+            _ => e,
+        });
+        done.or_else(|e| ctx.tell(e.into()))?;
     }
     Ok(())
 }

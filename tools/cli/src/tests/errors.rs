@@ -216,3 +216,24 @@ fn counters_show_what_a_command_has_cost() {
     assert_eq!(stats["session"]["metadata_requests"], 1);
     assert_eq!(stats["daemon"], serde_json::Value::Null);
 }
+
+#[test]
+fn a_next_step_fits_what_was_said() {
+    let advice = |e: &ioverbs::Error| crate::advice::advice(e).to_owned();
+    let own = ioverbs::Error::busy("it is up").with_next("end it").context("the store");
+    assert_eq!(advice(&own), "end it");
+    // Who may use a store is no question of its workspaces.
+    let denied = ioverbs::Error::denied("the secret can be read by others: chmod 600 it");
+    assert!(advice(&denied.with_clause(ioverbs::Clause::A2)).contains("as is said there"));
+    // 30: a file system that is mounted read-only.
+    let readonly = ioverbs::Error::from(std::io::Error::from_raw_os_error(30));
+    assert_eq!(code(readonly.kind()), 77);
+    assert!(advice(&readonly).contains("choose another place"));
+    let mut world = World::with_workspace();
+    world.iov(&["umount", "not-there"]).fails(64, &["next: findmnt"]);
+    world.iov(&["bench", "micro", "--runs", "1", "--collections", "1000"]).fails(64, &["2000 collections"]);
+    world.url = "file:".into();
+    world.iov(&["ls"]).fails(64, &["names no directory"]);
+    world.url = "file:/etc/passwd".into();
+    world.iov(&["ls"]).fails(64, &["is not a directory", "next: name the directory of a store"]);
+}

@@ -33,7 +33,7 @@ fn o3_a_directory_gets_the_name_of_the_target_or_goes_into_it() {
     world.iov(&["put", "-r", &tree, "w/new"]).ok();
     assert_eq!(world.cat("w/new/tree/a"), b"a");
     let a = arg(&world.path("tree/a"));
-    world.iov(&["put", &a, "w/none/"]).fails(66, &["there is no group \"none\" in w", "--parents makes it"]);
+    world.iov(&["put", &a, "w/none/"]).fails(66, &["there is no group \"none\" in w", "--parents (-p) makes it"]);
     world.iov(&["put", &a, "w/x/y/"]).fails(66, &["there is no \"x\" in w"]);
     world.iov(&["put", "-p", &a, "w/x/y/"]).ok();
     assert_eq!(world.cat("w/x/y/a"), b"a");

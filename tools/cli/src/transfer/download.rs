@@ -167,7 +167,9 @@ impl Part {
     pub(crate) fn named(target: &Path, mode: u32) -> Result<Part> {
         let path = part_of(target);
         let file = OpenOptions::new().create_new(true).read(true).write(true).mode(mode).open(&path);
-        let file = Arc::new(file.map_err(|e| local("the file", &path, e))?);
+        // Nobody has said that name: what may be wrong is where it is to lie.
+        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = Arc::new(file.map_err(|e| local("a new file in", dir, e))?);
         Ok(Part { path: Some(path), target: target.to_owned(), file })
     }
 
