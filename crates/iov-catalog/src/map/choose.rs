@@ -97,6 +97,13 @@ fn rank(capability: &Capability) -> u8 {
 }
 
 impl Map {
+    /// Fails where a default names what the store has not got, so that nothing could be created by it. How much can be had of the rest is seen
+    /// at each create.
+    pub(crate) fn check_default(&self, layout: &Layout) -> Result<()> {
+        let policy = Policy::read(layout.policy.as_deref())?;
+        self.of_kind(&policy, layout.backend.as_deref()).map(drop)
+    }
+
     /// Chooses the targets of a new collection, and completes its layout.
     pub(crate) fn choose(&mut self, store: &dyn MetadataStore, wish: &Wish<'_>) -> Result<Layout> {
         let mut layout = Layout { place: Place::FIRST, ..wish.layout.clone() };
@@ -132,8 +139,8 @@ impl Map {
         Ok(layout)
     }
 
-    /// Those on which it can be, by the policy and by what it promises.
-    fn fitting(&self, wish: &Wish<'_>, policy: &Policy) -> Result<Vec<Target>> {
+    /// Those that a policy names, of a kind of storage.
+    fn of_kind(&self, policy: &Policy, storage: Option<&str>) -> Result<Vec<&Target>> {
         let named: Vec<&Target> = match policy {
             Policy::Named(numbers) => {
                 let find =
@@ -142,11 +149,11 @@ impl Map {
             }
             _ => self.targets.values().collect(),
         };
-        let of_kind: Vec<&Target> = match &wish.layout.backend {
+        let of_kind: Vec<&Target> = match storage {
             None => named,
-            Some(kind) => named.into_iter().filter(|target| target.storage == *kind).collect(),
+            Some(kind) => named.into_iter().filter(|target| target.storage == kind).collect(),
         };
-        if let (Some(kind), true) = (&wish.layout.backend, of_kind.is_empty()) {
+        if let (Some(kind), true) = (storage, of_kind.is_empty()) {
             let mut there: Vec<&str> = self.targets.values().map(|target| target.storage.as_str()).collect();
             there.sort_unstable();
             there.dedup();
@@ -155,6 +162,12 @@ impl Map {
                 "layout: no target of this store keeps bytes in {kind:?}: {there}"
             )));
         }
+        Ok(of_kind)
+    }
+
+    /// Those on which it can be, by the policy and by what it promises.
+    fn fitting(&self, wish: &Wish<'_>, policy: &Policy) -> Result<Vec<Target>> {
+        let of_kind = self.of_kind(policy, wish.layout.backend.as_deref())?;
         let mut refused = None;
         let mut able = Vec::new();
         for target in of_kind {

@@ -225,3 +225,23 @@ fn o9_the_same_creation_finds_the_same_targets() {
         assert_eq!(map.choose(&store, &wish).unwrap().place, first.place);
     }
 }
+
+#[test]
+fn a_default_names_only_what_the_store_has() {
+    let store = MemoryStore::new();
+    let map = map(&store, vec![memory(0), files(1)]);
+    let with = |storage: Option<&str>, policy: Option<&str>| Layout {
+        backend: storage.map(str::to_owned),
+        policy: policy.map(str::to_owned),
+        ..over(9)
+    };
+    let check = |storage, policy| map.check_default(&with(storage, policy)).map_err(|e| e.kind());
+    assert_eq!(check(Some("files"), Some("round-robin")), Ok(()));
+    assert_eq!(check(None, Some("targets:1,0")), Ok(()));
+    assert_eq!(check(Some("disk"), None), Err(Kind::Unsupported));
+    assert_eq!(check(None, Some("targets:9")), Err(Kind::NotFound));
+    assert_eq!(check(Some("shmem"), Some("targets:1")), Err(Kind::Unsupported));
+    for wrong in ["bogus", "targets:", "targets:a"] {
+        assert_eq!(check(None, Some(wrong)), Err(Kind::Unsupported), "{wrong}");
+    }
+}

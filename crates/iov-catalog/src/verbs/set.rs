@@ -2,7 +2,7 @@
 
 use iov_types::{Clause, Controls, EntryKind, Error, Layout, Mutability, Result, State, Uuid, catalog::CatalogReply};
 
-use super::Reply;
+use super::{Reply, workspace_create::check_layout};
 use crate::{exec::Exec, keys, promise};
 
 pub(crate) fn set(
@@ -26,6 +26,9 @@ pub(crate) fn set(
     }
     if let Some(more) = controls {
         promise::overlay(&mut record.asked, more);
+    }
+    if record.kind == EntryKind::Group {
+        check_layout(x, layout.as_ref())?;
     }
     let revision = record.layout.revision + 1;
     let before = record.layout.clone();

@@ -1,7 +1,7 @@
 //! WorkspaceCreate (O1).
 
 use bytes::Bytes;
-use iov_types::{AccessList, Clause, Controls, Error, Name, Result, Uuid, WorkspaceAttr, posix};
+use iov_types::{AccessList, Clause, Controls, Error, Layout, Name, Result, Uuid, WorkspaceAttr, posix};
 
 use super::{Reply, meta, workspace_load};
 use crate::{access, exec::Exec, index, keys, promise, record::WorkspaceRecord};
@@ -48,13 +48,28 @@ pub(crate) fn create(x: &mut Exec<'_>, uuid: Uuid, name: Name, attr: WorkspaceAt
         changed_ns: 0,
     };
     check(x, &record)?;
+    check_layout(x, record.layout.as_ref())?;
     x.set_workspace(uuid, Some(record));
     x.put(keys::workspace_name(&name), Bytes::copy_from_slice(&uuid.0));
     workspace_load::opened(x, uuid)
 }
 
-/// Fails if the name is taken.
+/// Fails if a default layout names what the store has not got.
+pub(crate) fn check_layout(x: &Exec<'_>, layout: Option<&Layout>) -> Result<()> {
+    match layout {
+        // Of one target it is looked at with the promises.
+        Some(layout) if !x.core.map().is_one() => x.core.map().check_default(layout),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if the name is taken, or means something else wherever workspaces appear as directories.
 pub(crate) fn check_name(x: &mut Exec<'_>, name: &Name) -> Result<()> {
+    if matches!(name.as_bytes(), b"." | b"..") {
+        return Err(
+            Error::invalid(format!("{name:?} is no name for a workspace: choose another one")).with_clause(Clause::O1)
+        );
+    }
     if x.workspace_named(name).is_some() {
         return Err(Error::exists(format!("there is a workspace {name:?} already: load it, or choose another name"))
             .with_clause(Clause::O1));

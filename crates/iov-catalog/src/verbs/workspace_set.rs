@@ -3,7 +3,7 @@
 use iov_store::KeyRange;
 use iov_types::{Result, Right, Uuid, WorkspaceAttr};
 
-use super::{Reply, workspace_create::check, workspace_load};
+use super::{Reply, workspace_create::check, workspace_create::check_layout, workspace_load};
 use crate::{
     exec::Exec,
     index, keys,
@@ -19,6 +19,7 @@ pub(crate) fn set(x: &mut Exec<'_>, ws: Uuid, attr: WorkspaceAttr) -> Reply {
     let before = x.record(at).clone();
     let mut record = (*before).clone();
     let asked_indexes = attr.asked_indexes();
+    check_layout(x, attr.layout.as_ref())?;
     record.controls = attr.controls.unwrap_or(record.controls);
     record.layout = attr.layout.or(record.layout);
     record.metadata.merge(&attr.metadata);
