@@ -10,8 +10,8 @@ use std::{
 };
 
 use ioverbs::{
-    BatchAttr, Concurrency, Consistency, Controls, Drive, Error, Kind as Failure, Lent, Mutability, Name, Op, Output,
-    Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam, within,
+    BatchAttr, Clause, Concurrency, Consistency, Controls, Drive, Error, Kind as Failure, Lent, Mutability, Name, Op,
+    Output, Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam, within,
 };
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers, early::Kept, later::Laters};
@@ -24,6 +24,21 @@ pub enum Level {
     Session,
     /// What was written is there for everybody at once (C1).
     Strict,
+}
+
+impl Level {
+    /// What programs expect of files, where nothing else is said.
+    fn complete(self, mut controls: Controls) -> Controls {
+        let consistency = match self {
+            Level::Session => Consistency::Session,
+            Level::Strict => Consistency::Sequential,
+        };
+        controls.consistency = controls.consistency.or(Some(consistency));
+        controls.concurrency = controls.concurrency.or(Some(Concurrency::Shared));
+        controls.atomicity = controls.atomicity.or(Some(ioverbs::Atomicity::None));
+        controls.mutability = controls.mutability.or(Some(Mutability::Overwrite));
+        controls
+    }
 }
 
 /// Hears of what the library says of a failed call, which its number does not tell.
@@ -45,6 +60,22 @@ pub struct Options {
     pub rules: Vec<Rule>,
     /// Hears of failures of the store.
     pub report: Option<Report>,
+}
+
+impl Options {
+    /// Fails where a file could not be made with what is promised, by a rule or else: each create would fail. `ws`: where it would be made, if
+    /// that is known.
+    pub fn check(&self, session: &Session, ws: Option<&Workspace>) -> std::result::Result<(), ioverbs::Refusal> {
+        let rules = self.rules.iter().map(|rule| {
+            let mut controls = rule.controls.clone();
+            fill(&mut controls, &self.controls);
+            controls
+        });
+        let general = (self.controls != Controls::default()).then(|| self.controls.clone());
+        rules
+            .chain(general)
+            .try_for_each(|controls| session.check_controls(ws, &self.level.complete(controls)).map(drop))
+    }
 }
 
 /// On whose behalf something is done.
@@ -99,6 +130,8 @@ pub(crate) struct Inner {
     pub(crate) unknown_names: AtomicU64,
     /// Grows when a file that was written here has been closed, before it counts as closed.
     closes: AtomicU64,
+    /// What the store has refused, and was reported.
+    told: Mutex<Vec<String>>,
     /// The store's daemon is of an older release, which removes names only of what somebody has looked at.
     pub(crate) looks_first: AtomicBool,
 }
@@ -111,6 +144,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many refusals are remembered.
+const TOLD: usize = 16;
 /// Between attempts to reach a store.
 const PAUSE_NS: u64 = 20_000_000;
 
@@ -138,6 +173,7 @@ impl FileSystem {
             names: AtomicU64::new(0),
             unknown_names: AtomicU64::new(0),
             closes: AtomicU64::new(0),
+            told: Mutex::default(),
             looks_first: AtomicBool::new(false),
         }))
     }
@@ -223,13 +259,35 @@ impl FileSystem {
         self.0.ws.session()
     }
 
-    /// The number for a failure, which is reported if it is the store's.
+    /// The number for a failure, which is reported if it is the store's. What the store refuses by its rules, of which a number says nothing,
+    /// is reported once: programs go on trying.
     pub(crate) fn errno(&self, what: &str, e: &Error) -> Errno {
         let errno = Errno::from(e);
-        if let (Errno::EIO | Errno::ESTALE, Some(report)) = (errno, &self.0.options.report) {
+        let Some(report) = &self.0.options.report else { return errno };
+        let refuses = match e.kind() {
+            Failure::Refused | Failure::Unsupported => true,
+            // A workspace that has expired, or is full.
+            Failure::Denied | Failure::Exhausted => e.clause() == Some(Clause::O1),
+            _ => false,
+        };
+        if matches!(errno, Errno::EIO | Errno::ESTALE) || refuses && self.is_news(e) {
             report(what, e);
         }
         errno
+    }
+
+    /// Whether that was not reported yet, as far as is remembered.
+    fn is_news(&self, e: &Error) -> bool {
+        let mut told = lock(&self.0.told);
+        let text = e.detail();
+        if told.iter().any(|other| other == text) {
+            return false;
+        }
+        if told.len() == TOLD {
+            told.remove(0);
+        }
+        told.push(text.to_owned());
+        true
     }
 
     /// Fails where nothing may be changed.
@@ -306,20 +364,19 @@ impl FileSystem {
 
     /// The controls of a new file.
     pub(crate) fn controls(&self, parent: &Node, name: Option<&[u8]>) -> Outcome<Controls> {
-        let consistency = match self.0.options.level {
-            Level::Session => Consistency::Session,
-            Level::Strict => Consistency::Sequential,
-        };
         // This first: it looks where the directory is by now, and rules go by that, too.
         let promised = self.promised(parent)?;
         let mut controls = self.ruled(parent, name);
         fill(&mut controls, &promised);
         fill(&mut controls, &self.0.options.controls);
-        controls.consistency = controls.consistency.or(Some(consistency));
-        controls.concurrency = controls.concurrency.or(Some(Concurrency::Shared));
-        controls.atomicity = controls.atomicity.or(Some(ioverbs::Atomicity::None));
-        controls.mutability = controls.mutability.or(Some(Mutability::Overwrite));
-        Ok(controls)
+        Ok(self.0.options.level.complete(controls))
+    }
+
+    /// Fails where files could not be made with what a directory is to say.
+    pub(crate) fn check_promise(&self, mut controls: Controls) -> std::result::Result<(), ioverbs::Refusal> {
+        fill(&mut controls, &self.0.options.controls);
+        let controls = self.0.options.level.complete(controls);
+        self.session().check_controls(Some(&self.0.ws), &controls).map(drop)
     }
 
     /// The process ends, with all that is open: a store on another host is told so, as that takes a connection that ends by itself for one that broke if an answer

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Rule {
     matcher: GlobMatcher,
-    controls: Controls,
+    pub(crate) controls: Controls,
 }
 
 impl Rule {
@@ -27,7 +27,7 @@ impl Rule {
         };
         let (pattern, promises) = rule.split_once('=').ok_or_else(|| wrong("says no profile"))?;
         if !pattern.starts_with('/') {
-            return Err(wrong("begins at no root"));
+            return Err(wrong("does not begin with / (patterns of paths begin at the root of the workspace)"));
         }
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();
         let matcher = glob.map_err(|e| wrong(&format!("has a pattern that cannot be read ({e})")))?.compile_matcher();

@@ -146,7 +146,10 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let text = std::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-        promised::parse(text).map(drop).map_err(|_| Errno::EINVAL)
+        let controls = promised::parse(text).map_err(|_| Errno::EINVAL)?;
+        let fs = self.file_system();
+        let checked = fs.check_promise(controls);
+        checked.map_err(|refusal| fs.errno("setxattr", &refusal.error))
     }
 
     /// Removes an attribute.

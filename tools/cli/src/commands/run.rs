@@ -15,6 +15,7 @@ use iov_posix::run::{Place, Program, Settings, VARIABLE, is_in_order};
 use ioverbs::{Error, Kind, Name, Which};
 
 use crate::{
+    address::Address,
     ctx::Ctx,
     failure::{Done, Next},
     options::ControlArgs,
@@ -60,7 +61,7 @@ pub(crate) struct Args {
     rules: Vec<String>,
 
     /// Print what a shell has to set for the programs that it starts from then on, in place of running one: for job scripts and
-    /// launchers, as in eval "$(iov run --env)"
+    /// launchers, as in env=$(iov run --env) && eval "$env"
     #[arg(long, conflicts_with = "program")]
     env: bool,
 
@@ -81,14 +82,21 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         match option.split_once('=') {
             None if option == "strict" => settings.strict = true,
             Some(("store", url)) => drop(ctx.global.store.get_or_insert_with(|| url.to_owned())),
-            _ => return Err(Error::invalid(format!("-o {option}: strict and store=URL are known")).into()),
+            _ => {
+                return Err(Error::invalid(format!(
+                    "there is no option {option:?} here: strict and store=URL are known"
+                )))
+                .next(|| "iov run --help says what they do; others are of iov mount".into());
+            }
         }
     }
     let controls = args.controls.read()?;
     if controls.mutability.is_some_and(|m| m != ioverbs::Mutability::Overwrite) {
         return Err(Error::invalid("-c mutability: programs expect of files that they can be overwritten").into());
     }
-    args.rules.iter().try_for_each(|rule| iov_posix::Rule::parse(rule).map(drop))?;
+    let rules = args.rules.iter().map(|rule| iov_posix::Rule::parse(rule)).collect::<Result<_, _>>()?;
+    let level = if settings.strict { iov_posix::Level::Strict } else { iov_posix::Level::Session };
+    let promises = iov_posix::Options { level, controls, rules, ..iov_posix::Options::default() };
     (settings.controls, settings.rules) = (args.controls.controls.clone(), args.rules.clone());
     settings.deadline_ns = ctx.timeout_ns()?;
     settings.places = places(&args.at)?;
@@ -97,8 +105,15 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
 
     // Who mistypes the store or a workspace hears of it here, and no program starts the daemon.
     let session = ctx.session()?;
-    for name in settings.places.iter().filter_map(|place| place.workspace.as_deref()) {
-        session.load_workspace(Which::Name(Name::new(name)?)).map_err(|e| e.context("--at"))?;
+    for place in &settings.places {
+        let Some(name) = &place.workspace else {
+            promises.check(&session, None)?;
+            continue;
+        };
+        let workspace = Which::Name(Name::new(&name[..])?);
+        let address = Address { store: None, workspace, path: Vec::new(), slash: false };
+        let ws = ctx.workspace(&address).map_err(|e| e.about("--at"))?;
+        promises.check(&session, Some(&ws))?;
     }
     settings.store = session.url().to_owned();
     if settings.store.starts_with("mem:") {
