@@ -15,6 +15,7 @@ use crate::{
     gate::Gate,
     link::{Link, Up, lock},
     part::Part,
+    polling,
     reach::{self, Place},
     socket,
 };
@@ -22,7 +23,7 @@ use crate::{
 /// How many connections of a session move bytes to a daemon over a network, unless `IOVERBS_CHANNELS` says another number.
 const CHANNELS: u32 = 2;
 /// Most of them.
-const MOST: u32 = 16;
+pub(crate) const MOST: u32 = 16;
 /// Longest that one look at several connections waits: what is waited for may go another way meanwhile.
 const LOOK_NS: i64 = 50_000_000;
 
@@ -44,8 +45,8 @@ impl Lanes {
         let channels = match place {
             Place::Directory { .. } => 0,
             Place::Network { .. } => {
-                let asked = std::env::var("IOVERBS_CHANNELS").ok().and_then(|n| n.parse::<u32>().ok());
-                asked.unwrap_or(CHANNELS).clamp(1, MOST)
+                let asked = polling::said("IOVERBS_CHANNELS", 1..=i64::from(MOST)).ok().flatten();
+                asked.map_or(CHANNELS, |n| n as u32)
             }
         };
         Lanes((0..=channels).map(|_| Lane::default()).collect())

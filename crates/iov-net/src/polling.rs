@@ -7,6 +7,7 @@
 
 use std::{
     num::NonZero,
+    ops::RangeInclusive,
     sync::{
         OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -14,8 +15,9 @@ use std::{
 };
 
 use iov_store::seam;
+use iov_types::{Error, Result};
 
-use crate::stream::Stream;
+use crate::{lanes, stream::Stream};
 
 /// How long is looked, in nanoseconds, where nothing else is said.
 const SPAN_NS: i64 = 300_000;
@@ -87,9 +89,30 @@ fn most() -> usize {
 fn span_ns() -> i64 {
     static SPAN: OnceLock<i64> = OnceLock::new();
     *SPAN.get_or_init(|| {
-        let said = std::env::var("IOVERBS_POLL_US").ok().and_then(|us| us.parse::<i64>().ok());
-        said.map_or(SPAN_NS, |us| us.saturating_mul(1_000).clamp(0, MOST_NS))
+        // What it is not is told when a store is opened.
+        let said = said("IOVERBS_POLL_US", 0..=MOST_NS / 1_000).ok().flatten();
+        said.map_or(SPAN_NS, |us| us * 1_000)
     })
+}
+
+/// A number of the environment, if it is set.
+pub(crate) fn said(name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
+    let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number = text.to_str().and_then(|text| text.trim().parse().ok()).filter(|n| range.contains(n));
+    number.map(Some).ok_or_else(|| {
+        Error::invalid(format!(
+            "{name}={}: it is a number from {} to {}",
+            text.to_string_lossy(),
+            range.start(),
+            range.end()
+        ))
+    })
+}
+
+/// Fails where the environment says of connections what they do not take.
+pub fn check_settings() -> Result<()> {
+    said("IOVERBS_POLL_US", 0..=MOST_NS / 1_000)?;
+    said("IOVERBS_CHANNELS", 1..=i64::from(lanes::MOST)).map(drop)
 }
 
 impl Polling {

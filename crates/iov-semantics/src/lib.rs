@@ -21,7 +21,7 @@ pub mod refusals;
 pub mod resolve;
 pub mod stores;
 pub mod strength;
-mod suggest;
+pub mod suggest;
 pub mod text;
 mod verify;
 

@@ -2,7 +2,7 @@
 
 /// The word of `known` that `word` is most probably a slip of: same letters in another case, a beginning, or at most two
 /// (in short words one) letters changed, missing, added or swapped.
-pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: Vec<char> = word.chars().take(MAX_LEN + 1).flat_map(char::to_lowercase).collect();
     if word.is_empty() || word.len() > MAX_LEN {
         return None;

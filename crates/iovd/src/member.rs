@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The file in its directory.
-const FILE: &str = "member";
+pub(crate) const FILE: &str = "member";
 /// First line of the file.
 const TITLE: &str = "iovd member 1";
 /// What a store with a catalog has in its directory.
@@ -134,7 +134,7 @@ pub(crate) fn secret_of(dir: &OwnedFd, args: &Args) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    let config = set("XDG_CONFIG_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".config")));
     let config = config.map(|config| config.join("ioverbs/secret")).filter(|path| path.exists());
     set("IOVERBS_SECRET").or(config).map(Some).ok_or_else(|| {
         Error::not_found(

@@ -19,8 +19,17 @@ pub(crate) fn default_dir() -> Result<PathBuf> {
     let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     from("IOVERBS_STORE")
         .or_else(|| from("XDG_DATA_HOME").map(|d| d.join("ioverbs")))
-        .or_else(|| from("HOME").map(|d| d.join(".local/share/ioverbs")))
-        .ok_or_else(|| Error::not_found("no place for the default store: set IOVERBS_URL, or HOME"))
+        .or_else(|| home_dir().map(|d| d.join(".local/share/ioverbs")))
+        .ok_or_else(|| {
+            Error::not_found("no store is named, and there is no home directory where the default one would be").with_next(
+                "name it: -S file:DIR, in fstab the option store=file:DIR, elsewhere IOVERBS_URL in the environment",
+            )
+        })
+}
+
+/// The user's, as the environment says, else the system's table of users: `mount` hands no environment on.
+pub(crate) fn home_dir() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
 }
 
 fn open_dir(path: &Path, create: bool) -> Result<OwnedFd> {

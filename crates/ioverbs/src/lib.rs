@@ -42,7 +42,7 @@ pub use iov_engine::{
     Status, Workspace, run, run_bytes, within,
 };
 pub use iov_foreign::abi::Ops as BackendOps;
-pub use iov_semantics::{Refusal, explain, fill, profile, refusals, resolve, text};
+pub use iov_semantics::{Refusal, explain, fill, profile, refusals, resolve, suggest, text};
 pub use iov_store::{
     ChangeView, Fact, LentFile, Memory, Moment, Route, TraceEntry, TraceEvent, TraceReader, Viewed, kept, seam,
 };

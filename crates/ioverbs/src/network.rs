@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 
 use iov_engine::{Session, SessionAttr, Sides};
 use iov_net::{
-    Address, Link, Mapped, Networks, Place, RemoteBackend, Trust, secret::Secret, tcp::Host, tls::ClientTls,
+    Address, Link, Mapped, Networks, Place, RemoteBackend, Trust, polling, secret::Secret, tcp::Host, tls::ClientTls,
 };
 use iov_types::{Counters, Error, Result, Uuid, limits};
 
@@ -69,9 +69,8 @@ fn trust(url: &Url<'_>) -> Result<Trust> {
             file => Trust::Secret(Secret::load(Path::new(file))?),
         });
     }
-    let home = std::env::var_os("HOME").filter(|v| !v.is_empty());
     let config = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    let config = config.or_else(|| home.map(|home| Path::new(&home).join(".config")));
+    let config = config.or_else(|| crate::file::home_dir().map(|home| home.join(".config")));
     let file = config.map(|config| config.join("ioverbs/secret"));
     match file {
         Some(file) if file.exists() => Ok(Trust::Secret(Secret::load(&file)?)),
@@ -95,8 +94,9 @@ fn tls(url: &Url<'_>) -> Result<Option<ClientTls>> {
     }
 }
 
-/// The networks that daemons are preferably reached by, as the environment says.
+/// The networks that daemons are preferably reached by, as the environment says. What else it says of connections must make sense, too.
 pub(crate) fn preferred() -> Result<Networks> {
+    polling::check_settings()?;
     let text = std::env::var("IOVERBS_NETWORKS").unwrap_or_default();
     Networks::parse(&text).map_err(|e| e.context("IOVERBS_NETWORKS"))
 }

@@ -27,7 +27,7 @@ pub use crew::Waiting;
 pub use device::{Backing, Kernel};
 pub use filesystem::Filesystem;
 pub use handshake::{Asked, Granted};
-pub use mounting::{MountTable, remount, unmount};
+pub use mounting::{Missing, MountTable, remount, unmount};
 pub use names::{Names, Room};
 pub use session::{Rings, Session};
 pub use types::{Attr, Entry, Lock, LockAsked, Moved, Opened, Request, SetAttr, SetTime, Space, Written, open};

@@ -21,6 +21,35 @@ use rustix::{
 
 /// Mounts and unmounts for users who are not root.
 const FUSERMOUNT: &str = "fusermount3";
+/// What has it.
+const INSTALL: &str = "install fuse3, or do it as root";
+
+/// The device by which the kernel asks.
+const DEVICE: &str = "/dev/fuse";
+/// Its number, as the kernel's list of devices has it.
+const DEVICE_NUMBER: (u32, u32) = (10, 229);
+
+/// Something that mounting takes and this machine, or this user, has not got; the cause of an [`Error`].
+#[derive(Debug)]
+pub struct Missing {
+    what: String,
+    /// How it is had.
+    pub next: &'static str,
+}
+
+impl Missing {
+    pub(crate) fn error(kind: ErrorKind, what: impl Into<String>, next: &'static str) -> Error {
+        Error::new(kind, Missing { what: what.into(), next })
+    }
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Missing {}
 
 /// What stands in the system's table of mounts.
 #[derive(Clone, Debug, Default)]
@@ -79,9 +108,40 @@ impl MountTable {
     }
 }
 
+/// The device, opened. It is not where it is mounted that lacks something, if that fails.
+fn device() -> Result<OwnedFd> {
+    const NONE: &str = "load the module, by modprobe fuse, or give the container that device, as by --device /dev/fuse";
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|e| {
+        let (kind, e) = (Error::from(e).kind(), Error::from(e));
+        match kind {
+            ErrorKind::NotFound => {
+                Missing::error(ErrorKind::Unsupported, format!("this machine has no {DEVICE}"), NONE)
+            }
+            ErrorKind::PermissionDenied => Missing::error(
+                kind,
+                format!("{DEVICE} lets this user not open it: {e}"),
+                "root lets everybody, as is usual: chmod 0666 /dev/fuse",
+            ),
+            _ => Missing::error(ErrorKind::Unsupported, format!("{DEVICE} cannot be opened: {e}"), NONE),
+        }
+    })?;
+    let facts = rustix::fs::fstat(&device)?;
+    let number = (rustix::fs::major(facts.st_rdev), rustix::fs::minor(facts.st_rdev));
+    let is_it = rustix::fs::FileType::from_raw_mode(facts.st_mode).is_char_device() && number == DEVICE_NUMBER;
+    if !is_it {
+        let what = format!("what is called {DEVICE} is not the device of FUSE");
+        return Err(Missing::error(
+            ErrorKind::Unsupported,
+            what,
+            "as root: rm /dev/fuse; mknod -m 0666 /dev/fuse c 10 229",
+        ));
+    }
+    Ok(device)
+}
+
 /// Mounts on a directory. Nobody answers there before [`crate::Session`] does.
 pub(crate) fn mount(at: &Path, table: &MountTable) -> Result<OwnedFd> {
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let device = device()?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let kind = std::fs::metadata(at)?.mode() & 0o170_000;
     let mut data =
@@ -107,9 +167,10 @@ fn by_program(at: &Path, table: &MountTable) -> Result<OwnedFd> {
     // It takes the socket for its input, so that no other descriptor of this process has to be passed.
     command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| match e.kind() {
-        ErrorKind::NotFound => Error::new(
+        ErrorKind::NotFound => Missing::error(
             ErrorKind::PermissionDenied,
-            "only root may mount, and there is no fusermount3, which mounts for others: install fuse3",
+            "only root may mount, and there is no fusermount3, which mounts for others",
+            INSTALL,
         ),
         _ => e,
     })?;
@@ -157,8 +218,8 @@ pub fn unmount(at: &Path, lazily: bool) -> Result<()> {
         match command.status() {
             Ok(status) if status.success() => return Ok(()),
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                let why = "only root may unmount, and there is no fusermount3, which does it for others: install fuse3";
-                return Err(Error::new(ErrorKind::PermissionDenied, why));
+                let why = "only root may unmount, and there is no fusermount3, which does it for others";
+                return Err(Missing::error(ErrorKind::PermissionDenied, why, INSTALL));
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ use crate::{
     fields::Fields,
     filesystem::Filesystem,
     handshake::{Asked, Granted, REQUEST, shake_hands},
-    mounting::{self, MountTable, Switch},
+    mounting::{self, Missing, MountTable, Switch},
     ring,
 };
 
@@ -121,10 +121,11 @@ impl Drop for Session {
 }
 
 fn no_rings() -> Error {
-    Error::new(
+    Missing::error(
         std::io::ErrorKind::Unsupported,
         "requests cannot go by rings: that takes Linux 6.14, io_uring for this process, and fuse.enable_uring, which root switches on: \
          echo Y > /sys/module/fuse/parameters/enable_uring",
+        "leave io_uring out of the options, or have it switched on",
     )
 }
 

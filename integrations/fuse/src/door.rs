@@ -64,6 +64,8 @@ pub(crate) struct Door {
     pub(crate) gone_ns: AtomicI64,
     /// The view of metadata, if there is one.
     pub(crate) tags: Option<Tags>,
+    /// What is mounted, and how, for who asks for [`crate::running::ATTRIBUTE`].
+    pub(crate) running: Vec<u8>,
 }
 
 /// What comes of asking for something by its identity. If it is gone the kernel has a name for it that is not good any more: told

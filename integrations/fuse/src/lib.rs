@@ -14,17 +14,21 @@ mod inodes;
 mod locks;
 mod mount;
 mod opened;
+mod options;
 mod owners;
 mod passing;
 mod requests;
 mod retried;
+mod running;
 mod shown;
 mod table;
 mod tagged;
 
 pub use iov_fuse_kernel::Rings;
 pub use iov_posix::Rule;
-pub use mount::{Mount, MountOptions, parse_option, parse_options, remount, split_options, unmount};
+pub use mount::{Mount, unmount};
+pub use options::{MountOptions, parse_option, parse_options, split_options};
+pub use running::{Wanted, remount};
 
 #[cfg(test)]
 mod tests;

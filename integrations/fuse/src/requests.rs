@@ -19,6 +19,8 @@ use crate::{
     inodes::Content,
     opened::{Begun, Opening, Served},
     passing::{Passing, Way},
+    running,
+    tagged::ROOT,
 };
 
 const O_EXCL: i32 = 0o200;
@@ -348,6 +350,10 @@ impl Filesystem for Door {
     }
 
     fn getxattr(&self, req: &Request<'_>, name: &[u8], room: &mut Room<'_>) -> Outcome<()> {
+        if req.node == ROOT && name == running::ATTRIBUTE.as_bytes() {
+            room.give(&self.running);
+            return Ok(());
+        }
         if self.tag(req.node).is_some() {
             // Of lists the kernel asks where it wants to know who may do what: only that there is none lets it go by the mode.
             return Err(if acl::is_list(name) { Errno::ENODATA } else { Errno::EOPNOTSUPP });

@@ -44,7 +44,12 @@ impl Mounted {
 
     /// Nothing can be changed in it.
     pub(crate) fn is_readonly(&self) -> bool {
-        self.options.iter().chain(&self.common).any(|option| option == b"ro")
+        self.has(b"ro")
+    }
+
+    /// Whether it is mounted with this option, as the table writes it.
+    pub(crate) fn has(&self, option: &[u8]) -> bool {
+        self.options.iter().chain(&self.common).any(|said| said == option)
     }
 
     /// Its flags, as `-o` takes them.
@@ -58,7 +63,7 @@ impl Mounted {
 
     /// Whether this user has mounted it.
     pub(crate) fn is_of(&self, uid: u32) -> bool {
-        self.common.iter().any(|option| *option == format!("user_id={uid}").as_bytes())
+        self.has(format!("user_id={uid}").as_bytes())
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn kind(tag: &Tag) -> Kind {
 }
 
 /// The number of the root.
-const ROOT: u64 = 1;
+pub(crate) const ROOT: u64 = 1;
 
 impl Door {
     /// The part of the view that a name stands for; `None`: the name is none of the view's.

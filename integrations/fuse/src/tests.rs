@@ -11,6 +11,7 @@ use crate::{
     mount::failed,
     owners::{Owners, Taken},
     parse_options,
+    running::Running,
     shown::{Dropped, Shown},
     split_options,
     table::{Mounted, unescaped},
@@ -41,7 +42,7 @@ fn kinds_are_the_kernels() {
 fn options_are_read_as_in_fstab() {
     let read = |text: &str| {
         let mut options = MountOptions::default();
-        parse_options(&mut options, text).map(|()| options)
+        parse_options(&mut options, &split_options(text)).map(|()| options)
     };
     let all =
         read("rw,ro, strict,ttl=0.5,allow_other,noexec,x-systemd.requires=a,_netdev,user=me,owner,group,defaults")
@@ -54,6 +55,13 @@ fn options_are_read_as_in_fstab() {
         let e = read(wrong).map(drop).unwrap_err();
         assert!(e.kind() == ioverbs::Kind::Invalid && e.to_string().contains("ttl"), "{wrong}: {e}");
     }
+    let said = |wrong: &str| read(wrong).map(drop).unwrap_err().to_string();
+    assert!(said("storr=x").contains("did you mean store=URL?"), "{}", said("storr=x"));
+    assert!(said("noexe").contains("did you mean noexec?") && !said("ro=1").contains("did you mean"));
+    for known in ["store=URL", "remount", "suid", "dirsync", "relatime", "default_permissions", "session", "nofail"] {
+        assert!(said("nonsense").contains(known), "{known}");
+    }
+    assert!(said("strict,ro,session").contains("either"));
 }
 
 #[test]
@@ -84,6 +92,17 @@ fn the_table_of_mounts_is_bytes_and_the_last_one_hides_the_others() {
     let other = Mounted::of(table, b"/tmp/\xff\xfe").unwrap();
     assert!(!other.is_ours && !other.is_readonly());
     assert_eq!(Mounted::of(table, b"/none"), None);
+}
+
+#[test]
+fn a_mount_tells_what_it_is() {
+    let ws = file_system().workspace().clone();
+    let mut options = MountOptions::default();
+    parse_options(&mut options, &split_options("strict,ttl=2.5,tags=about,allow_other,io_uring=off")).unwrap();
+    let running = Running::new(&ws, &options);
+    assert_eq!(Running::read(&running.to_text()), Some(running));
+    assert_eq!(Running::read(b"no uuid\0w\0mem:"), None);
+    assert_eq!(Running::read(b""), None);
 }
 
 #[test]

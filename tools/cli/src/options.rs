@@ -7,7 +7,7 @@ use ioverbs::{Controls, Metadata, Result};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// The store: file:DIR, or mem: for this process alone. Default: $IOVERBS_URL, else the store in your data directory
+    /// The store: file:DIR, iov://HOST[:PORT][,HOST…] over a network, or mem: for this process alone. Default: $IOVERBS_URL, else the store in your data directory
     #[arg(long, short = 'S', global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 

@@ -19,7 +19,7 @@ use ioverbs::{Error, seam};
 use crate::{
     address::Address,
     ctx::Ctx,
-    failure::{Done, Failure},
+    failure::{Done, Failure, Next},
     options::ControlArgs,
     output::printable,
 };
@@ -37,7 +37,9 @@ const LOOK_NS: u64 = 100_000_000;
 ///
 /// Groups are directories, collections files, metadata extended attributes. What one program writes in the directory another
 /// sees there at once; elsewhere, whoever opens the file after it was closed. With -o strict everybody does at once, which
-/// costs the kernel's caches. A process in the background serves it until iov umount.
+/// costs the kernel's caches. A process in the background serves it until iov umount; with --foreground it says why the store
+/// refuses something. It takes /dev/fuse, and, of who is not root, fusermount3 (Debian: fuse3), which lets allow_other only where
+/// /etc/fuse.conf says user_allow_other. In fstab: simulation /srv/simulation fuse.iov store=file:/srv/store,nofail 0 0
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// WS
@@ -48,11 +50,12 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     at: PathBuf,
 
-    /// As in fstab, separated by commas: ro, strict, ttl=SECONDS (how long the kernel may take names and attributes for true;
+    /// As in fstab, separated by commas: ro, strict (everybody sees at once what is written; else session: who opens a file after it was
+    /// closed), ttl=SECONDS (how long the kernel may take names and attributes for true;
     /// 1 unless said), tags (by/KEY/VALUE shows what has that metadata; tags=NAME: under another name), store=URL (as -S, \, for a comma),
     /// allow_other (other users may enter), passthrough=off (the kernel moves no bytes of files by itself),
-    /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime,
-    /// remount (with ro, rw and others that the kernel sees to: what is mounted gets them)
+    /// io_uring=off (requests do not go by rings), io_uring (or else nothing is mounted), nosuid, nodev, noexec, noatime, sync,
+    /// remount (with ro, rw and others that the kernel sees to: what is mounted gets them; the rest stays as it was mounted)
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
 
@@ -60,7 +63,8 @@ pub(crate) struct Args {
     controls: ControlArgs,
 
     /// What is promised of files by where they are made, before -c: a pattern of paths and a profile, or controls, as in
-    /// '/checkpoints/**=checkpoint' or '/logs/*=consistency=commit,mutability=append'. Several times: later ones go before earlier ones
+    /// '/checkpoints/**=checkpoint' or '/logs/*=consistency=commit,mutability=append' (which only who opens them to append can
+    /// write). Several times: later ones go before earlier ones
     #[arg(long = "rule", value_name = "PATTERN=PROFILE")]
     rules: Vec<String>,
 
@@ -94,18 +98,15 @@ pub(crate) fn begin() {
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let Source { address, text } = &args.workspace;
     address.only_workspace()?;
-    let said = args.options.join(",");
-    let parts = iov_fuse::split_options(&said);
-    if parts.iter().any(|option| option.trim() == "remount") {
-        return Ok(iov_fuse::remount(&args.at, &said)?);
+    let (said, store) = said(&args.options);
+    if let Some(url) = store {
+        ctx.global.store.get_or_insert(url);
+    }
+    if said.iter().any(|option| option == "remount") {
+        return remount(ctx, args, &said);
     }
     let mut options = iov_fuse::MountOptions::default();
-    for option in &parts {
-        match option.strip_prefix("store=") {
-            Some(url) => drop(ctx.global.store.get_or_insert_with(|| url.to_owned())),
-            None => iov_fuse::parse_option(&mut options, option)?,
-        }
-    }
+    iov_fuse::parse_options(&mut options, &said)?;
     options.posix.controls = args.controls.read()?;
     options.posix.rules = args.rules.iter().map(|rule| iov_fuse::Rule::parse(rule)).collect::<Result<_, _>>()?;
     if options.posix.controls.mutability.is_some_and(|m| m != ioverbs::Mutability::Overwrite) {
@@ -116,6 +117,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         return in_background(ctx);
     }
     let ws = ctx.workspace(address)?;
+    options.posix.check(ws.session(), Some(&ws))?;
     // As in fstab: by that `mount -a` sees that it is there.
     options.source = printable(text.as_bytes());
     options.posix.report = Some(Arc::new(|what, e| {
@@ -141,6 +143,33 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     });
     watcher.map_err(|e| Error::from(e).context("a thread that waits for signals"))?;
     Ok(mount.wait()?)
+}
+
+/// The options one by one, and the store that they name.
+fn said(options: &[String]) -> (Vec<String>, Option<String>) {
+    let (mut said, mut store) = (Vec::new(), None);
+    for option in iov_fuse::split_options(&options.join(",")) {
+        let option = option.trim();
+        match option.strip_prefix("store=") {
+            Some(url) => drop(store.get_or_insert_with(|| url.to_owned())),
+            None => said.push(option.to_owned()),
+        }
+    }
+    (said, store)
+}
+
+/// Changes what the kernel sees to of what is mounted, which all else has to fit.
+fn remount(ctx: &mut Ctx, args: &Args, said: &[String]) -> Done {
+    let address = &args.workspace.address;
+    if !args.controls.controls.is_empty() || !args.rules.is_empty() || args.foreground {
+        return Err(Error::invalid(
+            "-c, --rule and --foreground are said when a workspace is mounted, not by a remount",
+        ))
+        .next(|| "iov umount DIR, and mount it anew".into());
+    }
+    ctx.use_store(address)?;
+    let wanted = iov_fuse::Wanted { workspace: &address.workspace, store: ctx.global.store.as_deref() };
+    Ok(iov_fuse::remount(&args.at, &wanted, said)?)
 }
 
 /// Asks the process in the background to take back what it has done. It may have ended by itself.

@@ -206,3 +206,114 @@ fn ctrl_c_ends_a_mount_that_waits_for_its_store() {
     let ran = finished(mount, 20);
     assert!(matches!(ran.code, Some(130 | 143)), "{ran:?}");
 }
+
+#[test]
+fn a_remount_takes_only_what_it_can_change_or_what_is_so_already() {
+    if !has_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let store = Store::with_workspace();
+    store.iov(&["ws", "create", "other"]).ok();
+    let m = Mounted::new(&store, "mnt", "strict,tags,ttl=5");
+    let at = m.at.to_str().unwrap();
+    let remount = |ws: &str, options: &str| store.iov(&["mount", ws, at, "-o", &format!("remount,{options}")]);
+    for (wrong, why) in [
+        ("bogus", "no mount option \"bogus\""),
+        ("session", "a remount cannot change that"),
+        ("ttl=1", "a remount cannot change that"),
+        ("tags=other", "a remount cannot change that"),
+        ("allow_other", "a remount cannot change that"),
+        ("passthrough=off", "a remount cannot change that"),
+        ("ro,store=file:/none", "of the store file:"),
+    ] {
+        remount("w", wrong).fails(64, &[why]);
+    }
+    remount("other", "ro").fails(64, &["the workspace \"w\" is mounted"]);
+    remount("none", "ro").fails(64, &["the workspace \"w\" is mounted"]);
+    store
+        .iov(&["mount", "w", at, "-o", "remount,ro", "-c", "persistence=durable"])
+        .fails(64, &["when a workspace is mounted"]);
+    m.shell("echo x > still-written").ok();
+    // As mount(8) does, with all that the line of fstab and the kernel's table say.
+    let all =
+        format!("ro,strict,ttl=5,tags=by,nofail,x-a=b,user_id=0,group_id=0,default_permissions,store={}", store.url());
+    remount("w", &all).ok();
+    m.shell("! touch f 2> /dev/null").ok();
+    remount("iov:///w", "rw").ok();
+    m.shell("touch f").ok();
+}
+
+#[test]
+fn what_is_mounted_is_not_mounted_once_more() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    let at = m.at.to_str().unwrap();
+    let before = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    store.iov(&["mount", "w", at]).fails(73, &["already mounted", "iov umount DIR"]);
+    store.iov(&["mount", "iov:///w", at, "-o", "ro"]).fails(73, &["already mounted"]);
+    let count = |table: &str| table.lines().filter(|line| line.contains(at)).count();
+    assert_eq!(count(&std::fs::read_to_string("/proc/self/mounts").unwrap()), count(&before));
+    // What does not say so is in no list of attributes, which programs copy.
+    m.shell("! getfattr -d -m - . 2> /dev/null | grep iov.mount").ok();
+    store.iov(&["mount", "w", "/"]).fails(64, &["mount on a directory in it"]);
+    store.iov(&["mount", "w", store.path("other").to_str().unwrap(), "-o", "strict,session"]).fails(64, &["either"]);
+}
+
+#[test]
+fn p4_promises_that_cannot_be_given_are_refused_before_anything_is_made() {
+    let store = Store::with_workspace();
+    std::fs::create_dir(store.path("mnt")).unwrap();
+    let at = store.path("mnt");
+    let words = ["persistence=replicated: bytes on medium files", "clause P4", "next: ask for what can be had"];
+    let put = store.with_stdin(b"x", &["put", "-", "w/f", "-c", "persistence=replicated"]).fails(69, &words);
+    let rule = "/ck/*=persistence=replicated";
+    for promise in [["-c", "persistence=replicated"], ["--rule", rule]] {
+        for command in [&["mount", "w", at.to_str().unwrap()][..], &["run", "--env"], &["run", "--at", "w=/x", "--env"]]
+        {
+            let ran = store.iov(&[&command[..1], &promise, &command[1..]].concat()).fails(69, &words);
+            assert_eq!(ran.err, put.err, "{command:?}");
+        }
+    }
+    if !has_fuse() {
+        return;
+    }
+    let m = Mounted::new(&store, "mnt", "");
+    m.shell("mkdir d; ! setfattr -n user.posix.controls -v persistence=replicated d 2> /dev/null; echo x > d/f").ok();
+}
+
+#[test]
+fn o1_in_front_a_mount_says_once_why_the_store_refuses() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    store.iov(&["ws", "set", "w", "--expires", "2020-01-01"]).ok();
+    let m = directory(&store, "mnt");
+    let mut front = store.command(&["mount", "--foreground", "w", m.at.to_str().unwrap()]);
+    let front = front.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the mount", || m.shell("grep -q \" $AT fuse.iov \" /proc/self/mounts").code == Some(0));
+    for name in ["a", "b", "c"] {
+        let refused = std::fs::write(m.path(name), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    }
+    assert!(!m.path("none").exists());
+    signal(&front, "INT");
+    let ran = finished(front, 60).ok();
+    assert_eq!(ran.err.matches("has expired").count(), 1, "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+}
+
+#[test]
+fn without_an_environment_the_home_directory_is_known() {
+    let store = Store::with_workspace();
+    // It starts nothing, and looks only.
+    let mut status = store.command(&["status"]);
+    for name in ["IOVERBS_URL", "IOVERBS_STORE", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME"] {
+        status.env_remove(name);
+    }
+    let said = Ran::new(status.output().unwrap()).err;
+    assert!(!said.contains("home directory"), "{said}");
+}
