@@ -9,12 +9,12 @@ use std::{
 
 use iov_server::{Entrance, Server};
 use iov_types::{Clause, Error, Result};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::{
     Args, detach,
     hold::{Hold, Taken},
-    limits, log,
+    limits, log, member,
 };
 
 /// A daemon that has its directory to itself.
@@ -44,11 +44,35 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd> {
         ))
         .with_clause(Clause::A2));
     }
+    check_free(&dir)?;
     if stat.st_mode & 0o077 != 0 {
         // Names of collections are in file names below it: nobody else may even list them.
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700)).map_err(|e| Error::from(std::io::Error::from(e)))?;
     }
     Ok(dir)
+}
+
+/// What is in the directory of a store, or in one that is to become one: a secret may be there before.
+const MARKS: [&str; 8] = ["format", "storage", "meta", "lock", "secret", "listen", "network", member::FILE];
+
+/// Fails where a directory holds other things, and no store: nobody but its owner could enter it any more, and who removes the store would
+/// remove them with it.
+fn check_free(dir: &OwnedFd) -> Result<()> {
+    if MARKS.iter().any(|mark| rustix::fs::statat(dir, *mark, AtFlags::SYMLINK_NOFOLLOW).is_ok()) {
+        return Ok(());
+    }
+    let wrong = |e: rustix::io::Errno| Error::from(std::io::Error::from(e)).context("the store's directory");
+    for entry in rustix::fs::Dir::read_from(dir).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        // A file system that was made for it has this.
+        if !matches!(entry.file_name().to_bytes(), b"." | b".." | b"lost+found") {
+            return Err(Error::invalid(format!(
+                "the directory holds other files ({}, …) and no store: a store has a directory of its own, new or empty",
+                entry.file_name().to_string_lossy()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The path of something in the directory: short, whatever the directory's own path is.

@@ -63,6 +63,14 @@ pub(crate) fn read_expiry(text: &str) -> Result<i64> {
     Ok(seam::now_ns().saturating_add(span))
 }
 
+/// Fails where an expiry is over already: nothing could be made there.
+pub(crate) fn ahead(expires_ns: i64, text: &str) -> Result<()> {
+    if expires_ns > seam::now_ns() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{text} is over already: name a time to come, as 2d for two days from now")))
+}
+
 /// Reads an RFC 3339 time, or a date, which is its midnight in UTC: nanoseconds since 1970.
 pub(crate) fn read_timestamp(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();

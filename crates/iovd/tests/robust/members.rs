@@ -255,7 +255,7 @@ fn who_has_not_the_secret_does_not_join() {
     let two = Two::new(&["files"]);
     let wrong = Store::new();
     std::fs::create_dir_all(wrong.dir()).unwrap();
-    let secret = wrong.dir().join("other");
+    let secret = wrong.dir().with_file_name("other");
     std::fs::write(&secret, "0".repeat(64)).unwrap();
     std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let out = std::process::Command::new(crate::kit::IOVD)

@@ -317,7 +317,10 @@ impl<'a> Walk<'a> {
         }
         self.carry_over()?;
         let (mut left, mut one) = (0, None);
-        for file in self.book.known.files().filter(|file| !self.files.contains(*file)) {
+        // What could not be exported now is in the store all the same, and was told.
+        let seen: HashSet<&Path> = self.seen.values().map(PathBuf::as_path).collect();
+        let gone = |file: &&Path| !self.files.contains(*file) && !seen.contains(*file);
+        for file in self.book.known.files().filter(gone) {
             if std::fs::symlink_metadata(self.path(file)).is_ok() {
                 left += 1;
                 one.get_or_insert_with(|| self.path(file));

@@ -24,7 +24,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
-    let [first, rest @ ..] = &args.topic[..] else {
+    // Several words may come as one.
+    let topic: Vec<String> = args.topic.iter().flat_map(|words| words.split_whitespace().map(str::to_owned)).collect();
+    let [first, rest @ ..] = &topic[..] else {
         return command(ctx, &[]);
     };
     if rest.is_empty() {
@@ -40,7 +42,7 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
             _ => {}
         }
     }
-    command(ctx, &args.topic)
+    command(ctx, &topic)
 }
 
 /// The kind of `EBUSY`, `IOV_EBUSY`, `Busy`, `1024` or `-1024`.

@@ -3,7 +3,11 @@
 use ioverbs::{Error, StoreSetup};
 use serde_json::json;
 
-use crate::{ctx::Ctx, failure::Done, quantity};
+use crate::{
+    ctx::Ctx,
+    failure::{Done, Next},
+    quantity,
+};
 
 /// Make a store on this machine, or bring it up again
 ///
@@ -87,7 +91,8 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     if let Some(what) = told.iter().position(|told| *told).filter(|_| runs) {
         let what =
             ["a trace can be begun", "it can join a store", "it can be told to listen", "its storage can be set"][what];
-        return Err(Error::busy(format!("{url} is up: {what} when it is not, behind iov down --keep")).into());
+        return Err(Error::busy(format!("{url} is up: {what} when it is not, behind iov down --keep")))
+            .next(|| "iov down --keep, then this command again".into());
     }
     if !runs {
         let setup = StoreSetup {
@@ -121,6 +126,11 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         Some(bytes) => format!("{} of {medium}", quantity::human(bytes)),
         None => medium.into(),
     };
+    // The sizes are those of the first.
+    let medium = match of("targets") {
+        Some(n) if n > 1 => format!("{n} targets, which iov targets lists"),
+        _ => medium,
+    };
     let what = if runs { "is up already" } else { "is up" };
     ctx.out.line(format_args!("{url} {what}, with {medium}\n  next: export IOVERBS_URL={url}"))?;
     if addresses.is_empty() {
@@ -131,7 +141,10 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
     let listens = std::fs::read_to_string(std::path::Path::new(dir).join("listen")).unwrap_or_default();
     let named = listens.lines().find_map(|line| line.strip_prefix("secret "));
     let secret = if listens.lines().any(|line| line == "no secret") { "?secret=none" } else { "" };
-    ctx.out.line(format_args!("  from other hosts: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
+    // Whatever a name was that was given, no other host comes here by it.
+    let loops = addresses.iter().all(|address| is_loopback(address));
+    let from = if loops { "from this host alone (name another address of it for others)" } else { "from other hosts" };
+    ctx.out.line(format_args!("  {from}: export IOVERBS_URL=iov://{}{secret}", addresses.join(",")))?;
     if secret.is_empty() {
         let file = named.map_or_else(|| std::path::Path::new(dir).join("secret"), std::path::PathBuf::from);
         ctx.out.line(format_args!("  with a copy of {}, named in IOVERBS_SECRET", file.display()))?;
@@ -144,6 +157,11 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         ctx.out.line(format_args!("  by TLS, with a copy of {file}, {what}"))?;
     }
     Ok(())
+}
+
+/// Whether an address, as `HOST:PORT`, leads to the machine itself wherever it is used.
+fn is_loopback(address: &str) -> bool {
+    address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
 /// Of a daemon that serves targets of another one's store.

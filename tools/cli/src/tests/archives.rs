@@ -250,6 +250,16 @@ fn an_export_repeated_skips_what_is_unchanged_and_takes_what_is_new() {
 }
 
 #[test]
+fn what_could_not_be_exported_is_not_told_to_be_gone() {
+    let world = filled();
+    let out = arg(&world.path("out"));
+    world.iov(&["export", "w", &out]).ok();
+    world.file("out/w/small", b"changed by hand");
+    let ran = world.iov(&["export", "w", &out]).fails(73, &["not as an export has left it"]);
+    assert!(!ran.err.contains("no longer in the store"), "{}", ran.err);
+}
+
+#[test]
 fn nothing_is_overwritten_that_is_not_of_an_export() {
     let world = filled();
     let out = arg(&world.path("out"));

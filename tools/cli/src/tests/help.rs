@@ -20,6 +20,7 @@ fn every_command_has_help_that_begins_with_what_it_does() {
         assert!(!text.starts_with("Usage"), "{name} says nothing of itself");
     }
     assert!(world.iov(&["help", "ws", "create"]).ok().text().contains("--quota"));
+    assert!(world.iov(&["help", "ws create"]).ok().text().contains("--quota"));
     assert!(world.iov(&["help"]).ok().text().contains("iov help EBUSY"));
     world.iov(&["help", "flying"]).fails(66, &["no command, no error"]);
 }

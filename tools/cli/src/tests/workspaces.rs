@@ -100,3 +100,16 @@ fn o1_a_quota_is_kept() {
     assert_eq!(world.iov(&["ls", "-r"]).ok().lines(), ["w", "w/a", "w/b"]);
     assert!(world.iov(&["why", "w"]).ok().text().contains("as many collections as it may have"));
 }
+
+#[test]
+fn o1_no_workspace_is_born_expired_or_called_as_a_directory_calls_itself() {
+    let world = World::with_workspace();
+    world.iov(&["ws", "create", "x", "--expires", "2001-01-01"]).fails(64, &["is over already"]);
+    for name in [".", ".."] {
+        world.iov(&["ws", "create", name]).fails(64, &["is no name for a workspace"]);
+        world.iov(&["ws", "set", "w", "--name", name]).fails(64, &["is no name for a workspace"]);
+        let file = world.file("f", b"x");
+        world.iov(&["put", &file, name]).fails(66, &["next: name a workspace"]);
+    }
+    assert_eq!(world.iov(&["ws", "list"]).ok().lines(), ["w"]);
+}

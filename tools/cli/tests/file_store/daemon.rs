@@ -211,3 +211,57 @@ fn small_collections_stay_beside_their_records_when_they_are_read() {
     store.iov(&["export", "w", "plain"]).ok();
     assert!(store.files("data").is_empty(), "{:?}", store.files("data"));
 }
+
+#[test]
+fn a_directory_of_other_files_becomes_no_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let store = Store::new();
+    let dir = store.path("store");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(dir.join("thesis.txt"), "x").unwrap();
+    for args in [&["ws", "create", "w"][..], &["up"]] {
+        store.iov(args).fails(64, &["thesis.txt", "new or empty"]);
+    }
+    assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+    std::fs::remove_file(dir.join("thesis.txt")).unwrap();
+    store.iov(&["ws", "create", "w"]).ok();
+}
+
+#[test]
+fn settings_that_make_no_sense_are_told() {
+    let store = Store::with_workspace();
+    for (name, value) in [("IOVERBS_POLL_US", "abc"), ("IOVERBS_POLL_US", "1001"), ("IOVERBS_CHANNELS", "99")] {
+        let mut ls = store.command(&["ls"]);
+        let ran = crate::store::Ran::new(ls.env(name, value).output().unwrap());
+        ran.fails(64, &[&format!("{name}={value}"), "it is a number from"]);
+    }
+    let mut ls = store.command(&["ls"]);
+    crate::store::Ran::new(ls.env("IOVERBS_POLL_US", "0").env("IOVERBS_CHANNELS", "16").output().unwrap()).ok();
+}
+
+#[test]
+fn o2_of_several_targets_a_default_names_only_what_there_is() {
+    let store = Store::new();
+    let said = store.iov(&["up", "--storage", "shmem:64MiB", "--storage", "files"]).ok().text();
+    assert!(said.contains("with 2 targets"), "{said}");
+    store.iov(&["up", "--storage", "files"]).fails(75, &["next: iov down --keep, then this command again"]);
+    store.iov(&["ws", "create", "w"]).ok();
+    let group = store.with_stdin(b"x", &["put", "-p", "-", "w/g/f"]);
+    group.ok();
+    for address in ["w", "w/g"] {
+        for (option, value, why) in [
+            ("--storage", "disk", "keeps bytes in"),
+            ("--policy", "bogus", "no placement policy"),
+            ("--policy", "targets:", "no placement policy"),
+            ("--policy", "targets:a", "no placement policy"),
+        ] {
+            store.iov(&["pattern", "set", address, option, value]).fails(69, &[why]);
+        }
+        store.iov(&["pattern", "set", address, "--policy", "targets:9"]).fails(66, &["no target 9"]);
+        store.iov(&["pattern", "set", address, "--policy", "targets:1", "--storage", "files", "--targets", "2"]).ok();
+    }
+    store.with_stdin(b"x", &["put", "-", "w/h"]).ok();
+    store.iov(&["down"]).ok();
+}

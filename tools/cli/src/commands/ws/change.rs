@@ -19,6 +19,7 @@ pub(super) fn create(ctx: &mut Ctx, address: &Address, properties: &Properties, 
     };
     let controls = properties.controls.read()?;
     let attr = WorkspaceAttr { controls: Some(controls.clone()), ..properties.read()? };
+    attr.expires_ns.map_or(Ok(()), |ns| quantity::ahead(ns, properties.expires.as_deref().unwrap_or_default()))?;
     let session = ctx.session_or_new()?;
     // A refusal comes with what can be had instead.
     session.check_controls(None, &controls)?;
@@ -62,6 +63,7 @@ pub(super) fn set(ctx: &mut Ctx, address: &Address, properties: &Properties, ren
 pub(super) fn extend(ctx: &mut Ctx, address: &Address, expires: &str) -> Done {
     address.only_workspace()?;
     let expires_ns = quantity::read_expiry(expires)?;
+    quantity::ahead(expires_ns, expires)?;
     let ws = ctx.workspace(address)?;
     let now = super::show::usage(&ws)?;
     if expires_ns <= now.expires_ns && now.expires_ns != i64::MAX {

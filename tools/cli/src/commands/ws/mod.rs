@@ -123,10 +123,10 @@ struct Properties {
     /// With set, those given replace those that were; none for no index
     #[arg(long = "index", value_name = "KEY")]
     indexes: Vec<String>,
-    /// Who else may do what, as in user:bob=read,group:cfd=write
+    /// Who else may do what, as in user:bob=read,group:cfd=write. Stores of one user refuse it, as all are in this release
     #[arg(long, value_name = "LIST")]
     access: Option<String>,
-    /// Whose it is: a login name, or uid:NUMBER
+    /// Whose it is: a login name, or uid:NUMBER. In a store of one user that is the only one
     #[arg(long, value_name = "USER")]
     owner: Option<String>,
     #[command(flatten)]
