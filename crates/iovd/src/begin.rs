@@ -44,7 +44,9 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd> {
         ))
         .with_clause(Clause::A2));
     }
-    check_free(&dir)?;
+    if stat.st_mode & 0o022 != 0 {
+        check_free(&dir)?;
+    }
     if stat.st_mode & 0o077 != 0 {
         // Names of collections are in file names below it: nobody else may even list them.
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700)).map_err(|e| Error::from(std::io::Error::from(e)))?;
@@ -55,8 +57,8 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd> {
 /// What is in the directory of a store, or in one that is to become one: a secret may be there before.
 const MARKS: [&str; 8] = ["format", "storage", "meta", "lock", "secret", "listen", "network", member::FILE];
 
-/// Fails where a directory holds other things, and no store: nobody but its owner could enter it any more, and who removes the store would
-/// remove them with it.
+/// Fails where a directory into which others may write holds other things, and no store: nobody but its owner could enter it any more, and who
+/// removes the store would remove them with it.
 fn check_free(dir: &OwnedFd) -> Result<()> {
     if MARKS.iter().any(|mark| rustix::fs::statat(dir, *mark, AtFlags::SYMLINK_NOFOLLOW).is_ok()) {
         return Ok(());
@@ -67,7 +69,8 @@ fn check_free(dir: &OwnedFd) -> Result<()> {
         // A file system that was made for it has this.
         if !matches!(entry.file_name().to_bytes(), b"." | b".." | b"lost+found") {
             return Err(Error::invalid(format!(
-                "the directory holds other files ({}, …) and no store: a store has a directory of its own, new or empty",
+                "others may write into the directory, and it holds other files ({}, …) and no store: a store has a directory of \
+                 its own, new or empty",
                 entry.file_name().to_string_lossy()
             )));
         }
