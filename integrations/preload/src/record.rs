@@ -171,6 +171,7 @@ impl Record {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
         kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
         seal(fd);
+        let fd = unreadable(fd, cloexec);
         let status = status & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
         if status != 0 {
             kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, status);
@@ -179,8 +180,36 @@ impl Record {
     }
 }
 
+/// The same file by a descriptor that is for writing only: who gets it and does not know it, as over a socket, takes nothing of it for what he has been sent.
+fn unreadable(fd: c_int, cloexec: bool) -> c_int {
+    let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return fd };
+    let flags = libc::O_WRONLY | if cloexec { libc::O_CLOEXEC } else { 0 };
+    match kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) {
+        // Where there is no room for one more, or no `/proc`.
+        e if e < 0 => fd,
+        new => {
+            kernel!(libc::SYS_close, fd);
+            new as c_int
+        }
+    }
+}
+
 /// What is written in a file that stands for something.
 pub(crate) fn content(fd: c_int) -> Option<Vec<u8>> {
+    let path = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    match kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) {
+        // It may be one that can be read, as of an older release.
+        e if e < 0 => read_from(fd),
+        readable => {
+            let content = read_from(readable as c_int);
+            kernel!(libc::SYS_close, readable as c_int);
+            content
+        }
+    }
+}
+
+fn read_from(fd: c_int) -> Option<Vec<u8>> {
     let mut bytes = vec![0; RECORD];
     let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
     bytes.truncate(usize::try_from(n).ok()?);

@@ -1,6 +1,10 @@
 //! Descriptors of the library itself, in programs that close what they do not know, and have few.
 
-use crate::{calls::compiled, runs::has_library, store::Store};
+use crate::{
+    calls::compiled,
+    runs::{has_library, python},
+    store::Store,
+};
 
 /// Writes `a0` to `a7`, closes all that it has not opened, opens 40 other files, writes the eight again, and says what is wrong with any of them.
 const CLOSES_ALL: &str = r#"
@@ -123,4 +127,26 @@ fn an_open_that_gets_no_descriptor_has_done_nothing() {
     let all = "truncate EMFILE 5000 none\ncreate EMFILE 5000 none\nunnamed EMFILE 5000 none\nagain EMFILE 5000 none\n";
     let told = compiled(&store, body).ok().text();
     assert_eq!(told, format!("room opened 5000 none\n{all}room opened 5000 made\n"));
+}
+
+/// What stands for an open file says nothing to who gets it over a socket.
+#[test]
+fn a_descriptor_that_is_sent_over_a_socket_is_not_taken_for_a_file_of_other_bytes() {
+    if !has_library() {
+        return;
+    }
+    let program = "import errno, os, socket
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    fd = os.open('/iov/w/f', os.O_CREAT | os.O_RDWR); os.write(fd, b'data'); os.lseek(fd, 0, 0)
+    # It has a file of its own from then on.
+    if os.fork() == 0: os._exit(0 if os.read(fd, 9) == b'data' else 1)
+    print(os.wait()[1], flush=True); socket.send_fds(theirs, [b'x'], [fd]); os._exit(0)
+_, [fd], _, _ = socket.recv_fds(ours, 9, 1); os.wait()
+for what in (lambda: os.read(fd, 99), lambda: os.pread(fd, 99, 0), lambda: os.write(fd, b'x')):
+    try: print(what())
+    except OSError as e: print(errno.errorcode[e.errno])
+os.close(fd); print(open('/iov/w/f').read())";
+    let said = python(&Store::with_workspace(), program).ok().text();
+    assert_eq!(said, "0\nEBADF\nEBADF\nEPERM\ndata\n");
 }
