@@ -354,6 +354,8 @@ impl Core {
         if self.is_alone() {
             let record = StoreRecord { alone: false, ..self.store_record(false) };
             recovery::write(&*self.store, &record, Room::Last)?;
+            // Who has joined from another host may come back after this one has lost its power.
+            self.store.persist()?;
             self.alone.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -216,7 +216,8 @@ impl Service {
             return Ok(());
         }
         self.settle(&mut writer, &cx);
-        self.seal_parted(&mut writer)?;
+        // What cannot be sealed keeps nothing else from ending in order.
+        while self.seal_parted(&mut writer).is_ok_and(|more| more) {}
         self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);

@@ -89,10 +89,20 @@ impl Service {
             return Ok(());
         }
         *self.core.in_doubt() = None;
+        let sealed = self.seal_all_parted();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
-        self.seal_parted(&mut writer)?;
-        recovery::remove_deleted(self, &mut writer)
+        recovery::remove_deleted(self, &mut writer).and(sealed)
+    }
+
+    fn seal_all_parted(&self) -> Result<()> {
+        loop {
+            let mut writer = self.core.writer();
+            self.may_write(&writer)?;
+            if !self.seal_parted(&mut writer)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Committed batches of which a target still has something to do.

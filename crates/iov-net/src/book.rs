@@ -31,6 +31,8 @@ struct Inner {
 pub(crate) struct Book {
     inner: Mutex<Inner>,
     any_lost: AtomicBool,
+    /// Something has been locked.
+    any_locks: AtomicBool,
 }
 
 /// What a submission will change in the book, told from its operations before they are sent.
@@ -120,6 +122,9 @@ impl Book {
     pub(crate) fn answered(&self, entry: &Entry, answer: &mut Result<Vec<Result<CatalogReply>>>) {
         let mut inner = self.lock();
         inner.locks_answered(entry, answer);
+        if !entry.locks.is_empty() {
+            self.any_locks.store(true, Ordering::Relaxed);
+        }
         // Of what is done together or not at all one that has failed leaves nothing done.
         if entry.stage.is_some() && answer.as_ref().is_ok_and(|replies| replies.iter().any(Result::is_err)) {
             return inner.decided(entry, answer);
@@ -195,6 +200,11 @@ impl Book {
     /// Whether something of a collection is locked.
     pub(crate) fn has_locked(&self, collection: Uuid) -> bool {
         self.lock().locks.has(collection)
+    }
+
+    /// Whether anything has been locked.
+    pub(crate) fn has_locks(&self) -> bool {
+        self.any_locks.load(Ordering::Relaxed)
     }
 
     /// The locks to be taken up again.

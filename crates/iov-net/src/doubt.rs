@@ -1,6 +1,6 @@
 //! What a session has locked while the store's daemon cannot be reached, and other targets can: it may be somebody else's by now (O11).
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use iov_store::seam;
 use iov_types::{Clause, Error, Outcome, Result, Uuid};
@@ -10,19 +10,35 @@ use crate::link::{Link, lock};
 /// For how long nothing is in doubt once a connection has turned out to be broken: that takes 25 s at most, and a daemon keeps what a session has for 30.
 const SURE_NS: i64 = 5_000_000_000;
 
+/// How often it is looked whether a connection has broken over which nobody asks for anything.
+const LOOK_NS: i64 = 200_000_000;
+
 impl Link {
     /// Of a link to another target: the link to the store, if that has been broken for so long that others may have got what this session has locked of one of these
     /// collections.
     pub(crate) fn in_doubt(&self, mut collections: impl Iterator<Item = Uuid>) -> Option<Arc<Link>> {
         let main = self.main.as_ref()?.upgrade()?;
-        if !collections.any(|collection| main.book().has_locked(collection)) {
+        if !main.book().has_locks() {
             return None;
         }
         let up = lock(&main.up).clone()?;
         // Nobody else may have asked for anything over it.
-        up.connection.look();
+        if !up.connection.is_broken() && main.is_to_be_looked_at() {
+            up.connection.look();
+        }
         let broke_ns = up.connection.broke_ns()?;
-        (seam::monotonic_ns() - broke_ns >= SURE_NS).then_some(main)
+        let is_long = seam::monotonic_ns() - broke_ns >= SURE_NS;
+        (is_long && collections.any(|collection| main.book().has_locked(collection))).then_some(main)
+    }
+
+    /// Once in a while.
+    fn is_to_be_looked_at(&self) -> bool {
+        let (now, last) = (seam::monotonic_ns(), self.looked_ns.load(Ordering::Relaxed));
+        let is_due = now - last >= LOOK_NS;
+        if is_due {
+            self.looked_ns.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Fails for a collection that is in doubt.

@@ -23,6 +23,7 @@ mod memory;
 mod mend;
 pub mod near;
 mod networks;
+mod orders;
 mod outbox;
 mod part;
 pub mod polling;

@@ -4,15 +4,15 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
-use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, peer_credentials, seam};
+use iov_store::{CatalogCapability, LEASE_ENDED, OpCx, seam};
 use iov_types::{Capability, Counters, Error, Kind, ObjectId, Result, Target, Uuid};
 use iov_wire::{
     Body,
-    messages::{Context, Goodbye, Join, JoinAnswer, Resume, ResumeAnswer, Shutdown, StatusAnswer, StatusRequest},
+    messages::{Context, Goodbye, Resume, ResumeAnswer},
 };
 
 use crate::{
@@ -27,7 +27,6 @@ use crate::{
     mend::Queue,
     near,
     reach::{self, Address, Reached},
-    socket,
     tickets::{Desk, Tickets},
 };
 
@@ -89,6 +88,8 @@ pub struct Link {
     pub(crate) mended_or_not: Condvar,
     /// How much was begun.
     pub(crate) begun: AtomicU64,
+    /// When it was last looked whether it has broken.
+    pub(crate) looked_ns: AtomicI64,
     capability: CatalogCapability,
     addresses: Vec<String>,
     pub(crate) store: Uuid,
@@ -145,6 +146,7 @@ impl Link {
             queue: Mutex::default(),
             mended_or_not: Condvar::new(),
             begun: AtomicU64::new(0),
+            looked_ns: AtomicI64::new(0),
             capability,
             addresses: Vec::new(),
             store,
@@ -416,44 +418,11 @@ impl Link {
         call(&*self.up(cx)?, cx, body)
     }
 
-    /// How the daemon is.
-    pub fn status(self: &Arc<Link>, cx: &OpCx) -> Result<StatusAnswer> {
-        let frame = self.call(cx, &StatusRequest)?;
-        frame.header.body(&frame.body)
-    }
-
-    /// Tells the catalog's daemon of the targets of this one.
-    pub fn join(self: &Arc<Link>, cx: &OpCx, join: &Join) -> Result<JoinAnswer> {
-        let frame = self.call(cx, join)?;
-        frame.header.body(&frame.body)
-    }
-
     /// Lets go of connections over which nothing comes; what is wanted again makes new ones.
     pub fn break_off(&self) {
         let e = Error::unavailable("nothing more comes from the daemon");
         let lanes = (0..self.lanes.all().len() as u32).filter_map(|lane| self.current_of(lane));
         lanes.for_each(|up| up.connection.fail(&e));
-    }
-
-    /// Asks the daemon to end, and waits until it has: its directory can be removed then.
-    pub fn shutdown(self: &Arc<Link>, cx: &OpCx) -> Result<()> {
-        let up = self.up(cx)?;
-        let daemon = match up.connection.is_network() {
-            true => None,
-            false => peer_credentials(up.connection.as_fd())
-                .ok()
-                .and_then(|peer| rustix::process::Pid::from_raw(peer.pid as i32))
-                .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()),
-        };
-        call(&up, cx, &Shutdown)?;
-        // One of another host or container cannot be watched: its word has to do.
-        let Some(daemon) = daemon else { return Ok(()) };
-        while !socket::wait_readable(&daemon, cx.left_ns()) {
-            if cx.left_ns() == 0 {
-                return Err(Error::timeout("the daemon is ending, but has not ended yet: ask for its status"));
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn in_child(&self) -> bool {

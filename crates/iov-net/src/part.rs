@@ -74,6 +74,10 @@ fn has_no_witness(op: &ObjectOp) -> bool {
     }
 }
 
+fn changes_bytes(op: &ObjectOp) -> bool {
+    !matches!(op.verb, ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::Sync)
+}
+
 /// The error of an attempt; an earlier one may have taken effect.
 pub(crate) fn after(maybe: bool, e: Error) -> Error {
     if maybe { e.with_outcome(Outcome::Unknown) } else { e }
@@ -118,7 +122,8 @@ impl Part {
     }
 
     fn send(mut self) {
-        if let Some(main) = self.link.in_doubt(self.ops.iter().map(|(_, (op, _))| op.object.collection)) {
+        let changed = self.ops.iter().filter(|(_, (op, _))| changes_bytes(op)).map(|(_, (op, _))| op.object.collection);
+        if let Some(main) = self.link.in_doubt(changed) {
             // Once that is there again, it is known whether what was locked still is.
             let (cx, link, lane, bulk) = (self.cx.clone(), self.link.clone(), self.lane, self.bulk);
             let sent = move |up: Result<Arc<Up>>| match up {

@@ -95,11 +95,12 @@ fn span_ns() -> i64 {
     })
 }
 
-/// A number of the environment, if it is set.
+/// A number of the environment, if it is set; the nearest of a range.
 pub(crate) fn said(name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
     let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok()).filter(|n| range.contains(n));
-    number.map(Some).ok_or_else(|| {
+    let number = text.to_str().and_then(|text| text.trim().parse::<i64>().ok());
+    let nearest = number.map(|n| n.clamp(*range.start(), *range.end()));
+    nearest.map(Some).ok_or_else(|| {
         Error::invalid(format!(
             "{name}={}: it is a number from {} to {}",
             text.to_string_lossy(),

@@ -161,7 +161,17 @@ pub fn remount(at: &Path, wanted: &Wanted<'_>, options: &[String]) -> Result<()>
     }
     // What is misspelt is not there, whatever is mounted.
     others.iter().try_for_each(|option| parse_option(&mut MountOptions::default(), option))?;
-    let Some(running) = Running::of(at)? else {
+    // What the kernel alone sees to asks for nobody who may not answer.
+    let is_kernels = others.is_empty() && table.readonly;
+    let running = match Running::of(at) {
+        Err(_) if is_kernels => None,
+        found => found?,
+    };
+    if is_kernels && running.is_none() {
+        return iov_fuse_kernel::remount(at, &table)
+            .map_err(|e| Error::from(e).context(format!("remounting {}", at.display())));
+    }
+    let Some(running) = running else {
         return Err(Error::unsupported(format!("what is mounted on {} does not say what it is", at.display()))
             .with_next("iov umount DIR, and mount it anew"));
     };

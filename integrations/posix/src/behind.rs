@@ -170,14 +170,14 @@ impl Handle {
             untold.data.extend_from_slice(data);
             let written = self.send_to(untold.from, &untold.data);
             untold.data.truncate(before);
-            written.inspect_err(|_| self.has_failed(untold, end))?;
+            written.inspect_err(|e| self.has_failed(untold, end, *e))?;
         } else {
             if before > 0 {
                 self.send_to(untold.from, &untold.data)?;
                 untold.from += before as u64;
                 untold.data.clear();
             }
-            self.send_to(untold.from, data).inspect_err(|_| self.has_failed(untold, end))?;
+            self.send_to(untold.from, data).inspect_err(|e| self.has_failed(untold, end, *e))?;
         }
         untold.data.clear();
         untold.from = end;
@@ -278,10 +278,14 @@ impl Handle {
             false => self.send_to(untold.from, alone),
         };
         let cuts = written.is_ok() && self.is_stuck();
-        let (mut c, mut open, mut anew) = (self.c.clone(), None, false);
+        let (mut c, mut open, mut anew, mut cut) = (self.c.clone(), None, false, None);
         let tell = || {
             let write = (!along.is_empty()).then(|| Lent::Write { c: c.clone(), offset: 0, data: along });
-            let cut = if cuts { self.cut(&c, untold)? } else { None };
+            // Nothing can be asked of what is only about to be opened.
+            if cuts && !anew {
+                cut = self.cut(untold)?;
+            }
+            let cut = cut.map(|cut| Lent::from(cut.of(&c)));
             let set = || Op::SetAttr { c: c.clone(), attr: untold.attr.clone() };
             let set = (untold.attr != Attr::default()).then(|| Lent::from(set()));
             let last = end.map(|end| Lent::from(end(&c)));

@@ -56,6 +56,8 @@ pub struct Node {
     pub(crate) target: OnceLock<Vec<u8>>,
     /// It runs with the rights of its owner or group, as far as was told last.
     pub(crate) gives_rights: AtomicBool,
+    /// Its last name was taken away here.
+    pub(crate) removed: AtomicBool,
     /// How often it was changed here, or opened.
     touched: AtomicU64,
 }
@@ -87,6 +89,7 @@ impl Node {
             lists: Mutex::default(),
             target: OnceLock::new(),
             gives_rights: AtomicBool::new(true),
+            removed: AtomicBool::new(false),
             touched: AtomicU64::new(0),
         }
     }

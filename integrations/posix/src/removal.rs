@@ -95,7 +95,9 @@ impl FileSystem {
         // It may have other names, and be open here.
         self.touch(uuid);
         if gone.kind != Kind::File && (directory || links == 0) {
-            self.node(uuid, gone.kind).untell();
+            let node = self.node(uuid, gone.kind);
+            node.removed.store(true, Ordering::Relaxed);
+            node.untell();
         }
         Ok(Some(gone))
     }

@@ -77,7 +77,7 @@ impl Node {
     /// Changes what is left of it, if it was removed here: nobody else sees that.
     pub(crate) fn change_at_the_end(&self, change: &Change) -> Option<Attributes> {
         let mut told = lock(&self.told);
-        let told = told.as_mut().filter(|told| told.at_ns == UNTOLD && self.kind() != Kind::File)?;
+        let told = told.as_mut().filter(|_| self.removed.load(Ordering::Relaxed))?;
         let (a, now_ns) = (&mut told.attributes, seam::now_ns());
         a.mode = change.mode.map_or(a.mode, |mode| mode & 0o7777);
         (a.uid, a.gid) = (change.uid.unwrap_or(a.uid), change.gid.unwrap_or(a.gid));

@@ -13,6 +13,8 @@ use std::{
 use iov_posix::{Attributes, Directory, Errno, File, Flags, Kind, Node, Outcome};
 use ioverbs::Uuid;
 
+use telling::Failed;
+
 use crate::{
     raw::{kernel, outcome},
     record::{Record, descriptors},
@@ -23,6 +25,7 @@ use crate::{
 mod adding;
 mod ending;
 mod table;
+mod telling;
 
 pub(crate) use adding::Adding;
 pub(crate) use ending::Patience;
@@ -54,15 +57,6 @@ pub(crate) enum Locked {
     Alone,
     /// Parts of it, or what nobody can tell any more.
     Parts,
-}
-
-/// Why others could not be told something.
-struct Failed {
-    errno: Errno,
-    /// It is lost; else it is told another time.
-    is_final: bool,
-    /// The program has heard of it, and is to hear of it again from the close.
-    is_known: bool,
 }
 
 /// An open file, as POSIX has it: descriptors share it.
@@ -277,54 +271,6 @@ impl Open {
             mounted.paths.refresh();
         }
     }
-
-    /// Everybody else is told what was written, for who hears also of what has failed before.
-    pub(crate) fn publish(&self) -> Outcome<()> {
-        self.publish_early();
-        lock(&self.failed).take().map_or(Ok(()), |failed| Err(failed.errno))
-    }
-
-    /// The same where the program does not hear of it: whoever closes it does. What has found no room, or no answer, is told another time.
-    pub(crate) fn publish_early(&self) {
-        let Some(What::File(file)) = self.what.get().filter(|_| self.dirty.swap(false, Ordering::Relaxed)) else {
-            return;
-        };
-        let told = file.flush();
-        let is_final = !file.has_untold();
-        let mut failed = lock(&self.failed);
-        match told {
-            Ok(()) => drop(failed.take_if(|failed| !failed.is_final)),
-            Err(errno) => {
-                self.dirty.fetch_or(!is_final, Ordering::Relaxed);
-                *failed = Some(Failed { errno, is_final, is_known: false });
-            }
-        }
-    }
-
-    /// The same for who wants to know as well, besides who closes it: of each failure once.
-    pub(crate) fn publish_for_others(&self) -> Outcome<()> {
-        self.publish_early();
-        let mut failed = lock(&self.failed);
-        let new = failed.as_mut().filter(|failed| !failed.is_known);
-        new.map_or(Ok(()), |failed| {
-            failed.is_known = true;
-            Err(failed.errno)
-        })
-    }
-
-    /// Why others have not been told all that was written, if so.
-    pub(crate) fn untold(&self) -> Option<Errno> {
-        let failed = lock(&self.failed).as_ref().map(|failed| failed.errno);
-        failed.or_else(|| self.dirty.load(Ordering::Relaxed).then_some(Errno::EIO))
-    }
-
-    /// Makes last what found no room, or no answer, as it was told before.
-    pub(crate) fn sync_untold(&self) -> Outcome<()> {
-        match self.what.get() {
-            Some(What::File(file)) if file.has_untold() => file.persist(),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// See [`Open::moves`].
@@ -459,6 +405,9 @@ impl Files {
         // Asked for anew: the daemon may be another one by now.
         if all.iter().any(|(_, open)| !open.standing.is_own()) {
             self.set_token(world.token());
+        }
+        if all.iter().any(|(_, open)| open.has_waited()) {
+            patience.was_over();
         }
         for (_, open) in &all {
             // What is not told now is told later.

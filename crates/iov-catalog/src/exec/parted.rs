@@ -101,36 +101,54 @@ pub(crate) fn seals_at_close(record: &Record) -> bool {
         && record.effective.concurrency == Concurrency::Exclusive
 }
 
-/// Takes out the holds that nobody has come back to and whose end is to seal something.
+/// Most that is sealed at a time: others write in between.
+const PORTION: usize = 64;
+
+/// Takes out holds that nobody has come back to and whose end is to seal something.
 fn to_seal(core: &Core) -> Vec<(Uuid, Uuid, Hold)> {
-    let ended = std::mem::take(&mut core.shared_mut().ended);
-    let of_one = |(uuid, ended)| match ended {
-        Ended::Here(ws, hold) if hold.to_seal => Some((uuid, ws, hold)),
-        _ => None,
+    let mut shared = core.shared_mut();
+    shared.ended.retain(|_, ended| matches!(ended, Ended::Here(_, hold) if hold.to_seal));
+    let of_one = |(uuid, ended): (&Uuid, &Ended)| match ended {
+        Ended::Here(ws, hold) => Some((*uuid, *ws, *hold)),
+        Ended::ForGood => None,
     };
-    ended.into_iter().filter_map(of_one).collect()
+    let left: Vec<_> = shared.ended.iter().filter_map(of_one).take(PORTION).collect();
+    for (uuid, ..) in &left {
+        shared.ended.remove(uuid);
+    }
+    left
 }
 
 impl Service {
-    /// Nobody comes back any more: what holds have left to be sealed is. What is at a target that is away waits for the next time.
-    pub(crate) fn seal_parted(&self, writer: &mut Writer) -> Result<()> {
+    /// Nobody comes back any more: what holds have left to be sealed is, or a portion of it; whether there is more. What is at a target that is away waits for
+    /// the next time, and so does what cannot be written down.
+    pub(crate) fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {
         let left = to_seal(&self.core);
         if left.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let cx = self.own_cx(Uuid::NIL);
         let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
-        for (uuid, ws, hold) in left {
-            if x.attempt(|x| x.seal_parted(ws, uuid, &hold)).is_err_and(|e| is_away(&e)) {
-                x.after.ended_holds.push((uuid, Some(Ended::Here(ws, hold))));
+        // What is asked of a target that is away takes long.
+        let mut is_any_away = false;
+        let mut waits = Vec::new();
+        for (uuid, ws, hold) in &left {
+            if is_any_away || x.attempt(|x| x.seal_parted(*ws, *uuid, hold)).is_err_and(|e| is_away(&e)) {
+                is_any_away = true;
+                waits.push((*uuid, Ended::Here(*ws, *hold)));
             }
         }
         let seals = batch::to_seal(&mut x);
-        self.commit_own(writer, &cx, x)?;
+        let committed = self.commit_own(writer, &cx, x);
+        if committed.is_err() {
+            waits = left.into_iter().map(|(uuid, ws, hold)| (uuid, Ended::Here(ws, hold))).collect();
+        }
+        self.core.shared_mut().ended.extend(waits);
+        committed?;
         if let Some((redo, _)) = seals {
             writer.redo.push(redo);
             batch::finish(self, writer, &cx);
         }
-        Ok(())
+        Ok(!is_any_away && !self.core.shared().ended.is_empty())
     }
 }

@@ -62,7 +62,8 @@ impl Process {
     }
 
     /// The same of whom an earlier daemon knew, who may have ended, or not be seen from here.
-    pub(super) fn find_again(owner: &LeaseOwner) -> Result<Process> {
+    /// `nobody_has_page`: as it had until its end.
+    pub(super) fn find_again(owner: &LeaseOwner, nobody_has_page: bool) -> Result<Process> {
         let LeaseOwner { pid, start, namespace: of, .. } = *owner;
         let process = |life| Process { pid, start, life, gone_ns: OnceLock::new() };
         let is_pid = i32::try_from(pid).is_ok_and(|pid| pid > 0);
@@ -70,14 +71,15 @@ impl Process {
             // No daemon writes that: its client has.
             return Ok(process(Life::Ended));
         }
+        let unseen = || process(if nobody_has_page { Life::Ended } else { Life::Unseen });
         if of != 0 && of != namespace() {
-            return Ok(process(Life::Unseen));
+            return Ok(unseen());
         }
         match Process::find(pid) {
             Ok(Some(found)) if found.start == start => Ok(found),
-            Ok(_) if of == 0 => Ok(process(Life::Unseen)),
+            Ok(_) if of == 0 => Ok(unseen()),
             Ok(_) => Ok(process(Life::Ended)),
-            Err(e) if e.kind() == iov_types::Kind::Unsupported => Ok(process(Life::Unseen)),
+            Err(e) if e.kind() == iov_types::Kind::Unsupported => Ok(unseen()),
             Err(e) => Err(e),
         }
     }

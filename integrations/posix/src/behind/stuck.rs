@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ioverbs::{Collection, Lent, Op, Range, Result, within};
+use ioverbs::{Collection, Op, Range, Result, within};
 
 use super::Untold;
 use crate::{
@@ -24,6 +24,22 @@ pub(super) fn may_come_through(e: Errno) -> bool {
     matches!(e, Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::ENOMEM | Errno::EBUSY)
 }
 
+/// What takes away what came of a write that nobody was told of.
+#[derive(Clone, Copy)]
+pub(super) enum Cut {
+    End(u64),
+    Hole(Range),
+}
+
+impl Cut {
+    pub(super) fn of(self, c: &Collection) -> Op {
+        match self {
+            Cut::End(size) => Op::Truncate { c: c.clone(), size },
+            Cut::Hole(range) => Op::Punch { c: c.clone(), range },
+        }
+    }
+}
+
 impl Handle {
     pub(crate) fn is_stuck(&self) -> bool {
         self.behind.stuck.load(Ordering::Acquire)
@@ -36,28 +52,25 @@ impl Handle {
         }
     }
 
-    /// A write has failed, up to `end`: how much of it has come through only the store knows, which is asked, as others may write behind that.
-    pub(super) fn has_failed(&self, untold: &mut Untold, end: u64) {
+    /// A write has failed, up to `end`: how much of it has come through the store says, unless it is on its way still, as others may write behind that.
+    pub(super) fn has_failed(&self, untold: &mut Untold, end: u64, why: Errno) {
         let look = || stat(ioverbs::run(self.c.session(), Op::Stat { c: self.c.clone() }));
-        // One that hangs has been waited for already.
-        let told = within(LOOK_NS, look);
-        let came = told.map_or(end, |told| told.bytes.min(end));
+        let came = match why {
+            Errno::ENOSPC | Errno::EDQUOT => within(LOOK_NS, look).map_or(end, |told| told.bytes.min(end)),
+            _ => end,
+        };
         untold.reached = came.max(untold.reached);
     }
 
     /// Of a write that has found no room there may be some, up to where it was tried: what takes that away. What lies behind that is others', who have written
     /// meanwhile.
-    pub(super) fn cut(&self, c: &Collection, untold: &Untold) -> Result<Option<Lent<'static>>> {
+    pub(super) fn cut(&self, untold: &Untold) -> Result<Option<Cut>> {
         let (size, reached) = (untold.attributes.size, untold.reached);
         if reached <= size {
             return Ok(None);
         }
-        let is_last = stat(ioverbs::run(c.session(), Op::Stat { c: c.clone() }))?.bytes <= reached;
-        let c = c.clone();
-        Ok(Some(Lent::from(match is_last {
-            true => Op::Truncate { c, size },
-            false => Op::Punch { c, range: Range::new(size, reached - size)? },
-        })))
+        let is_last = stat(ioverbs::run(self.c.session(), Op::Stat { c: self.c.clone() }))?.bytes <= reached;
+        Ok(Some(if is_last { Cut::End(size) } else { Cut::Hole(Range::new(size, reached - size)?) }))
     }
 
     /// The attributes of the file, if the store had no room for what was written.

@@ -84,14 +84,18 @@ pub(crate) fn hand_over(world: &World, patience: &mut Patience) {
     let _inside = Inside::enter();
     for (fd, open) in world.files.all().iter().filter(|(_, open)| open.shared.load(Ordering::Relaxed)) {
         // Whoever would hold it has to reach the store, too.
-        if patience.is_over() {
+        if patience.is_up() {
             break;
         }
         if !open.kept.load(Ordering::Relaxed) && patience.with(|| open.ends_with_opener()) == Ok(true) {
             let asked = Request { wants: Wants::Keep, kind: LockKind::None, range: LockRange::Whole };
             open.kept.store(matches!(holder::ask(world, (*fd, open), &asked, true), Some(Ok(_))), Ordering::Relaxed);
         }
-        hand_over_lock(world, (*fd, open));
+        let handed_over = || {
+            hand_over_lock(world, (*fd, open));
+            if open.locked() == Locked::No { Ok(()) } else { Err(Errno::EIO) }
+        };
+        let _ = patience.with(handed_over);
     }
 }
 
@@ -171,12 +175,12 @@ pub(crate) fn end(world: &World, patience: &mut Patience) {
     let all = world.files.all();
     for (_, open) in &all {
         let ends = || {
-            world.files.unlock(world, open);
+            let unlocked = world.files.unlock(world, open);
             // What nobody here has used is not opened for that.
             if open.locked() != Locked::No {
-                ended(open, open.file(world)?);
+                return unlocked.and(ended(open, open.file(world)?));
             }
-            Ok(())
+            unlocked
         };
         let _ = patience.with(ends);
     }
@@ -261,10 +265,11 @@ pub(crate) fn flock(world: &World, fd: c_int, open: &Arc<Open>, operation: c_int
 }
 
 /// The last descriptor of an open file is closed: the locks that it has end.
-pub(crate) fn ended(open: &Open, file: &File) {
-    if open.locked() != Locked::No {
-        // What cannot be told ends with this process.
-        let _ = file.unlock_all(owner_of(open));
-        open.set_locked(Locked::No);
+pub(crate) fn ended(open: &Open, file: &File) -> Outcome<()> {
+    if open.locked() == Locked::No {
+        return Ok(());
     }
+    // What cannot be told ends with this process.
+    open.set_locked(Locked::No);
+    file.unlock_all(owner_of(open))
 }

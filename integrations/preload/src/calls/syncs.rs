@@ -41,6 +41,11 @@ fn sync_workspace(world: &World, mounted: &Mounted) -> Outcome<()> {
     done.and(patience.with(|| mounted.paths.file_system().sync()))
 }
 
+/// What cannot be opened has not been written by this process.
+fn not_here(e: Errno) -> Outcome<()> {
+    if matches!(e, Errno::EBUSY | Errno::ENOENT | Errno::ESTALE) { Ok(()) } else { Err(e) }
+}
+
 fn sync_all_of(fd: c_int) -> Option<isize> {
     with(fd, |world, open| {
         if open.is_path() {
@@ -51,13 +56,13 @@ fn sync_all_of(fd: c_int) -> Option<isize> {
                 let done = sync_workspace(world, &mounted);
                 // Of this file also what others have written, if it can be opened.
                 let own = match open.what(world) {
-                    Ok(What::File(file)) => file.persist(),
-                    other => other.map(drop),
+                    Ok(What::File(file)) => match file.open_now() {
+                        Ok(()) => file.persist(),
+                        Err(e) => Err(e).or_else(not_here),
+                    },
+                    other => other.map(drop).or_else(not_here),
                 };
-                match own {
-                    Err(Errno::EBUSY | Errno::ENOENT | Errno::ESTALE) => done?,
-                    own => done.and(own)?,
-                }
+                done.and(own)?;
             }
             // All of them, whatever fails.
             None => {

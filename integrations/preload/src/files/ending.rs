@@ -33,6 +33,11 @@ impl Patience {
         Patience { deadline_ns: if told > 0 { told } else { limits::DEFAULT_DEADLINE_NS }, left_ns: None }
     }
 
+    /// Something has been waited for in vain before.
+    pub(crate) fn was_over(&mut self) {
+        self.left_ns.get_or_insert(self.deadline_ns);
+    }
+
     /// Does something, or as much of it as time is left for.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         let begun_ns = seam::monotonic_ns();
@@ -74,7 +79,7 @@ impl Open {
     fn finish(&mut self) -> Outcome<()> {
         let what = self.what.take();
         if let Some(What::File(file)) = &what {
-            crate::calls::locks::ended(self, file);
+            let _ = crate::calls::locks::ended(self, file);
         }
         let failed = lock(&self.failed).take().map_or(Ok(()), |failed| Err(failed.errno));
         let closed = match what {
@@ -122,7 +127,7 @@ impl Drop for Open {
 impl Files {
     /// One descriptor less for an open file: what was written is published, and the last one closes it.
     pub(crate) fn close(&self, world: &World, open: Arc<Open>) -> Outcome<()> {
-        self.unlock(world, &open);
+        let _ = self.unlock(world, &open);
         match Arc::try_unwrap(open) {
             Ok(open) => open.close(),
             Err(open) => open.publish(),
@@ -130,20 +135,18 @@ impl Files {
     }
 
     /// A process loses its locks on a file when it closes any descriptor of it.
-    pub(crate) fn unlock(&self, world: &World, open: &Open) {
+    pub(crate) fn unlock(&self, world: &World, open: &Open) -> Outcome<()> {
         // But not what was never opened (`O_PATH`).
         if open.is_path() {
-            return;
+            return Ok(());
         }
         let mut locked = lock(&self.locked);
         let before = locked.len();
         locked.retain(|uuid| *uuid != open.record.uuid);
         let had = locked.len() < before;
         drop(locked);
-        if had && let Ok(file) = open.file(world) {
-            // What cannot be told ends with this process.
-            let _ = file.unlock_all(crate::calls::lock_owner(world));
-        }
+        // What cannot be told ends with this process.
+        if had { open.file(world)?.unlock_all(crate::calls::lock_owner(world)) } else { Ok(()) }
     }
 
     /// The process ends: what is to be sealed is closed, as the kernel does it. Of a process that dies the store is not told what was closed, and takes that for

@@ -6,14 +6,23 @@ use std::{
 };
 
 use iov_store::{FoundLease, LeaseAccess, LeasePage, seam};
-use iov_types::{ObjectId, Range, Result};
+use iov_types::{ObjectId, Range, Result, Uuid};
 
 use super::{Held, HeldState, LOOK_NS, Leases, Lending, Place, Session};
-use crate::files::{
-    disk::Disk,
-    process::Process,
-    tree::{self, FileName},
+use crate::{
+    file_lease,
+    files::{
+        disk::Disk,
+        process::Process,
+        tree::{self, FileName},
+    },
 };
+
+/// Whether no process of this machine, seen from here or not, has a page as who was given it has: open or mapped for writing, until it ends.
+fn is_had_by_nobody(disk: &Disk, id: Uuid) -> Result<bool> {
+    let file = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), false))?;
+    Ok(file.is_some_and(|file| file_lease::is_written_by_nobody(&file) == Ok(true)))
+}
 
 /// Whether somebody may have a file that was lent by who has ended.
 fn is_left(lease: &FoundLease) -> bool {
@@ -30,13 +39,16 @@ impl Leases {
         })?;
         let mut book = self.lock();
         for id in pages {
+            // Before it is open for writing here.
+            let nobody_has_it = is_had_by_nobody(disk, id)?;
             let Some(file) = disk.sparing(|| disk.tree.open_file(FileName::Lease(id), true))? else { continue };
             // Spoiled by its client, or never handed out.
             let Ok((page, owner)) = LeasePage::open(&file) else {
                 disk.remove(FileName::Lease(id))?;
                 continue;
             };
-            let process = Process::find_again(&owner)?;
+            let find = || Process::find_again(&owner, nobody_has_it);
+            let process = find()?;
             // Whoever the kernel has given what was lent may live longer than who had it lent.
             if process.has_ended() && !page.found().iter().any(is_left) {
                 // Who has spoiled what it says of itself may live: it asks, as all others. Who has ended loses nothing.
@@ -46,7 +58,7 @@ impl Leases {
             }
             if page.has_owner() && !process.has_ended() {
                 let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-                earlier.insert(owner.session, Process::find_again(&owner)?);
+                earlier.insert(owner.session, find()?);
             }
             let mut session = Session {
                 id: owner.session,
