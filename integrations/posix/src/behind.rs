@@ -190,17 +190,20 @@ impl Handle {
 
     /// Who may do what is told before the first bytes are: nobody gets any who may not have them.
     fn tell_rights(&self, untold: &mut Untold) -> Outcome<()> {
-        if untold.from == 0 { self.send_rights(untold) } else { Ok(()) }
+        if untold.from == 0 { self.send_rights(untold, false) } else { Ok(()) }
     }
 
-    fn send_rights(&self, Untold { attributes, attr, .. }: &mut Untold) -> Outcome<()> {
+    /// `looks`: for who wants to know when that was.
+    fn send_rights(&self, Untold { attributes, attr, .. }: &mut Untold, looks: bool) -> Outcome<()> {
         let rights = Attr { mode: attr.mode, uid: attr.uid, gid: attr.gid, ..Attr::default() };
         if rights != Attr::default() {
             let (fs, c) = (self.file_system(), &self.c);
-            let ops =
-                || [Op::SetAttr { c: c.clone(), attr: rights.clone() }, Op::Stat { c: c.clone() }].map(Lent::from);
-            let told = fs.again("setattr", || fs.all_of(ops().into()))?;
-            attributes.ctime_ns = Attributes::new(stat_of(told.last())?, 0).ctime_ns;
+            let set = || Lent::from(Op::SetAttr { c: c.clone(), attr: rights.clone() });
+            let look = || looks.then(|| Lent::from(Op::Stat { c: c.clone() }));
+            let told = fs.again("setattr", || fs.all_of(std::iter::once(set()).chain(look()).collect()))?;
+            if looks {
+                attributes.ctime_ns = Attributes::new(stat_of(told.last())?, 0).ctime_ns;
+            }
             (attr.mode, attr.uid, attr.gid) = (None, None, None);
         }
         Ok(())
@@ -231,7 +234,7 @@ impl Handle {
             (a.atime_ns, kept.atime_ns) = (ns, Some(ns));
         }
         a.ctime_ns = seam::now_ns();
-        if less && let Err(e) = self.send_rights(untold) {
+        if less && let Err(e) = self.send_rights(untold, true) {
             // Whoever opened it until that is told would have it open, whatever is written to it.
             (untold.attributes, untold.attr) = before;
             return Err(e);
