@@ -82,6 +82,8 @@ pub(crate) struct Open {
     pub(crate) moving: Mutex<()>,
     /// Another process may have it too, and move the offset.
     pub(crate) shared: AtomicBool,
+    /// What is written in the file of its own that stands for it, as soon as it has one: by this who holds its locks knows it.
+    proof: OnceLock<Vec<u8>>,
     /// Distinguishes it from others of this process.
     pub(crate) id: u64,
 }
@@ -124,8 +126,44 @@ impl Open {
             failed: Mutex::default(),
             moving: Mutex::default(),
             shared: AtomicBool::new(false),
+            proof: OnceLock::new(),
             id,
         }
+    }
+
+    /// What is written in the file of its own that stands for it. Not read from there: closing a descriptor for that would end the lock of who moves the offset.
+    pub(crate) fn proof(&self) -> Option<&[u8]> {
+        self.proof.get().map(Vec::as_slice)
+    }
+
+    /// That file says this.
+    pub(crate) fn is_proven_by(&self, proof: Vec<u8>) {
+        let _ = self.proof.set(proof);
+    }
+
+    /// The same file stands for another open file of this process.
+    fn proves(&self, other: &Open) {
+        if let Some(proof) = self.proof.get() {
+            other.is_proven_by(proof.clone());
+        }
+    }
+
+    /// To be kept while a descriptor of it is closed, which ends the lock of this process by which it moves the offset ([`Open::moves`]): who does that is waited
+    /// for, a moment at most, as it may be who was interrupted for this.
+    pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, ()>> {
+        const MOMENTS: usize = 100;
+        const MOMENT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        if !self.shared.load(Ordering::Relaxed) {
+            return None;
+        }
+        (0..MOMENTS).find_map(|_| {
+            let one = self.moving.try_lock().ok();
+            if one.is_none() {
+                let pause = MOMENT;
+                kernel!(libc::SYS_nanosleep, &raw const pause, 0);
+            }
+            one
+        })
     }
 
     /// Whether this process has opened it, and not only been handed it.
@@ -317,10 +355,11 @@ impl Files {
         for fd in descriptors() {
             if let Some(record) = Record::of(fd) {
                 let flags = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) as c_int;
-                let same = files.same_description(fd, &record);
+                let (same, proof) = (files.same_description(fd, &record), record.to_bytes());
                 let open =
                     same.unwrap_or_else(|| files.opened(record, None, Standing::own(), flags & libc::O_APPEND != 0));
                 open.shared.store(true, Ordering::Relaxed);
+                open.is_proven_by(proof);
                 // A thread of the program before may have been about to move it.
                 Moving::change(fd, libc::F_UNLCK);
                 files.put(fd, open);
@@ -345,6 +384,7 @@ impl Files {
                     }
                     let child = files.opened(record, None, open.standing.of_parent(), append);
                     child.shared.store(open.standing.is_own(), Ordering::Relaxed);
+                    open.proves(&child);
                     known.push((open.id, child.clone()));
                     child
                 }
@@ -402,12 +442,13 @@ impl Files {
     pub(crate) fn publish(&self, world: &World, patience: &mut Patience) {
         let _inside = Inside::enter();
         let all = self.all();
-        // Asked for anew: the daemon may be another one by now.
-        if all.iter().any(|(_, open)| !open.standing.is_own()) {
-            self.set_token(world.token());
-        }
         if all.iter().any(|(_, open)| open.has_waited()) {
             patience.was_over();
+        }
+        // Asked for anew: the daemon may be another one by now.
+        if all.iter().any(|(_, open)| !open.standing.is_own()) {
+            let asked = patience.with(|| Some(world.token()).filter(|token| !token.is_empty()).ok_or(Errno::EIO));
+            self.set_token(asked.unwrap_or_default());
         }
         for (_, open) in &all {
             // What is not told now is told later.

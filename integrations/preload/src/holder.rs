@@ -82,8 +82,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    fn of(fd: c_int) -> Option<Known> {
-        let proof = content(fd)?;
+    fn of(fd: c_int, open: &Open) -> Option<Known> {
+        let proof = open.proof().map_or_else(|| content(fd), |proof| Some(proof.to_vec()))?;
         let token = Record::read(&proof).map(|record| record.token).unwrap_or_default();
         Some(Known { address: address(fd)?, proof, token })
     }
@@ -122,7 +122,7 @@ pub(crate) fn ask(
             }
         }
         if known.is_none() {
-            known = Known::of(fd);
+            known = Known::of(fd, open);
         }
         let known = known.as_ref()?;
         match connected(&known.address) {
@@ -149,7 +149,7 @@ pub(crate) fn ask(
 
 /// To be asked for before a descriptor of an open file is closed, and [`closed`] afterwards; none: nobody has to hear of it.
 pub(crate) fn before_close(fd: c_int, open: &Open) -> Option<Known> {
-    let known = (open.shared.load(Ordering::Relaxed) && is_there(fd)).then(|| Known::of(fd)).flatten();
+    let known = (open.shared.load(Ordering::Relaxed) && is_there(fd)).then(|| Known::of(fd, open)).flatten();
     if known.is_some() {
         // The holder may hear from the kernel that it was the last one: whoever has the lock next sees what was written under it.
         open.publish_early();

@@ -76,7 +76,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(self.access.bits());
         bytes.extend_from_slice(&self.uuid.0);
@@ -171,7 +171,7 @@ impl Record {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
         kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
         seal(fd);
-        let fd = unreadable(fd, cloexec);
+        unreadable(fd, cloexec);
         let status = status & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
         if status != 0 {
             kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, status);
@@ -180,17 +180,15 @@ impl Record {
     }
 }
 
-/// The same file by a descriptor that is for writing only: who gets it and does not know it, as over a socket, takes nothing of it for what he has been sent.
-fn unreadable(fd: c_int, cloexec: bool) -> c_int {
-    let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return fd };
-    let flags = libc::O_WRONLY | if cloexec { libc::O_CLOEXEC } else { 0 };
-    match kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) {
-        // Where there is no room for one more, or no `/proc`.
-        e if e < 0 => fd,
-        new => {
-            kernel!(libc::SYS_close, fd);
-            new as c_int
-        }
+/// Makes the descriptor one that is for writing only: who gets it and does not know it, as over a socket, takes nothing of it for what he has been sent.
+/// Where there is no room for one more, or no `/proc`, it stays as it is.
+fn unreadable(fd: c_int, cloexec: bool) {
+    let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return };
+    let new = kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
+    if new >= 0 {
+        // Under the same number, which is the lowest one that there was.
+        kernel!(libc::SYS_dup3, new, fd, if cloexec { libc::O_CLOEXEC } else { 0 });
+        kernel!(libc::SYS_close, new);
     }
 }
 

@@ -255,7 +255,8 @@ impl Files {
         if standing.is_own() {
             return Ok(());
         }
-        let make = || self.told(open).descriptor(true, standing.status.load(Ordering::Relaxed));
+        let told = self.told(open);
+        let make = || told.descriptor(true, standing.status.load(Ordering::Relaxed));
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();
@@ -284,6 +285,7 @@ impl Files {
             }
             // A child that shares the memory of its parent has done so for itself alone.
             if all && crate::raw::pid() == self.pid {
+                open.is_proven_by(told.to_bytes());
                 standing.own.store(true, Ordering::Release);
             }
         }

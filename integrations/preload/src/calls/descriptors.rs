@@ -40,7 +40,9 @@ fn close_one(fd: c_int) -> isize {
     let _inside = Inside::enter();
     let open = world.files.take(fd);
     let held = open.as_ref().and_then(|open| holder::before_close(fd, open));
+    let rest = open.as_ref().and_then(|open| open.at_rest());
     let closed = kernel!(libc::SYS_close, fd);
+    drop(rest);
     let told = open.map_or(Ok(()), |open| world.files.close(world, open));
     held.inspect(holder::closed);
     crate::raw::set_errno(errno);
@@ -96,11 +98,14 @@ fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
     };
     let errno = crate::raw::errno();
     let open = if fds[0] == fds[1] { None } else { world.files.get(fds[1]) };
-    let held = open.and_then(|open| holder::before_close(fds[1], &open));
+    let held = open.as_ref().and_then(|open| holder::before_close(fds[1], open));
+    let rest = open.as_ref().and_then(|open| open.at_rest());
     let (mut done, mut before) = world.files.dup(fds[0], &make);
     if done == failed(Errno(libc::EMFILE)) && gives_up() {
         (done, before) = world.files.dup(fds[0], &make);
     }
+    drop(rest);
+    drop(open);
     if let Some(before) = before {
         // As the kernel does it: nobody hears of what fails.
         let _ = world.files.close(world, before);

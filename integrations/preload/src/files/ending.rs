@@ -191,6 +191,7 @@ impl Files {
                     let append = open.append.load(Ordering::Relaxed);
                     let anew = self.opened(open.record.clone(), None, Standing::own(), append);
                     anew.shared.store(true, Ordering::Relaxed);
+                    open.proves(&anew);
                     done.push((open.id, anew.clone()));
                     anew
                 }

@@ -150,3 +150,43 @@ os.close(fd); print(open('/iov/w/f').read())";
     let said = python(&Store::with_workspace(), program).ok().text();
     assert_eq!(said, "0\nEBADF\nEBADF\nEPERM\ndata\n");
 }
+
+/// Closing a descriptor ends the locks of a process on what stands for a file, and with them the one by which it moves the offset that others have, too.
+#[test]
+fn two_processes_that_read_one_open_file_get_each_part_once_whatever_other_threads_do_with_it() {
+    if !has_library() {
+        return;
+    }
+    // A lock of the open file is another process's to hold, which is asked by what is written in the file that stands for it.
+    let body = r#"#define N 1500
+        #define L 4096
+        static int fd; static int *seen; static volatile int stop; static char b[L];
+        static void *closes(void *how) { for (long n = 0; !stop; n++) if (how) close(dup(fd)); else flock(fd, n % 2 ? LOCK_SH : LOCK_EX); return 0; }
+        static void takes() { while (read(fd, b, L) > 0) __sync_fetch_and_add(&seen[*(int *)b], 1); }
+        static void round_of(void *how) { pthread_t t; int to[2]; char x; pipe(to); memset(seen, 0, N * sizeof *seen); stop = 0; lseek(fd, 0, 0);
+            pid_t c = fork(); if (!c) { read(to[0], &x, 1); takes(); _exit(0); }
+            pthread_create(&t, 0, closes, how); write(to[1], "x", 1); takes(); waitpid(c, 0, 0); stop = 1; pthread_join(t, 0);
+            int other = 0; for (int i = 0; i < N; i++) other += seen[i] != 1; printf("%d\n", other); fflush(stdout); }
+        MAIN seen = mmap(0, N * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        int w = open("f", O_CREAT | O_WRONLY, 0644); for (int i = 0; i < N; i++) { *(int *)b = i; write(w, b, L); } close(w);
+        fd = open("f", O_RDWR); flock(fd, LOCK_SH); round_of(0); round_of("dup");"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "0\n0\n");
+}
+
+#[test]
+fn a_lock_that_others_hold_for_a_process_without_descriptors_is_not_said_to_have_ended() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"static const char *other() { static int r[2]; pipe(r); pid_t c = fork(); if (!c) { int g = open("f", O_RDWR); int e = flock(g, LOCK_EX | LOCK_NB); _exit(e ? errno : 0); }
+            int s; waitpid(c, &s, 0); return WEXITSTATUS(s) ? strerrorname_np(WEXITSTATUS(s)) : "locked"; }
+        MAIN int f = open("f", O_CREAT | O_RDWR, 0644), to[2]; char x; pipe(to);
+        pid_t c = fork(); if (!c) { close(to[1]); read(to[0], &x, 1); _exit(0); }
+        printf("%s\n", E(flock(f, LOCK_EX))); fflush(stdout);
+        struct rlimit r = {100, 100}; setrlimit(RLIMIT_NOFILE, &r);
+        int n = 0, all[100]; while ((all[n] = dup(1)) >= 0) n++;
+        int e = flock(f, LOCK_UN); const char *said = e ? strerrorname_np(errno) : "done"; while (n) close(all[--n]);
+        // Either it has ended, or that is said.
+        const char *has = other(); puts(!strcmp(said, "done") == !strcmp(has, "locked") ? "true" : "false"); close(to[1]); waitpid(c, 0, 0);"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "done\ntrue\n");
+}
