@@ -371,10 +371,17 @@ fn what_is_left_of_a_pipe_or_a_directory_is_changed_as_well() {
     let (pipe, _) = fs.mknod(&root, b"p", Kind::Fifo, 0, born(0o644)).unwrap();
     let (dir, _) = fs.mkdir(&root, b"d", born(0o755)).unwrap();
     let mode = |mode| Change { mode: Some(mode), ..Change::default() };
+    // Something else is given its name, or somebody else takes it away.
+    let (replaced, _) = fs.mkdir(&root, b"r", born(0o755)).unwrap();
+    let (elsewhere, _) = fs.mkdir(&root, b"e", born(0o755)).unwrap();
+    fs.mkdir(&root, b"new", born(0o755)).unwrap();
     assert_eq!(pipe.told_at_the_end().unwrap().mode, 0o644);
     fs.unlink(&root, b"p").unwrap();
     fs.rmdir(&root, b"d").unwrap();
-    for node in [&pipe, &dir] {
+    fs.rename((&root, b"new"), (&root, b"r"), Rename::Replace).unwrap();
+    let other = FileSystem::new(fs.workspace().clone(), Options::default());
+    other.rmdir(&other.root(), b"e").unwrap();
+    for node in [&pipe, &dir, &replaced, &elsewhere] {
         assert_eq!(node.attributes(), Err(Errno::ENOENT));
         let changed = node.change(&mode(0o600)).unwrap();
         assert_eq!((changed.mode, changed.links), (0o600, 0));
