@@ -79,6 +79,8 @@ pub(crate) struct Connection {
     network: bool,
     /// Of the server.
     pub(crate) incarnation: u64,
+    /// For how long what is locked over it is sure once it has broken.
+    pub(crate) sure_ns: i64,
     /// What was asked last is of the foreground: its answer is looked for.
     hurries: AtomicBool,
 }
@@ -126,6 +128,7 @@ impl Connection {
             priorities: welcome.priorities,
             network,
             incarnation: welcome.incarnation,
+            sure_ns: crate::doubt::sure_ns(welcome.lease_ns),
             hurries: AtomicBool::new(false),
         }
     }

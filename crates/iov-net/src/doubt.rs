@@ -7,11 +7,22 @@ use iov_types::{Clause, Error, Outcome, Result, Uuid};
 
 use crate::link::{Link, lock};
 
-/// For how long nothing is in doubt once a connection has turned out to be broken: that takes 25 s at most, and a daemon keeps what a session has for 30.
+/// For how long nothing is in doubt once a connection has turned out to be broken: that takes 25 s at most, and a daemon keeps what a session has for 30,
+/// unless it is told otherwise.
 const SURE_NS: i64 = 5_000_000_000;
+/// The same where it keeps that for less: so many parts of it.
+const PARTS: u64 = 6;
 
 /// How often it is looked whether a connection has broken over which nobody asks for anything.
 const LOOK_NS: i64 = 200_000_000;
+
+/// For how long nothing is in doubt, where leases last so long (ns); 0 = the daemon has not said.
+pub(crate) fn sure_ns(lease_ns: u64) -> i64 {
+    match lease_ns {
+        0 => SURE_NS,
+        lease_ns => i64::try_from(lease_ns / PARTS).unwrap_or(SURE_NS).min(SURE_NS),
+    }
+}
 
 impl Link {
     /// Of a link to another target: the link to the store, if that has been broken for so long that others may have got what this session has locked of one of these
@@ -27,7 +38,7 @@ impl Link {
             up.connection.look();
         }
         let broke_ns = up.connection.broke_ns()?;
-        let is_long = seam::monotonic_ns() - broke_ns >= SURE_NS;
+        let is_long = seam::monotonic_ns() - broke_ns >= up.connection.sure_ns;
         (is_long && collections.any(|collection| main.book().has_locked(collection))).then_some(main)
     }
 

@@ -74,10 +74,6 @@ fn has_no_witness(op: &ObjectOp) -> bool {
     }
 }
 
-fn changes_bytes(op: &ObjectOp) -> bool {
-    !matches!(op.verb, ObjectVerb::Read { .. } | ObjectVerb::Stat | ObjectVerb::Extents { .. } | ObjectVerb::Sync)
-}
-
 /// The error of an attempt; an earlier one may have taken effect.
 pub(crate) fn after(maybe: bool, e: Error) -> Error {
     if maybe { e.with_outcome(Outcome::Unknown) } else { e }
@@ -122,8 +118,8 @@ impl Part {
     }
 
     fn send(mut self) {
-        let changed = self.ops.iter().filter(|(_, (op, _))| changes_bytes(op)).map(|(_, (op, _))| op.object.collection);
-        if let Some(main) = self.link.in_doubt(changed) {
+        let about = self.ops.iter().map(|(_, (op, _))| op.object.collection);
+        if let Some(main) = self.link.in_doubt(about) {
             // Once that is there again, it is known whether what was locked still is.
             let (cx, link, lane, bulk) = (self.cx.clone(), self.link.clone(), self.lane, self.bulk);
             let sent = move |up: Result<Arc<Up>>| match up {

@@ -83,7 +83,7 @@ fn x1_what_waited_over_a_connection_that_broke_takes_no_effect_behind_the_next_o
 fn o11_what_is_locked_is_not_written_while_the_catalog_is_away_for_long() {
     let mut two = Two::new(&["files"]);
     two.store.nodirect = true;
-    let attr = SessionAttr { nodirect: true, deadline_ns: 1_500_000_000, ..SessionAttr::default() };
+    let attr = SessionAttr { nodirect: true, deadline_ns: 8_000_000_000, ..SessionAttr::default() };
     two.store.in_workspace();
     let url = format!("iov://{}?secret={}", two.address(), two.store.dir().join("secret").display());
     let ws = workspace(&open(Some(&url), attr).unwrap());
@@ -98,7 +98,15 @@ fn o11_what_is_locked_is_not_written_while_the_catalog_is_away_for_long() {
     write(&other).unwrap();
     let e = write(&locked).unwrap_err();
     assert!(matches!(e.kind(), Kind::Unavailable | Kind::Timeout) && e.outcome() == Outcome::NotApplied, "{e}");
-    two.catalog = Some(two.store.daemon(&[], &[]));
+    // What only reads waits, too.
+    let read = || ioverbs::read_at(&locked, 0, &mut [0; 100]);
+    let read = std::thread::scope(|scope| {
+        let read = scope.spawn(read);
+        std::thread::sleep(Duration::from_millis(300));
+        two.catalog = Some(two.store.daemon(&[], &[]));
+        read.join().unwrap()
+    });
+    assert_eq!(read.unwrap(), 100);
     wait_until("the lock is taken up again", || write(&locked).is_ok());
     write(&other).unwrap();
 }
