@@ -18,6 +18,9 @@ pub(crate) const ABANDONED: &[u8] = b"A";
 /// First byte of the list of collections that go by themselves.
 pub(crate) const TEMPORARY: &[u8] = b"E";
 
+/// First byte of the list of collections that are to be sealed.
+pub(crate) const TO_SEAL: &[u8] = b"S";
+
 /// First byte of the records of targets.
 pub(crate) const TARGET: &[u8] = b"T";
 /// First byte of the patterns of places.
@@ -78,6 +81,11 @@ pub(crate) fn removed(uuid: Uuid) -> Vec<u8> {
 /// A collection that goes by itself.
 pub(crate) fn temporary(uuid: Uuid) -> Vec<u8> {
     tagged(TEMPORARY, uuid)
+}
+
+/// A collection that is to be sealed once nobody can come back to write it.
+pub(crate) fn to_seal(uuid: Uuid) -> Vec<u8> {
+    tagged(TO_SEAL, uuid)
 }
 
 /// An unsealed collection whose writer died at a time.

@@ -93,10 +93,13 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     batch::finish(service, &mut writer, &cx);
     service.load_temporary(&mut writer)?;
     unless_full(note_abandoned(service, &mut writer))?;
+    service.load_to_seal()?;
     if service.core.in_grace() {
         // Those who have it open may come back (O10).
         return Ok(());
     }
+    // What cannot be sealed now is the next time.
+    while service.seal_parted(&mut writer).is_ok_and(|more| more) {}
     unless_full(remove_deleted(service, &mut writer))
 }
 

@@ -40,9 +40,15 @@ impl Exec<'_> {
         self.may_have_others(hold) || self.core.sessions().is_live(hold.holder, self.monotonic_ns)
     }
 
+    /// Whether it has been closed for good, and is about to be sealed by that: nobody writes it before.
+    fn is_to_be_sealed(&self, key: Uuid) -> bool {
+        self.entry(key).is_none_or(|entry| entry.hold.is_none()) && self.parted(key).is_some()
+    }
+
     /// Whether a group may be held: while none is, nothing can be covered by one.
     fn may_cover(&self) -> bool {
-        self.shared().opens.may_cover() || self.may_be_parted()
+        let may_cover = self.shared().opens.may_cover();
+        may_cover || self.may_be_parted()
     }
 
     pub(crate) fn is_other(&self, slot: &Slot) -> bool {
@@ -183,7 +189,7 @@ impl Exec<'_> {
         }
         match self.hold_on(key) {
             Some(hold) if self.is_mine(hold.holder) => return Ok(Grant { epoch: hold.epoch, raised: None }),
-            Some(hold) if self.is_live(&hold) => return Err(busy("it")),
+            Some(hold) if self.is_live(&hold) || self.is_to_be_sealed(key) => return Err(busy("it")),
             Some(hold) => {
                 self.pass_on(ws, key, kind, hold.holder)?;
                 passed_on = true;

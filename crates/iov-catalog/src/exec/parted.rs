@@ -1,14 +1,18 @@
 //! Holds that have ended here behind a crash, while others that joined their holder may still come back (X1). Nothing says whether they will, so
 //! that such a hold goes on until nobody can any more: for all who act for its holder.
 
+use bytes::Bytes;
 use iov_types::{Concurrency, Mutability, Result, State, Uuid};
+use iov_wire::Wire;
 
 use super::{Exec, Mode};
 use crate::{
     Service,
     batch::{self, is_away},
     core::Core,
-    record::Record,
+    keys,
+    record::{Record, ToSealRecord},
+    recovery,
     service::Writer,
     state::{Ended, Entry, Hold},
     verbs::seal::seal_record,
@@ -20,9 +24,9 @@ impl Exec<'_> {
         !hold.granted && self.core.in_grace() && !self.core.were_alone()
     }
 
-    /// Whether any hold may have ended that others may come back to.
+    /// Whether any hold may have ended that others may come back to, or that is still to seal what it covers.
     pub(super) fn may_be_parted(&self) -> bool {
-        self.core.in_grace() && !(self.after.ended_holds.is_empty() && self.shared().ended.is_empty())
+        !(self.after.ended_holds.is_empty() && self.shared().ended.is_empty())
     }
 
     /// How the last hold of something has ended, if that matters still.
@@ -31,7 +35,9 @@ impl Exec<'_> {
             return None;
         }
         let of_this = self.after.ended_holds.iter().rev().find(|(of, _)| *of == key);
-        of_this.map_or_else(|| self.shared().ended.get(&key).copied(), |(_, ended)| *ended)
+        let ended = of_this.map_or_else(|| self.shared().ended.get(&key).copied(), |(_, ended)| *ended);
+        // Nobody comes back any more: others are kept out of what is about to be sealed alone.
+        ended.filter(|ended| self.core.in_grace() || matches!(ended, Ended::Here(_, hold) if hold.to_seal))
     }
 
     /// The hold that is on something, or that others may come back to.
@@ -39,7 +45,7 @@ impl Exec<'_> {
         self.entry(key).and_then(|entry| entry.hold).or_else(|| self.parted(key))
     }
 
-    fn parted(&self, key: Uuid) -> Option<Hold> {
+    pub(super) fn parted(&self, key: Uuid) -> Option<Hold> {
         match self.ended(key) {
             Some(Ended::Here(_, hold)) => Some(hold),
             _ => None,
@@ -61,11 +67,27 @@ impl Exec<'_> {
         let goes_on = self.may_have_others(&hold);
         if goes_on {
             let hold = Hold { to_seal: hold.to_seal || seals, ..hold };
+            if hold.to_seal {
+                self.note_to_seal(entry.ws, key, &hold);
+            }
             self.after.ended_holds.push((key, Some(Ended::Here(entry.ws, hold))));
         } else if entry.group && self.core.in_grace() {
             self.after.ended_holds.push((key, Some(Ended::ForGood)));
         }
         !goes_on
+    }
+
+    /// That it is to be sealed is known behind the next crash, too. A medium that forgets everything with the catalog has nothing to seal then.
+    fn note_to_seal(&mut self, ws: Uuid, uuid: Uuid, hold: &Hold) {
+        if self.core.incarnation_to_record() != 0 {
+            let record = ToSealRecord { ws, holder: hold.holder, epoch: hold.epoch };
+            self.put(keys::to_seal(uuid), Bytes::from(record.to_bytes()));
+        }
+    }
+
+    /// It is sealed, or its last writer has died: nothing of it is left to be done.
+    pub(crate) fn not_to_seal(&mut self, uuid: Uuid) {
+        self.delete(keys::to_seal(uuid));
     }
 
     /// Who acts for its holder goes on with a hold that has ended here.
@@ -84,13 +106,18 @@ impl Exec<'_> {
             self.change_entry(uuid, |entry| entry.hold.iter_mut().for_each(|hold| hold.to_seal = true));
             return Ok(());
         }
-        let at = self.workspace_of_handle(ws)?;
-        let record = self.any_record(ws, uuid)?;
-        if record.deleted || !seals_at_close(&record) {
-            Ok(())
-        } else {
-            seal_record(self, at, uuid, record, hold.epoch)
+        // It may have been removed meanwhile, and its workspace.
+        if let Ok(at) = self.workspace_of_handle(ws)
+            && let Ok(record) = self.any_record(ws, uuid)
+        {
+            // Who came back to it behind an earlier crash may have died writing it.
+            let is_left = !record.deleted && record.abandoned_ns == 0 && seals_at_close(&record);
+            if is_left {
+                seal_record(self, at, uuid, record, hold.epoch)?;
+            }
         }
+        self.not_to_seal(uuid);
+        Ok(())
     }
 }
 
@@ -120,6 +147,19 @@ fn to_seal(core: &Core) -> Vec<(Uuid, Uuid, Hold)> {
 }
 
 impl Service {
+    /// Takes up again what the catalog before was still to seal.
+    pub(crate) fn load_to_seal(&self) -> Result<()> {
+        let mut ended = Vec::new();
+        recovery::for_each(self, keys::TO_SEAL, |key, value| {
+            let ToSealRecord { ws, holder, epoch } = ToSealRecord::decode(value)?;
+            let hold = Hold { holder, epoch, granted: false, to_seal: true };
+            ended.push((keys::uuid_at(key, 1)?, Some(Ended::Here(ws, hold))));
+            Ok(())
+        })?;
+        self.core.shared_mut().end_holds(ended.into_iter());
+        Ok(())
+    }
+
     /// Nobody comes back any more: what holds have left to be sealed is, or a portion of it; whether there is more. What is at a target that is away waits for
     /// the next time, and so does what cannot be written down.
     pub(crate) fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {

@@ -8,7 +8,7 @@ mod store;
 mod workspace;
 
 pub(crate) use batch::{BatchRecord, Staging};
-pub(crate) use store::{FORMAT, RemovedRecord, StoreRecord, TemporaryRecord};
+pub(crate) use store::{FORMAT, RemovedRecord, StoreRecord, TemporaryRecord, ToSealRecord};
 pub(crate) use workspace::{Usage, WorkspaceRecord};
 
 use iov_types::{

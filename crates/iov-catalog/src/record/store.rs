@@ -50,6 +50,17 @@ pub(crate) struct RemovedRecord {
 
 message! { strict RemovedRecord { 1 => ws: uuid, 2 => place: uint } }
 
+/// A collection whose last close behind a crash is to seal it, once nobody can come back who acts for the same holder (M2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ToSealRecord {
+    pub(crate) ws: Uuid,
+    pub(crate) holder: Uuid,
+    /// The epoch of its hold.
+    pub(crate) epoch: u64,
+}
+
+message! { strict ToSealRecord { 1 => ws: uuid, 2 => holder: uuid, 3 => epoch: uint } }
+
 /// A collection that goes by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TemporaryRecord {

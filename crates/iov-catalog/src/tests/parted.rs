@@ -132,13 +132,44 @@ fn m2_what_nobody_comes_back_to_is_sealed_all_the_same() {
     one.close(read.0).unwrap();
     rig.later(GRACE + SECOND);
     let other = one.other();
-    other.open_exclusive(taken.0, COLLECTION).expect("nobody comes back any more");
+    assert_eq!(kind(other.open_exclusive(taken.0, COLLECTION)), Kind::Busy, "it was closed, and is about to be sealed");
     rig.service.tick(rig.service.core.monotonic_ns());
-    assert_eq!([closed.0, read.0].map(|uuid| state(&one, uuid)), [Some(State::Sealed); 2]);
+    assert_eq!([closed, read, taken].map(|(uuid, _)| state(&one, uuid)), [Some(State::Sealed); 3]);
     assert_eq!(kind(one.bytes(closed.0).under(closed.1).write(0, b"late")), Kind::Immutable);
-    assert_eq!(state(&one, taken.0), Some(State::Staging));
-    other.close(taken.0).unwrap();
-    assert_eq!(state(&one, taken.0), Some(State::Sealed));
+    other.open(taken.0).unwrap();
+}
+
+/// Whatever becomes of the catalog meanwhile.
+#[test]
+fn m2_what_is_closed_behind_a_crash_is_sealed_behind_the_next_ones_too() {
+    for grace in [0, GRACE] {
+        let rig = rig();
+        let pair = pair(&rig);
+        let [closed, taken] = ["closed", "taken"].map(|text| staged(&pair, text));
+        let (rig, [one, two]) = crash(rig, GRACE, pair);
+        for (uuid, epoch) in [closed, taken] {
+            present(&one, uuid, epoch);
+            one.close_written(uuid).unwrap();
+        }
+        let (rig, [one, two]) = crash(rig, GRACE, [one, two]);
+        assert_eq!(kind(one.other().open_exclusive(closed.0, COLLECTION)), Kind::Busy);
+        // The last close seals, by whomever it was written.
+        present(&two, taken.0, taken.1);
+        let (rig, [one, two]) = crash(rig, grace, [one, two]);
+        if grace > 0 {
+            assert_eq!(kind(one.other().open_exclusive(closed.0, COLLECTION)), Kind::Busy);
+            present(&two, taken.0, taken.1);
+            rig.service.end_grace().unwrap();
+            two.close(taken.0).unwrap();
+            assert_eq!(state(&one, taken.0), Some(State::Sealed));
+        } else {
+            assert_eq!(state(&one, taken.0), Some(State::Staging), "its last writer has died");
+        }
+        assert_eq!(state(&one, closed.0), Some(State::Sealed));
+        assert_eq!(kind(one.bytes(closed.0).under(closed.1).write(0, b"late")), Kind::Immutable);
+        let left = iov_store::KeyRange::prefix(crate::keys::TO_SEAL);
+        assert!(rig.service.core.store().scan(&left, None, 9).unwrap().is_empty());
+    }
 }
 
 /// A holder of a single session is alone, and what it ends is over at once.

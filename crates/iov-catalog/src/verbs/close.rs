@@ -85,13 +85,20 @@ fn release(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, entry: &mut Entry, holder: &U
     if hold.holder != *holder || entry.slots().any(|s| s.holder == *holder && !s.fenced) {
         return Ok(());
     }
-    let seals = !entry.group && (entry.written || hold.to_seal) && !entry.deleted;
-    if !x.end_hold(group_key(ws, uuid), entry, seals) || !seals {
+    let may_seal = !entry.group && (entry.written || hold.to_seal) && !entry.deleted;
+    let record =
+        if may_seal { x.any_record(ws, uuid).map(|record| Some(record).filter(seals_at_close)) } else { Ok(None) };
+    let seals = matches!(record, Ok(Some(_)));
+    if !x.end_hold(group_key(ws, uuid), entry, seals) {
         return Ok(());
     }
+    let Some(record) = record? else { return Ok(()) };
     let at = x.workspace_of_handle(ws)?;
-    let record = x.any_record(ws, uuid)?;
-    if seals_at_close(&record) { seal::seal_record(x, at, uuid, record, hold.epoch) } else { Ok(()) }
+    let sealed = seal::seal_record(x, at, uuid, record, hold.epoch);
+    if hold.to_seal && !sealed.as_ref().is_err_and(is_away) {
+        x.not_to_seal(uuid);
+    }
+    sealed
 }
 
 /// Puts the entry back; a deleted collection that nobody has open any more is removed (O10).
@@ -177,6 +184,7 @@ fn settle(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, (entry, has_died): (&Entry, bo
     }
     if has_died && record.state == State::Staging && !entry.has_writers() && record.abandoned_ns == 0 {
         x.abandon(ws, uuid, &mut record);
+        x.not_to_seal(uuid);
         changed = true;
     }
     if changed {
