@@ -216,8 +216,8 @@ impl Service {
             return Ok(());
         }
         self.settle(&mut writer, &cx);
-        // What cannot be sealed keeps nothing else from ending in order.
-        while self.seal_parted(&mut writer).is_ok_and(|more| more) {}
+        // What cannot be sealed keeps nothing else from ending in order. Who may still come back to write goes on in the next catalog, which knows of it.
+        while !self.core.in_grace() && self.seal_parted(&mut writer).is_ok_and(|more| more) {}
         self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);

@@ -111,6 +111,16 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
     thread
 }
 
+/// Lets signals come to the calling thread and those that it starts, whatever it has inherited: who was started by a thread of [`spawn`] would hear of none.
+pub fn let_signals_in() {
+    // SAFETY: the set is live, and emptied before it is used.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
 thread_local! {
     /// Where a thread could run before it was bound.
     static BEFORE: Cell<Option<libc::cpu_set_t>> = const { Cell::new(None) };

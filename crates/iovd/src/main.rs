@@ -152,6 +152,8 @@ fn exit_code(e: &Error) -> u8 {
 }
 
 fn main() -> ExitCode {
+    // A thread of a library may have started it, to which none come.
+    iov_store::seam::let_signals_in();
     // A file that may not grow any more is an error for whoever writes, and no end of the daemon.
     let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Default::default());
     let args = Args::parse();

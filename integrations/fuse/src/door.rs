@@ -126,7 +126,7 @@ impl Door {
         match node.told_still().map_or_else(|| by_identity(node.attributes()), Ok) {
             // Somebody has replaced it since its name was looked up, for the same call of a program; or a program is in a directory that has gone.
             Err(Errno::ESTALE) => {
-                let told = node.told_at_the_end().or_else(|| node.told_before(ONE_CALL));
+                let told = node.told_if_removed().or_else(|| node.told_before(ONE_CALL));
                 told.map(|told| (told, Duration::ZERO)).ok_or(Errno::ESTALE)
             }
             attributes => Ok((attributes?, ttl)),

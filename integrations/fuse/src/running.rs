@@ -78,7 +78,11 @@ impl Running {
         match rustix::fs::getxattr(at, ATTRIBUTE, &mut text[..]) {
             Ok(len) => Ok(Running::read(&text[..len])),
             Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ACCESS) => Ok(None),
-            Err(e) => Err(Error::from(std::io::Error::from(e)).context(at.display())),
+            Err(e) => {
+                let has_died = matches!(e, rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED);
+                let error = Error::from(std::io::Error::from(e)).context(at.display());
+                Err(if has_died { error.with_next("iov umount DIR, and mount it anew") } else { error })
+            }
         }
     }
 

@@ -257,6 +257,11 @@ impl Handle {
         if !self.behind.any.load(Ordering::Acquire) {
             return Ok(false);
         }
+        // Who tells it just now may wait for that as long.
+        self.file_system().in_time(|| self.settle_now(end))
+    }
+
+    fn settle_now(&self, end: Option<&dyn Fn(&Collection) -> Op>) -> Outcome<bool> {
         // Until the store knows: whoever comes meanwhile waits, and finds it there.
         let mut behind = lock(&self.behind.untold);
         let has_some = |u: &&mut Untold| !u.data.is_empty() || u.attr != Attr::default();

@@ -1,11 +1,13 @@
 //! Open files. All who have one open in a file system share a handle, so that they see what each other writes at once.
 
+mod ending;
+
 use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering},
 };
 
-use ioverbs::{Attr, Clause, Collection, Op, Output, Persistence, Point, Range, seam};
+use ioverbs::{Attr, Clause, Collection, Op, Output, Range, seam};
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, early::Early, fs::stat_of, handle::Handle, later::Slot};
 
@@ -200,16 +202,26 @@ impl File {
 
     /// Runs what comes to the same when it is done twice.
     fn again(&self, verb: &str, op: impl Fn(&Collection) -> Op) -> Outcome<ioverbs::Status> {
-        self.settle()?;
-        let c = self.collection()?;
-        self.node.file_system().again(verb, || ioverbs::run(c.session(), op(c)))
+        self.in_time(|| {
+            self.settle()?;
+            let c = self.collection()?;
+            self.node.file_system().again(verb, || ioverbs::run(c.session(), op(c)))
+        })
+    }
+
+    fn in_time<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.node.file_system().in_time(work)
     }
 
     /// Reads; short only at the end.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Outcome<usize> {
-        if let Some(n) = self.read_early(offset, out) {
-            return Ok(n);
+        match self.read_early(offset, out) {
+            Some(n) => Ok(n),
+            None => self.in_time(|| self.read_now(offset, out)),
         }
+    }
+
+    fn read_now(&self, offset: u64, out: &mut [u8]) -> Outcome<usize> {
         if let Err(full) = self.settle() {
             match self.joined().and_then(|handle| handle.read_stuck(offset, out)) {
                 Some(read) => return read,
@@ -245,17 +257,19 @@ impl File {
     pub fn append_up_to(&self, data: &[u8]) -> Outcome<u64> {
         let c = self.collection()?;
         self.writes();
-        self.settle()?;
-        // The system gives the offset, so that nobody's bytes lie on another's (M4).
-        let at = self.node.file_system().at_most_once("write", || ioverbs::append(c, data))?;
-        Ok(at + data.len() as u64)
+        self.in_time(|| {
+            self.settle()?;
+            // The system gives the offset, so that nobody's bytes lie on another's (M4).
+            let at = self.node.file_system().at_most_once("write", || ioverbs::append(c, data))?;
+            Ok(at + data.len() as u64)
+        })
     }
 
     /// Writes at the offset, however the file was opened (`pwritev2` with `RWF_NOAPPEND`): all of it, or as much as there is room for.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Outcome<usize> {
         // What is there and cannot be made to survive what it is to survive is no short write (P5, P8).
         let unsafe_now = Cell::new(false);
-        match self.write_whole(offset, data, &unsafe_now) {
+        match self.in_time(|| self.write_whole(offset, data, &unsafe_now)) {
             Err(e @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) if !unsafe_now.get() => {
                 self.begun(offset, data).ok_or(e)
             }
@@ -265,7 +279,7 @@ impl File {
 
     /// Writes all of it at the offset, or says why not: a part may be there.
     pub fn write_all_at(&self, offset: u64, data: &[u8]) -> Outcome<()> {
-        self.write_whole(offset, data, &Cell::default())
+        self.in_time(|| self.write_whole(offset, data, &Cell::default()))
     }
 
     fn write_whole(&self, offset: u64, data: &[u8], unsafe_now: &Cell<bool>) -> Outcome<()> {
@@ -307,10 +321,10 @@ impl File {
         }
         let handle = self.handle()?;
         self.writes();
-        if handle.truncate_stuck(size)? {
-            return Ok(());
-        }
-        self.again("truncate", |c| Op::Truncate { c: c.clone(), size }).map(drop)
+        self.in_time(|| match handle.truncate_stuck(size)? {
+            true => Ok(()),
+            false => self.again("truncate", |c| Op::Truncate { c: c.clone(), size }).map(drop),
+        })
     }
 
     /// Its length as of now.
@@ -392,87 +406,6 @@ impl File {
             }
         }
         Ok(done)
-    }
-
-    /// What was written survives what the store survives (`fsync`).
-    pub fn sync(&self) -> Outcome<()> {
-        self.persist()?;
-        // What was told before, and has found no room, does not survive.
-        self.joined().map_or(Ok(()), |handle| handle.failure())
-    }
-
-    /// The same, whatever has failed before.
-    pub fn persist(&self) -> Outcome<()> {
-        // Also what others have written, by whichever descriptor.
-        let Some(handle) = self.handle_of_what_is()? else { return Ok(()) };
-        let persist = |c: &Collection| Op::Persist { c: c.clone() };
-        match handle.settle_with(Some(&persist))? {
-            true => Ok(()),
-            false => self.again("sync", persist).map(drop),
-        }
-    }
-
-    /// Whether there is something of what was written that the store has not been told, perhaps.
-    pub fn has_untold(&self) -> bool {
-        self.joined().is_some_and(|handle| handle.has_untold())
-    }
-
-    /// One of its descriptors is closed: what was written is published (C2, C3), and survives what it is to survive from its close
-    /// on, so that the program hears of it if that fails. Where nothing was written nobody is asked.
-    pub fn flush(&self) -> Outcome<()> {
-        // One that reads alone may have made it, or changed its attributes.
-        // What has found no room its writer hears of, if there is one besides.
-        let is_own = |handle: &Arc<Handle>| !handle.is_stuck() || Arc::strong_count(handle) == 1;
-        let tells = |handle: &&Arc<Handle>| self.flags.write || (handle.has_untold() && is_own(handle));
-        match self.joined().filter(tells) {
-            Some(handle) => {
-                let (published, failed) = (self.publish(), handle.take_failure());
-                published.and(failed)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// What anybody has written who has it open is published.
-    pub(crate) fn publish(&self) -> Outcome<()> {
-        let Some(handle) = self.joined().filter(|handle| handle.c.is_writable()) else { return Ok(()) };
-        let effective = handle.c.effective().map_err(|e| self.node.file_system().errno("close", &e))?;
-        if effective.point == Point::Close && effective.persistence >= Persistence::Durable {
-            return self.sync();
-        }
-        let commit = |c: &Collection| Op::Commit { c: c.clone() };
-        match handle.settle_with(Some(&commit))? {
-            true => Ok(()),
-            false => self.again("commit", commit).map(drop),
-        }
-    }
-
-    /// Closes it for a program that is to hear of all that fails: what was written is published, also where others have it open. It is
-    /// closed, whatever this says.
-    pub fn finish(self) -> Outcome<()> {
-        // The last one publishes as it closes.
-        let is_shared = self.joined().is_some_and(|handle| Arc::strong_count(handle) > 1);
-        let published = if is_shared { self.flush() } else { Ok(()) };
-        let closed = self.close();
-        published.and(closed)
-    }
-
-    /// Closes it. It is closed, whatever this says.
-    pub fn close(self) -> Outcome<()> {
-        let Some(handle) = Slot::into_handle(self.slot) else { return Ok(()) };
-        if self.node.ends(&handle) {
-            // What was written goes in one request with the close.
-            return handle.end_now();
-        }
-        // Here, as whoever else holds it for a moment hears of no failure.
-        let told = handle.settle();
-        let is_anothers = !self.flags.write && handle.is_stuck();
-        // Others who have it open go on.
-        match Arc::into_inner(handle) {
-            Some(handle) => handle.end().and(told),
-            None if is_anothers => Ok(()),
-            None => told,
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use ioverbs::{
     BatchAttr, Clause, Concurrency, Consistency, Controls, Drive, Error, Kind as Failure, Lent, Mutability, Name, Op,
-    Output, Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam, within,
+    Output, Result, Session, Stat, Status, Uuid, Workspace, fill, run_batch, seam, within, within_all,
 };
 
 use crate::{Attributes, Errno, Kind, Node, Outcome, Rule, behind::Tellers, early::Kept, later::Laters};
@@ -299,6 +299,12 @@ impl FileSystem {
     pub(crate) fn run(&self, op: Op) -> Outcome<Status> {
         let verb = op.verb();
         ioverbs::run(self.session(), op).map_err(|e| self.errno(verb, &e))
+    }
+
+    /// Does something of several operations, such as telling what was written and closing: all of it takes no longer than one may (O8), but for a moment for
+    /// each of those that come behind one that has waited in vain.
+    pub(crate) fn in_time<T>(&self, work: impl FnOnce() -> T) -> T {
+        within_all(self.session().deadline_ns(), work)
     }
 
     /// Does what comes to the same when it is done twice; again where the store could not be reached, as while its daemon starts

@@ -57,6 +57,10 @@ impl Handle {
 
     /// The same, where it is marked as ended already.
     pub(crate) fn end_now(&self) -> Outcome<()> {
+        self.fs.in_time(|| self.tell_and_close())
+    }
+
+    fn tell_and_close(&self) -> Outcome<()> {
         let close = |c: &Collection| Op::Close { c: c.clone() };
         let temporary = self.temporary.load(Ordering::Relaxed);
         // In one request, if there is something to tell.

@@ -74,6 +74,13 @@ impl Node {
         told.map(|told| Attributes { links: 0, ..told })
     }
 
+    /// The same for who may have it open, or be about to look what stands for its name: of anything but a directory only where it was removed here. Others may have
+    /// replaced it.
+    pub fn told_if_removed(&self) -> Option<Attributes> {
+        let is_left = self.kind() == Kind::Directory || self.removed.load(Ordering::Relaxed);
+        self.told_at_the_end().filter(|_| is_left)
+    }
+
     /// Changes what is left of it, if it was removed: nobody else sees that.
     pub(crate) fn change_at_the_end(&self, change: &Change) -> Option<Attributes> {
         // Also by others, or as something else was given its name.

@@ -182,7 +182,7 @@ impl Record {
 
 /// Makes the descriptor one that is for writing only: who gets it and does not know it, as over a socket, takes nothing of it for what he has been sent.
 /// Where there is no room for one more, or no `/proc`, it stays as it is.
-fn unreadable(fd: c_int, cloexec: bool) {
+pub(crate) fn unreadable(fd: c_int, cloexec: bool) {
     let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return };
     let new = kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
     if new >= 0 {

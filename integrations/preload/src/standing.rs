@@ -18,7 +18,7 @@ use iov_posix::{Errno, Outcome};
 use crate::{
     files::{Files, Open},
     raw::kernel,
-    record::{Record, empty, seal},
+    record::{Record, empty, seal, unreadable},
     world::lock,
 };
 
@@ -201,6 +201,7 @@ impl Lender {
     fn made() -> Outcome<(c_int, Which)> {
         let fd = empty(true)?;
         seal(fd);
+        unreadable(fd, true);
         // SAFETY: it was made for this, and nobody else has it.
         let fd = ioverbs::kept::set_aside(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd();
         which(fd).map(|is| (fd, is)).ok_or(Errno(libc::EBADF))

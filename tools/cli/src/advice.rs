@@ -21,9 +21,14 @@ pub(crate) fn advice(error: &Error) -> &'static str {
         Kind::Denied if error.clause() == Some(Clause::A2) => {
             "do as is said there; `iov help A2` tells who may use a store"
         }
+        Kind::Denied if error.clause() == Some(Clause::O1) && error.detail().contains("has expired") => {
+            "its owner extends it with iov ws set WS --expires TIME, as 30d"
+        }
         // What the store denies names a clause.
         Kind::Denied if error.clause().is_some() => "ask the owner of the workspace for the rights",
-        Kind::Denied if error.detail().contains("ead-only") => {
+        Kind::Denied
+            if ["mounted read-only", "Read-only file system"].iter().any(|said| error.detail().contains(said)) =>
+        {
             "choose another place: nothing can be written there; iov --offline DIR reads a store that lies in such a one"
         }
         Kind::Denied => "look at its owner and permissions, as `ls -ld` shows them",

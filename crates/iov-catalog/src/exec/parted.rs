@@ -77,6 +77,16 @@ impl Exec<'_> {
         !goes_on
     }
 
+    /// The last that had it has died, and had nothing to write: what others have closed is sealed all the same.
+    pub(crate) fn end_hold_of_reader(&mut self, key: Uuid, entry: &mut Entry) {
+        let (ws, hold) = (entry.ws, entry.hold);
+        if self.end_hold(key, entry, false)
+            && let Some(hold) = hold.filter(|hold| hold.to_seal)
+        {
+            self.after.ended_holds.push((key, Some(Ended::Here(ws, hold))));
+        }
+    }
+
     /// That it is to be sealed is known behind the next crash, too. A medium that forgets everything with the catalog has nothing to seal then.
     fn note_to_seal(&mut self, ws: Uuid, uuid: Uuid, hold: &Hold) {
         if self.core.incarnation_to_record() != 0 {

@@ -269,3 +269,30 @@ fn x1_who_has_joined_another_before_the_last_catalog_is_waited_for_too() {
     one.other().open(uuid).expect("nobody was there to come back");
     drop((rig, two));
 }
+
+/// Neither the end of the catalog in order nor a reader's death makes less of it.
+#[test]
+fn m2_what_is_closed_behind_a_crash_stays_open_to_its_holder_until_nobody_can_come_back() {
+    let rig = rig();
+    let pair = pair(&rig);
+    let [written, read] = ["written", "read"].map(|text| staged(&pair, text));
+    let (rig, [one, two]) = crash(rig, GRACE, pair);
+    for (uuid, epoch) in [written, read] {
+        present(&one, uuid, epoch);
+        one.close_written(uuid).unwrap();
+    }
+    rig.service.close().unwrap();
+    let (rig, [one, two]) = crash(rig, GRACE, [one, two]);
+    assert_eq!(kind(one.other().open_exclusive(written.0, COLLECTION)), Kind::Busy);
+    present(&two, written.0, written.1);
+    two.bytes(written.0).under(written.1).write(3, b"two").expect("it has not closed it");
+    resume(&two, Presented { writers: 0, ..presented(&two, read.0, read.1) }).unwrap();
+    rig.service.end_grace().unwrap();
+    assert_eq!([written, read].map(|(uuid, _)| state(&one, uuid)), [Some(State::Staging); 2], "they are in use");
+    two.close_written(written.0).unwrap();
+    rig.service.end_session(two.caller.session);
+    rig.later(61 * SECOND);
+    rig.service.tick(rig.service.core.monotonic_ns());
+    assert_eq!([written, read].map(|(uuid, _)| state(&one, uuid)), [Some(State::Sealed); 2]);
+    assert_eq!(one.stat(written.0).unwrap().bytes, 6);
+}

@@ -140,7 +140,10 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
             x.after.left.push(key);
         }
         if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
-            x.end_hold(key, &mut entry, false);
+            match slot.writers {
+                0 => x.end_hold_of_reader(key, &mut entry),
+                _ => drop(x.end_hold(key, &mut entry, false)),
+            }
         }
         if slot.writers > 0 && !slot.fenced && !entry.deleted {
             let has_died = slot.died || !slot.is_heirs();

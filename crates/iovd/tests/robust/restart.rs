@@ -2,7 +2,7 @@
 
 use ioverbs::{Kind, Metadata, Op, Value};
 
-use crate::kit::{Peer, Store, controls, create, lookup, read, signal, wait_until};
+use crate::kit::{Peer, Store, controls, create, has_ended, lookup, read, signal, wait_until};
 
 /// What a client does before and after the daemon ended.
 fn goes_on(store: &Store, size: usize, end: impl Fn(&Store)) {
@@ -244,4 +244,19 @@ fn o8_nothing_outlives_its_deadline_while_the_daemon_is_stopped() {
         wait_until("an answer", || ioverbs::write_at(&c, 0, b"again").is_ok());
         assert_eq!(&read(&c)[..5], b"again", "{asked}");
     }
+}
+
+/// Threads of the library keep signals away from the program's handlers, and start daemons.
+#[test]
+fn a_daemon_hears_of_signals_whoever_has_started_it() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    ioverbs::seam::spawn("starts", move || {
+        let store = Store::new();
+        let daemon = store.daemon(&[], &[]);
+        sender.send((store, daemon)).unwrap();
+    })
+    .unwrap();
+    let (_store, daemon) = receiver.recv().unwrap();
+    signal(daemon.pid(), "TERM");
+    wait_until("its end", || has_ended(daemon.pid()));
 }

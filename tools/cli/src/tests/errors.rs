@@ -229,6 +229,10 @@ fn a_next_step_fits_what_was_said() {
     let readonly = ioverbs::Error::from(std::io::Error::from_raw_os_error(30));
     assert_eq!(code(readonly.kind()), 77);
     assert!(advice(&readonly).contains("choose another place"));
+    let unreadable = ioverbs::Error::from(std::io::Error::from_raw_os_error(13)).context("read-only.h5");
+    assert!(advice(&unreadable).contains("owner and permissions"));
+    let expired = ioverbs::Error::denied("the workspace \"w\" has expired").with_clause(ioverbs::Clause::O1);
+    assert!(advice(&expired).contains("--expires"));
     let mut world = World::with_workspace();
     world.iov(&["umount", "not-there"]).fails(64, &["next: findmnt"]);
     world.iov(&["bench", "micro", "--runs", "1", "--collections", "1000"]).fails(64, &["2000 collections"]);

@@ -1,6 +1,9 @@
 //! What a mount tells the kernel, which goes by it: rights that are taken from files, directories that have gone, bytes that went past its pages.
 
-use std::process::Command;
+use std::{
+    os::unix::fs::{MetadataExt, symlink},
+    process::Command,
+};
 
 use crate::{
     mounts::{Mounted, has_fuse},
@@ -95,4 +98,25 @@ fn what_is_written_past_pages_is_read_by_who_waited_for_it() {
         }
         over = 1; for (int i = 0; i < 2; i++) pthread_join(thread[i], 0); printf("%ld\n", stale);"#;
     assert_eq!(said(&store, &m, body), "0\n");
+}
+
+/// The kernel asks what has become of what it knows by that name, and not for the one that has it now.
+#[test]
+fn a_link_that_was_replaced_through_another_mount_is_the_new_one_before_long() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (here, there) = (Mounted::new(&store, "here", "ttl=60"), Mounted::new(&store, "there", "ttl=60"));
+    symlink("one", here.at.join("link")).unwrap();
+    let link = there.at.join("link");
+    let read = || (link.symlink_metadata().unwrap().nlink(), link.read_link().unwrap());
+    assert_eq!(read(), (1, "one".into()));
+    symlink("two", here.at.join("new")).unwrap();
+    std::fs::rename(here.at.join("new"), here.at.join("link")).unwrap();
+    let begun = std::time::Instant::now();
+    while read() != (1, "two".into()) {
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", read());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
