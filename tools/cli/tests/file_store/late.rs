@@ -148,3 +148,29 @@ os.kill({daemon}, signal.SIGSTOP); os.execv('/bin/echo', ['echo', 'ran'])"
         assert!(dir == "c" || lost.len() < 10, "{dir} {lost:?}: {}", ran.err);
     }
 }
+
+/// A call that asks several things of the store, behind who is telling it something already, has one deadline all the same (O8).
+#[test]
+fn o8_calls_that_ask_a_store_that_hangs_for_several_things_have_one_deadline() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let daemon = store.daemon();
+    for what in ["os.close(f)", "os.fsync(f)", "os.write(f, b'y')", "os.ftruncate(f, 5)"] {
+        let program = format!(
+            "import os, signal, time
+f = os.open('/iov/w/f', os.O_CREAT | os.O_RDWR | os.O_TRUNC); os.write(f, b'x' * 100)
+os.kill({daemon}, signal.SIGSTOP); time.sleep(3)
+begun = time.monotonic()
+try: {what}; print('no error')
+except OSError: print(time.monotonic() - begun)
+os.kill({daemon}, signal.SIGCONT)"
+        );
+        let ran = run(&store, &["--timeout", "2s", "--", "python3", "-uc", &program]);
+        kill(daemon as u32, "CONT");
+        // It took nearly six of them to close.
+        let took: f64 = ran.text().trim().parse().unwrap_or_else(|_| panic!("{what}: {} {}", ran.text(), ran.err));
+        assert!(took < 6.0, "{what}: {took} s");
+    }
+}
