@@ -163,8 +163,9 @@ fn o8_calls_that_ask_a_store_that_hangs_for_several_things_have_one_deadline() {
 f = os.open('/iov/w/f', os.O_CREAT | os.O_RDWR | os.O_TRUNC); os.write(f, b'x' * 100)
 os.kill({daemon}, signal.SIGSTOP); time.sleep(3)
 begun = time.monotonic()
-try: {what}; print('no error')
-except OSError: print(time.monotonic() - begun)
+try: {what}
+except OSError: pass
+print(time.monotonic() - begun)
 os.kill({daemon}, signal.SIGCONT)"
         );
         let ran = run(&store, &["--timeout", "2s", "--", "python3", "-uc", &program]);
