@@ -114,6 +114,8 @@ pub(crate) const LK_FLOCK: u32 = 1 << 0;
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub(crate) const SETXATTR_KILL_SGID: u32 = 1 << 0;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+/// With an owner of locks: as the kernel says of what goes past its pages, and of nothing else.
+pub(crate) const WRITE_LOCKOWNER: u32 = 1 << 1;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
 /// What the kernel is told without having asked.

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     abi::{
-        EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, SETXATTR_KILL_SGID, WRITE_CACHE, WRITE_KILL_SUIDGID, head_len,
-        op, set,
+        EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, SETXATTR_KILL_SGID, WRITE_CACHE, WRITE_KILL_SUIDGID,
+        WRITE_LOCKOWNER, head_len, op, set,
     },
     crew::Crew,
     fields::{Fields, Writer},
@@ -230,7 +230,8 @@ fn dispatch<F: Filesystem>(
             let (_owner, flags) = (head.u64()?, head.u32()? as i32);
             let data = rest.bytes(size as usize)?;
             let (from_cache, lowers_rights) = (how & WRITE_CACHE != 0, how & WRITE_KILL_SUIDGID != 0);
-            let what = Written { handle, offset, data, flags, from_cache, lowers_rights };
+            let past_pages = how & WRITE_LOCKOWNER != 0;
+            let what = Written { handle, offset, data, flags, from_cache, past_pages, lowers_rights };
             written(fs.write(req, &what).map_err(Into::into)?, room)
         }
         op::STATFS => {

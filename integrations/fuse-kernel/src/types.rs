@@ -232,6 +232,9 @@ pub struct Written<'a> {
     pub flags: i32,
     /// It is of the kernel's cache: a mapping was written.
     pub from_cache: bool,
+    /// It goes past the pages that the kernel has of the file, which are not locked for it. Whether it does is not to be told from the flags: they may have
+    /// changed since it began.
+    pub past_pages: bool,
     /// Rights that the file gives to who runs it are to be taken from it.
     pub lowers_rights: bool,
 }

@@ -28,7 +28,6 @@ const O_WRONLY: i32 = 0o1;
 const O_TRUNC: i32 = 0o1000;
 pub(crate) const O_APPEND: i32 = 0o2000;
 pub(crate) const O_DSYNC: i32 = 0o10000;
-pub(crate) const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200000 } else { 0o40000 };
 
 /// What the kernel knows, and who has locks.
 #[derive(Default)]

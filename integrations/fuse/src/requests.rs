@@ -14,7 +14,7 @@ use ioverbs::seam;
 
 use crate::{
     convert,
-    door::{Door, Known, O_APPEND, O_DIRECT, O_DSYNC, born, by_identity, flags},
+    door::{Door, Known, O_APPEND, O_DSYNC, born, by_identity, flags},
     folders::{self, Stream},
     inodes::Content,
     opened::{Begun, Opening, Served},
@@ -257,8 +257,9 @@ impl Filesystem for Door {
         self.lower_rights(what.lowers_rights, req.node, file.node())?;
         // Pages that were mapped go where they lie, and whether others go to the end may change while it is open.
         let (appends, past) = (!what.from_cache && what.flags & O_APPEND != 0, file.past_cache && !what.from_cache);
-        // The kernel does not see to pages that were read anew while an asynchronous request went past them.
-        let past_pages = past || (!what.from_cache && what.flags & O_DIRECT != 0);
+        // The kernel does not see to pages that were read anew while an asynchronous request went past them. To drop such as it has locked for this request would never
+        // end.
+        let past_pages = what.past_pages && !what.from_cache;
         let written = match (appends, what.from_cache) {
             (true, _) => file.append(what.data),
             // Of pages the kernel looks at errors alone, and takes what was not written for written.

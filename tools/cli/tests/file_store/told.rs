@@ -20,6 +20,7 @@ fn said(store: &Store, m: &Mounted<'_>, body: &str) -> String {
         "stdio",
         "stdlib",
         "string",
+        "time",
         "unistd",
         "sys/stat",
         "sys/syscall",
@@ -119,4 +120,45 @@ fn a_link_that_was_replaced_through_another_mount_is_the_new_one_before_long() {
         assert!(begun.elapsed().as_secs() < 30, "{:?}", read());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// Whether a write goes past the kernel's pages is decided before it is on its way, and what the descriptor says may be another thing by then.
+#[test]
+fn a_write_comes_back_while_others_change_how_writes_go() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = Mounted::new(&store, "mnt", "");
+    let body = r#"
+        static int f; static volatile int over; static volatile long wrong;
+        static void *turns(void *_) { while (!over) { fcntl(f, F_SETFL, O_DIRECT); fcntl(f, F_SETFL, 0); } return 0; }
+        /* Of a page that is not read the kernel keeps the lock until it is written; and who waits for another one to have written has found out longer ago how it goes. */
+        static void *writes(void *at) { char *b; posix_memalign((void **) &b, 4096, 512); memset(b, 7, 512); while (!over) if (pwrite(f, b, 512, (long) at) != 512) wrong++; return 0; }
+        MAIN
+        char c[8192]; pthread_t threads[3]; f = open("f", O_RDWR | O_CREAT, 0644); if (pwrite(f, c, 8192, 0) != 8192) wrong++; close(f);
+        f = open("f", O_RDWR); int g = open("f", O_RDONLY);
+        pthread_create(threads, 0, turns, 0); pthread_create(threads + 1, 0, writes, (void *) 512); pthread_create(threads + 2, 0, writes, (void *) 1024);
+        sleep(5);
+        over = 1; for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+        if (pread(g, c, 8192, 0) != 8192 || c[512] != 7 || c[1535] != 7) wrong++; printf("%ld\n", wrong);"#;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let done_in_time = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let begun = std::time::Instant::now();
+            while !done.load(std::sync::atomic::Ordering::Acquire) && begun.elapsed().as_secs() < 120 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            let in_time = done.load(std::sync::atomic::Ordering::Acquire);
+            if !in_time {
+                // Nothing else ends a write that does not come back.
+                let _ = Command::new("umount").args(["-f", "-l", m.at.to_str().unwrap()]).status();
+            }
+            in_time
+        });
+        let told = said(&store, &m, body);
+        done.store(true, std::sync::atomic::Ordering::Release);
+        (told, watcher.join().unwrap())
+    });
+    assert_eq!(done_in_time, ("0\n".to_owned(), true));
 }
