@@ -133,6 +133,9 @@ pub(crate) const RING_HEADER: usize = 288;
 pub(crate) const RING_OP: usize = 128;
 pub(crate) const RING_ENTRY: usize = 256;
 
+/// An attribute that nothing has, by which a queue is given something to answer ([`crate::watch`]): no file system is asked.
+pub(crate) const NOTHING: &str = "system.iov.nothing";
+pub(crate) const ENODATA: i32 = 61;
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENXIO: i32 = 6;
 pub(crate) const ENOSYS: i32 = 38;

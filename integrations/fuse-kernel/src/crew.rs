@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -84,6 +84,9 @@ pub(crate) struct Crew {
     waiting: AtomicUsize,
     /// There was nobody to take a request for a moment.
     was_short: AtomicBool,
+    /// How often that was so, and how many requests were taken.
+    shorts: AtomicU64,
+    taken: AtomicU64,
     interrupts: Arc<Interrupts>,
     /// In which form requests to set attributes come ([`init::SETXATTR_EXT`](crate::abi::init::SETXATTR_EXT)).
     pub(crate) setxattr_longer: bool,
@@ -100,7 +103,20 @@ impl Crew {
     ) -> Crew {
         let zero = AtomicUsize::default;
         let (idle, coming, all, waiting, was_short) = (zero(), zero(), zero(), zero(), AtomicBool::new(false));
-        Crew { idle, coming, all, waiting, was_short, interrupts, setxattr_longer, hire: Box::new(hire) }
+        let (shorts, taken, hire) = (AtomicU64::default(), AtomicU64::default(), Box::new(hire));
+        Crew { idle, coming, all, waiting, was_short, shorts, taken, interrupts, setxattr_longer, hire }
+    }
+
+    /// What there is to be seen of it from outside.
+    pub(crate) fn pulse(&self) -> Pulse {
+        let idle = self.idle.load(Ordering::Acquire);
+        let away = idle + self.coming.load(Ordering::Acquire);
+        Pulse {
+            shorts: self.shorts.load(Ordering::Relaxed),
+            taken: self.taken.load(Ordering::Relaxed),
+            idle,
+            busy: self.all.load(Ordering::Acquire).saturating_sub(away),
+        }
     }
 
     pub(crate) fn interrupts(&self) -> &Interrupts {
@@ -134,7 +150,9 @@ impl Crew {
 
     /// A thread has taken a request, and is busy until what is returned is dropped.
     pub(crate) fn busy(&self) -> Busy<'_> {
+        self.taken.fetch_add(1, Ordering::Relaxed);
         if self.idle.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shorts.fetch_add(1, Ordering::Relaxed);
             self.was_short.store(true, Ordering::Release);
         }
         self.fill();
@@ -167,6 +185,17 @@ impl Crew {
         }
         Waiting { crew: self, unique, stop }
     }
+}
+
+/// See [`Crew::pulse`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pulse {
+    /// How often there was nobody to take a request, and how many were taken.
+    pub(crate) shorts: u64,
+    pub(crate) taken: u64,
+    /// Threads that can take one now, and such as have one.
+    pub(crate) idle: usize,
+    pub(crate) busy: usize,
 }
 
 /// A thread that is busy.

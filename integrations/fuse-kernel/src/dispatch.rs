@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     abi::{
-        EIO, ENOSYS, ENXIO, LK_FLOCK, OPEN_KILL_SUIDGID, SETXATTR_KILL_SGID, WRITE_CACHE, WRITE_KILL_SUIDGID,
-        WRITE_LOCKOWNER, head_len, op, set,
+        EIO, ENODATA, ENOSYS, ENXIO, LK_FLOCK, NOTHING, OPEN_KILL_SUIDGID, SETXATTR_KILL_SGID, WRITE_CACHE,
+        WRITE_KILL_SUIDGID, WRITE_LOCKOWNER, head_len, op, set,
     },
     crew::Crew,
     fields::{Fields, Writer},
@@ -267,11 +267,14 @@ fn dispatch<F: Filesystem>(
         }
         op::GETXATTR | op::LISTXATTR => {
             let mut value = Room::new(room, head.u32()? as usize);
-            let done = match opcode {
-                op::GETXATTR => fs.getxattr(req, rest.name()?, &mut value),
+            match opcode {
+                op::GETXATTR => match rest.name()? {
+                    name if name == NOTHING.as_bytes() => return Err(ENODATA),
+                    name => fs.getxattr(req, name, &mut value),
+                },
                 _ => fs.listxattr(req, &mut value),
-            };
-            done.map_err(Into::into)?;
+            }
+            .map_err(Into::into)?;
             value.given()
         }
         op::REMOVEXATTR => none(fs.removexattr(req, rest.name()?)),

@@ -22,6 +22,7 @@ mod names;
 mod ring;
 mod session;
 mod types;
+mod watch;
 
 pub use crew::Waiting;
 pub use device::{Backing, Kernel};

@@ -16,7 +16,7 @@ use iov_store::seam;
 
 use crate::{
     abi::{IN_HEADER, op},
-    crew::{Crew, Interrupts, SPARE, lock},
+    crew::{Crew, Interrupts, Pulse, SPARE, lock},
     device::Kernel,
     dispatch::{self, Header},
     fields::Fields,
@@ -24,6 +24,7 @@ use crate::{
     handshake::{Asked, Granted, REQUEST, shake_hands},
     mounting::{self, Missing, MountTable, Switch},
     ring,
+    watch::{self, Watched},
 };
 
 /// Whether requests go by rings.
@@ -173,6 +174,9 @@ fn attempt<F: Filesystem>(
         return Err((Arc::into_inner(shared).map(|shared| shared.fs), e));
     }
     drop(switch);
+    if queues > 0 {
+        watch::begin(Arc::downgrade(&shared));
+    }
     shared.is_gone();
     Ok(Session { served: Some(Box::new(shared)), at: at.to_owned(), kernel, granted })
 }
@@ -288,6 +292,18 @@ impl<F: Filesystem> Shared<F> {
             let Some(thread) = lock(&self.threads).pop() else { return };
             let _ = thread.join();
         }
+    }
+}
+
+impl<F: Filesystem> Watched for Shared<F> {
+    fn at(&self) -> &Path {
+        &self.at
+    }
+
+    fn pulses(&self) -> Option<Vec<Pulse>> {
+        let is_over = self.has_ended.load(Ordering::Acquire) || self.given_up.load(Ordering::Acquire);
+        let queues = self.queues.get().filter(|_| !is_over && self.alive.load(Ordering::Acquire) > 0)?;
+        Some(queues.iter().map(Crew::pulse).collect())
     }
 }
 

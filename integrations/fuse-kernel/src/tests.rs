@@ -13,12 +13,13 @@ use proptest::prelude::*;
 use crate::{
     Attr, Entry, Names, Room,
     abi::{head_len, init},
-    crew::{Crew, Interrupts},
+    crew::{Crew, Interrupts, Pulse},
     dispatch::split,
     fields::{Fields, Writer},
     handshake::{Asked, answer, read},
     mounting::Switch,
     ring::count,
+    watch::Seen,
 };
 
 const ATTR: Attr = Attr {
@@ -216,5 +217,31 @@ fn rings_are_switched_on_and_off_again_also_where_there_is_no_place_for_a_lock()
         std::fs::write(&file, "Y\n").unwrap();
         drop(Switch::at(&file, &lock));
         assert_eq!(says(), "Y\n", "{lock:?}");
+    }
+}
+
+/// A queue in which some wait and nothing moves is given something to answer: more seldom where that brings nothing.
+#[test]
+fn a_queue_in_which_nothing_moves_is_given_something_to_answer() {
+    let pulse = |taken, idle, busy| Pulse { shorts: 0, taken, idle, busy };
+    let mut seen = Seen::default();
+    assert_eq!(seen.looks_at(pulse(7, 2, 1)), 0, "something has moved since");
+    assert_eq!(seen.looks_at(pulse(7, 2, 1)), 2);
+    assert_eq!(seen.looks_at(pulse(11, 3, 3)), 3, "two more were taken than were made");
+    // Now nothing lies there.
+    let mut taken = 14;
+    let looks = |seen: &mut Seen, taken: &mut u64| {
+        (1..1000).find(|_| {
+            let made = seen.looks_at(pulse(*taken, 3, 3));
+            *taken += made as u64;
+            made > 0
+        })
+    };
+    let waits: Vec<_> = (0..9).map(|_| looks(&mut seen, &mut taken).unwrap()).collect();
+    assert_eq!(waits, [2, 3, 5, 9, 17, 33, 51, 51, 51]);
+    let short = Pulse { shorts: 1, ..pulse(taken, 3, 3) };
+    assert_eq!(seen.looks_at(short), 3, "something may have come that nobody could take");
+    for none in [pulse(taken + 3, 0, 9), pulse(taken + 3, 9, 0)] {
+        assert_eq!(seen.looks_at(Pulse { shorts: 1, ..none }), 0);
     }
 }

@@ -29,7 +29,12 @@ struct Memory {
     locked: Mutex<HashMap<u64, u64>>,
     freed: Condvar,
     ended: Arc<Mutex<bool>>,
+    /// How many are at the gate, of which nobody gets through before all are there.
+    gate: Mutex<usize>,
 }
+
+/// How many that are.
+const ALL: usize = 64;
 
 impl Memory {
     fn attr(&self, ino: u64) -> Result<Attr, i32> {
@@ -124,7 +129,19 @@ impl Filesystem for Memory {
         self.entry(of)
     }
 
-    fn open(&self, _: &Request<'_>, _: i32, _: bool) -> Result<Opened, i32> {
+    fn open(&self, req: &Request<'_>, _: i32, _: bool) -> Result<Opened, i32> {
+        if self.files.lock().unwrap()[req.node as usize - 2].0 == b"gate" {
+            *self.gate.lock().unwrap() += 1;
+            let waiting = req.waits();
+            let round = || self.gate.lock().unwrap().div_ceil(ALL) * ALL;
+            let all = round();
+            while *self.gate.lock().unwrap() < all {
+                if waiting.is_interrupted() {
+                    return Err(EINTR);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
         Ok(Opened::default())
     }
 
@@ -426,6 +443,38 @@ fn many_threads_are_served_at_a_time() {
                 });
             }
         });
+    });
+}
+
+/// What a request waits for may be one that came while nobody could take it.
+#[test]
+fn none_of_those_that_come_at_once_to_one_processor_is_left_lying() {
+    for_each_way(|m| {
+        drop(File::create(m.path("gate")).unwrap());
+        for round in 0..20 {
+            let start = std::sync::Barrier::new(ALL);
+            let done = std::sync::atomic::AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                for _ in 0..ALL {
+                    scope.spawn(|| {
+                        iov_store::seam::bind(0);
+                        start.wait();
+                        let opened = File::open(m.path("gate"));
+                        done.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+                        opened.unwrap();
+                    });
+                }
+                let begun = Instant::now();
+                while done.load(std::sync::atomic::Ordering::Acquire) < ALL {
+                    if begun.elapsed() > Duration::from_secs(60) {
+                        // Nothing else ends it.
+                        let _ = abort(m);
+                        panic!("in round {round} one waits for another that nobody takes");
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+        }
     });
 }
 
