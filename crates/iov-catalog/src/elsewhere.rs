@@ -70,6 +70,8 @@ impl Service {
         let mut writer = self.core.writer();
         if !writer.closed {
             self.settle_now(&mut writer, &cx);
+            // What cannot be sealed now is before long.
+            while !self.core.in_grace() && self.seal_parted(&mut writer).is_ok_and(|more| more) {}
         }
     }
 }

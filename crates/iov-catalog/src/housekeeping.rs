@@ -117,6 +117,10 @@ impl Service {
         if !self.core.in_grace() {
             // What is not sealed now is the next time.
             let _ = self.seal_parted(&mut writer);
+            if self.has_to_seal() {
+                // Others are kept out of it until then.
+                self.sweep_again_soon();
+            }
         }
         self.core.store().keep_room();
         // A failure is met again by whoever writes next, who hears of it.

@@ -93,7 +93,7 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     batch::finish(service, &mut writer, &cx);
     service.load_temporary(&mut writer)?;
     unless_full(note_abandoned(service, &mut writer))?;
-    service.load_to_seal()?;
+    unless_full(service.load_to_seal(&mut writer))?;
     if service.core.in_grace() {
         // Those who have it open may come back (O10).
         return Ok(());

@@ -48,6 +48,8 @@ pub(crate) struct Writer {
     pub(crate) again_ns: i64,
     /// Collections that go by themselves.
     pub(crate) temporary: Temporary,
+    /// What was to be sealed last, of what was closed behind a crash.
+    pub(crate) sealed_last: Option<Uuid>,
     /// Sessions that are gone, and whose end could not be written down, as a target was away.
     pub(crate) unended: Vec<Uuid>,
     pub(crate) end_again_ns: i64,

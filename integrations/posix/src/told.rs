@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use ioverbs::seam;
 
-use crate::{Attributes, Change, Errno, Kind, Node, fs::lock, remembered::Since};
+use crate::{Attributes, Change, Kind, Node, fs::lock, remembered::Since};
 
 /// The time at which that was told which does not hold any more.
 const UNTOLD: i64 = 0;
@@ -81,15 +81,11 @@ impl Node {
         self.told_at_the_end().filter(|_| is_left)
     }
 
-    /// Changes what is left of it, if it was removed: nobody else sees that.
+    /// Changes what is left of it, if it was removed here: nobody else sees that. Where others have removed it, or given its name to something else, that may be what
+    /// is meant.
     pub(crate) fn change_at_the_end(&self, change: &Change) -> Option<Attributes> {
-        // Also by others, or as something else was given its name.
-        let has_gone = || self.kind() != Kind::File && self.attributes() == Err(Errno::ENOENT);
-        if !self.removed.load(Ordering::Relaxed) && !has_gone() {
-            return None;
-        }
         let mut told = lock(&self.told);
-        let told = told.as_mut()?;
+        let told = told.as_mut().filter(|_| self.removed.load(Ordering::Relaxed))?;
         let (a, now_ns) = (&mut told.attributes, seam::now_ns());
         a.mode = change.mode.map_or(a.mode, |mode| mode & 0o7777);
         (a.uid, a.gid) = (change.uid.unwrap_or(a.uid), change.gid.unwrap_or(a.gid));

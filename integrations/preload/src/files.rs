@@ -5,8 +5,8 @@
 use std::{
     ffi::c_int,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -24,11 +24,13 @@ use crate::{
 
 mod adding;
 mod ending;
+mod offset;
 mod table;
 mod telling;
 
 pub(crate) use adding::Adding;
 pub(crate) use ending::Patience;
+pub(crate) use offset::Moving;
 
 /// Descriptors that are looked for at once; others are looked for in the table.
 const BITS: usize = 1 << 16;
@@ -80,6 +82,8 @@ pub(crate) struct Open {
     failed: Mutex<Option<Failed>>,
     /// Who moves the offset.
     pub(crate) moving: Mutex<()>,
+    /// The thread that does, where others may have it, too.
+    mover: AtomicI32,
     /// Another process may have it too, and move the offset.
     pub(crate) shared: AtomicBool,
     /// What is written in the file of its own that stands for it, as soon as it has one: by this who holds its locks knows it.
@@ -125,6 +129,7 @@ impl Open {
             locking: Mutex::default(),
             failed: Mutex::default(),
             moving: Mutex::default(),
+            mover: AtomicI32::new(0),
             shared: AtomicBool::new(false),
             proof: OnceLock::new(),
             id,
@@ -146,24 +151,6 @@ impl Open {
         if let Some(proof) = self.proof.get() {
             other.is_proven_by(proof.clone());
         }
-    }
-
-    /// To be kept while a descriptor of it is closed, which ends the lock of this process by which it moves the offset ([`Open::moves`]): who does that is waited
-    /// for, a moment at most, as it may be who was interrupted for this.
-    pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, ()>> {
-        const MOMENTS: usize = 100;
-        const MOMENT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        if !self.shared.load(Ordering::Relaxed) {
-            return None;
-        }
-        (0..MOMENTS).find_map(|_| {
-            let one = self.moving.try_lock().ok();
-            if one.is_none() {
-                let pause = MOMENT;
-                kernel!(libc::SYS_nanosleep, &raw const pause, 0);
-            }
-            one
-        })
     }
 
     /// Whether this process has opened it, and not only been handed it.
@@ -232,27 +219,6 @@ impl Open {
         Ok(file)
     }
 
-    /// Nobody else moves the offset for as long as this is kept.
-    pub(crate) fn moves(&self, fd: c_int) -> Moving<'_> {
-        let one = lock(&self.moving);
-        let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
-        if let Some(fd) = shared {
-            // What stands for it has a lock for that, which ends with its process, or with the program that it runs next.
-            loop {
-                match -Moving::change(fd, libc::F_WRLCK) as c_int {
-                    libc::EINTR => {}
-                    // The kernel takes two threads for one that waits for itself: each has one such lock at a time.
-                    libc::EDEADLK => {
-                        let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-                        kernel!(libc::SYS_nanosleep, &raw const pause, 0);
-                    }
-                    _ => break,
-                }
-            }
-        }
-        Moving { _one: one, shared }
-    }
-
     pub(crate) fn reads(&self) -> bool {
         self.record.access.read
     }
@@ -307,29 +273,6 @@ impl Open {
     pub(crate) fn refresh(&self, world: &World) {
         if let Ok(Some(mounted)) = self.mounted(world) {
             mounted.paths.refresh();
-        }
-    }
-}
-
-/// See [`Open::moves`].
-pub(crate) struct Moving<'a> {
-    _one: MutexGuard<'a, ()>,
-    shared: Option<c_int>,
-}
-
-impl Moving<'_> {
-    fn change(fd: c_int, kind: c_int) -> isize {
-        // SAFETY: all of it may be zero.
-        let mut first: libc::flock = unsafe { std::mem::zeroed() };
-        (first.l_type, first.l_len) = (kind as i16, 1);
-        kernel!(libc::SYS_fcntl, fd, libc::F_SETLKW, &raw const first)
-    }
-}
-
-impl Drop for Moving<'_> {
-    fn drop(&mut self) {
-        if let Some(fd) = self.shared {
-            Moving::change(fd, libc::F_UNLCK);
         }
     }
 }

@@ -104,3 +104,8 @@ pub(crate) fn outcome(outcome: Result<isize, Errno>) -> isize {
 pub(crate) fn pid() -> i32 {
     kernel!(libc::SYS_getpid) as i32
 }
+
+/// The thread, as the kernel knows it.
+pub(crate) fn tid() -> i32 {
+    kernel!(libc::SYS_gettid) as i32
+}

@@ -234,6 +234,7 @@ impl Exec<'_> {
 
     /// Takes an object from a holder: its handles are fenced, and of a group all it holds below.
     fn pass_on(&mut self, ws: Uuid, key: Uuid, kind: EntryKind, from: Uuid) -> Result<()> {
+        self.no_more_to_seal(key);
         self.change_entry(key, |entry| {
             entry.hold = None;
             entry.slots_mut().filter(|s| s.holder == from).for_each(|s| s.fenced = true);
@@ -253,6 +254,7 @@ impl Exec<'_> {
     }
 
     fn pass_on_one(&mut self, ws: Uuid, uuid: Uuid, record: &mut Record, from: Uuid) -> Result<()> {
+        self.no_more_to_seal(uuid);
         self.change_entry(uuid, |entry| {
             entry.hold = None;
             entry.slots_mut().filter(|s| s.holder == from).for_each(|s| s.fenced = true);

@@ -2,7 +2,7 @@
 //! that such a hold goes on until nobody can any more: for all who act for its holder.
 
 use bytes::Bytes;
-use iov_types::{Concurrency, Mutability, Result, State, Uuid};
+use iov_types::{Concurrency, Kind, Mutability, Place, Result, State, Uuid};
 use iov_wire::Wire;
 
 use super::{Exec, Mode};
@@ -79,12 +79,17 @@ impl Exec<'_> {
 
     /// The last that had it has died, and had nothing to write: what others have closed is sealed all the same.
     pub(crate) fn end_hold_of_reader(&mut self, key: Uuid, entry: &mut Entry) {
-        let (ws, hold) = (entry.ws, entry.hold);
+        let hold = entry.hold;
         if self.end_hold(key, entry, false)
             && let Some(hold) = hold.filter(|hold| hold.to_seal)
         {
-            self.after.ended_holds.push((key, Some(Ended::Here(ws, hold))));
+            self.seal_later(key, entry, hold);
         }
+    }
+
+    /// What a hold was to seal at its end is sealed by and by, and others are kept out of it until then.
+    pub(crate) fn seal_later(&mut self, key: Uuid, entry: &Entry, hold: Hold) {
+        self.after.ended_holds.push((key, Some(Ended::Here(entry.ws, hold))));
     }
 
     /// That it is to be sealed is known behind the next crash, too. A medium that forgets everything with the catalog has nothing to seal then.
@@ -95,9 +100,24 @@ impl Exec<'_> {
         }
     }
 
-    /// It is sealed, or its last writer has died: nothing of it is left to be done.
+    /// Its last writer has died.
     pub(crate) fn not_to_seal(&mut self, uuid: Uuid) {
         self.delete(keys::to_seal(uuid));
+    }
+
+    /// It is sealed, or goes, or passes on to another holder: of what was closed nothing is left to be sealed.
+    pub(crate) fn no_more_to_seal(&mut self, uuid: Uuid) {
+        let is_held = self.entry(uuid).and_then(|entry| entry.hold).is_some_and(|hold| hold.to_seal);
+        let is_parted = self.parted(uuid).is_some_and(|hold| hold.to_seal);
+        if is_held {
+            self.change_entry(uuid, |entry| entry.hold.iter_mut().for_each(|hold| hold.to_seal = false));
+        }
+        if is_parted {
+            self.after.ended_holds.push((uuid, None));
+        }
+        if is_held || is_parted {
+            self.not_to_seal(uuid);
+        }
     }
 
     /// Who acts for its holder goes on with a hold that has ended here.
@@ -112,22 +132,50 @@ impl Exec<'_> {
 
     /// Seals what the end of a hold seals, as nobody has come back to it. Who holds it meanwhile does so at its close.
     fn seal_parted(&mut self, ws: Uuid, uuid: Uuid, hold: &Hold) -> Result<()> {
-        if self.entry(uuid).is_some_and(|entry| entry.is_in_use()) {
+        if self.entry(uuid).is_some_and(|entry| entry.hold.is_some()) {
             self.change_entry(uuid, |entry| entry.hold.iter_mut().for_each(|hold| hold.to_seal = true));
+            self.after.ended_holds.push((uuid, None));
             return Ok(());
         }
-        // It may have been removed meanwhile, and its workspace.
-        if let Ok(at) = self.workspace_of_handle(ws)
-            && let Ok(record) = self.any_record(ws, uuid)
-        {
-            // Who came back to it behind an earlier crash may have died writing it.
-            let is_left = !record.deleted && record.abandoned_ns == 0 && seals_at_close(&record);
-            if is_left {
-                seal_record(self, at, uuid, record, hold.epoch)?;
+        if let Some(record) = self.left_to_seal(ws, uuid, hold.epoch)? {
+            let at = self.workspace_of_handle(ws)?;
+            let sealed = seal_record(self, at, uuid, record, hold.epoch);
+            // Beyond the quota, too: the bytes are there.
+            if self.any_record(ws, uuid)?.state != State::Sealed {
+                return sealed;
             }
         }
-        self.not_to_seal(uuid);
+        self.give_up_sealing(uuid);
         Ok(())
+    }
+
+    /// The record of what was closed under an epoch and is still to be sealed; none: it was sealed or removed, it is another holder's, or who has come back to it
+    /// behind an earlier crash has died writing it.
+    fn left_to_seal(&mut self, ws: Uuid, uuid: Uuid, epoch: u64) -> Result<Option<Record>> {
+        let found = match self.workspace_of_handle(ws) {
+            Ok(_) => self.any_record(ws, uuid),
+            Err(e) => Err(e),
+        };
+        match found {
+            Ok(record) => {
+                let is_left = !record.deleted && record.abandoned_ns == 0 && record.epoch == epoch;
+                Ok(Some(record).filter(|record| is_left && seals_at_close(record)))
+            }
+            Err(e) if e.kind() == Kind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Nobody is kept out of it any more.
+    fn give_up_sealing(&mut self, uuid: Uuid) {
+        self.not_to_seal(uuid);
+        self.after.ended_holds.push((uuid, None));
+    }
+
+    /// Where the bytes of something lie; none: beside its record, or it is gone.
+    fn place_of_bytes(&mut self, ws: Uuid, uuid: Uuid) -> Option<Place> {
+        let record = self.any_record(ws, uuid).ok()?;
+        (!record.inline).then_some(record.layout.place)
     }
 }
 
@@ -141,64 +189,87 @@ pub(crate) fn seals_at_close(record: &Record) -> bool {
 /// Most that is sealed at a time: others write in between.
 const PORTION: usize = 64;
 
-/// Takes out holds that nobody has come back to and whose end is to seal something.
-fn to_seal(core: &Core) -> Vec<(Uuid, Uuid, Hold)> {
+/// Holds whose end is to seal something, a portion of them in the order of what they are on, behind the one that came last.
+fn to_seal(core: &Core, after: Option<Uuid>) -> Vec<(Uuid, Uuid, Hold)> {
     let mut shared = core.shared_mut();
+    // Nobody comes back to the others any more.
     shared.ended.retain(|_, ended| matches!(ended, Ended::Here(_, hold) if hold.to_seal));
     let of_one = |(uuid, ended): (&Uuid, &Ended)| match ended {
         Ended::Here(ws, hold) => Some((*uuid, *ws, *hold)),
         Ended::ForGood => None,
     };
-    let left: Vec<_> = shared.ended.iter().filter_map(of_one).take(PORTION).collect();
-    for (uuid, ..) in &left {
-        shared.ended.remove(uuid);
-    }
+    let mut left: Vec<_> = shared.ended.iter().filter_map(of_one).collect();
+    drop(shared);
+    left.retain(|(uuid, ..)| after.is_none_or(|after| *uuid > after));
+    left.sort_unstable_by_key(|(uuid, ..)| *uuid);
+    left.truncate(PORTION);
     left
 }
 
 impl Service {
     /// Takes up again what the catalog before was still to seal.
-    pub(crate) fn load_to_seal(&self) -> Result<()> {
-        let mut ended = Vec::new();
+    pub(crate) fn load_to_seal(&self, writer: &mut Writer) -> Result<()> {
+        let mut found = Vec::new();
         recovery::for_each(self, keys::TO_SEAL, |key, value| {
-            let ToSealRecord { ws, holder, epoch } = ToSealRecord::decode(value)?;
-            let hold = Hold { holder, epoch, granted: false, to_seal: true };
-            ended.push((keys::uuid_at(key, 1)?, Some(Ended::Here(ws, hold))));
+            found.push((keys::uuid_at(key, 1)?, ToSealRecord::decode(value)?));
             Ok(())
         })?;
-        self.core.shared_mut().end_holds(ended.into_iter());
-        Ok(())
+        if found.is_empty() {
+            return Ok(());
+        }
+        let cx = self.own_cx(Uuid::NIL);
+        let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
+        for (uuid, ToSealRecord { ws, holder, epoch }) in found {
+            // One who has come back to it may have been writing it when the catalog crashed: its owner takes it up again, or has died.
+            let is_over = match x.any_record(ws, uuid) {
+                Ok(record) => record.deleted || record.epoch != epoch || !seals_at_close(&record),
+                Err(e) => e.kind() == Kind::NotFound,
+            };
+            if is_over {
+                x.not_to_seal(uuid);
+            } else {
+                let hold = Hold { holder, epoch, granted: false, to_seal: true };
+                x.after.ended_holds.push((uuid, Some(Ended::Here(ws, hold))));
+            }
+        }
+        self.commit_own(writer, &cx, x)
     }
 
-    /// Nobody comes back any more: what holds have left to be sealed is, or a portion of it; whether there is more. What is at a target that is away waits for
-    /// the next time, and so does what cannot be written down.
+    /// Whether anything is still to be sealed that was closed behind a crash.
+    pub(crate) fn has_to_seal(&self) -> bool {
+        !self.core.shared().ended.is_empty()
+    }
+
+    /// Nobody comes back any more: what holds have left to be sealed is, or a portion of it; whether there is more to be tried. What is at a target that is away waits
+    /// for the next time, and so does what cannot be written down.
     pub(crate) fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {
-        let left = to_seal(&self.core);
+        let left = to_seal(&self.core, writer.sealed_last);
+        writer.sealed_last = left.last().map(|(uuid, ..)| *uuid);
         if left.is_empty() {
             return Ok(false);
         }
         let cx = self.own_cx(Uuid::NIL);
         let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
         // What is asked of a target that is away takes long.
-        let mut is_any_away = false;
-        let mut waits = Vec::new();
+        let mut away: Vec<Place> = Vec::new();
         for (uuid, ws, hold) in &left {
-            if is_any_away || x.attempt(|x| x.seal_parted(*ws, *uuid, hold)).is_err_and(|e| is_away(&e)) {
-                is_any_away = true;
-                waits.push((*uuid, Ended::Here(*ws, *hold)));
+            let place = x.place_of_bytes(*ws, *uuid);
+            if place.is_some_and(|place| away.contains(&place)) {
+                continue;
+            }
+            match x.attempt(|x| x.seal_parted(*ws, *uuid, hold)) {
+                Err(e) if is_away(&e) => away.extend(place),
+                // Whoever asks for it hears of that.
+                Err(e) if matches!(e.kind(), Kind::Lost | Kind::Corrupt | Kind::Fenced) => x.give_up_sealing(*uuid),
+                _ => {}
             }
         }
         let seals = batch::to_seal(&mut x);
-        let committed = self.commit_own(writer, &cx, x);
-        if committed.is_err() {
-            waits = left.into_iter().map(|(uuid, ws, hold)| (uuid, Ended::Here(ws, hold))).collect();
-        }
-        self.core.shared_mut().ended.extend(waits);
-        committed?;
+        self.commit_own(writer, &cx, x)?;
         if let Some((redo, _)) = seals {
             writer.redo.push(redo);
             batch::finish(self, writer, &cx);
         }
-        Ok(!is_any_away && !self.core.shared().ended.is_empty())
+        Ok(true)
     }
 }

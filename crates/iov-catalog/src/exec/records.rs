@@ -168,6 +168,7 @@ impl Exec<'_> {
         }
         if record.state == State::Staging {
             self.delete(keys::in_staging(uuid));
+            self.no_more_to_seal(uuid);
         }
         if record.kind == EntryKind::Group {
             self.forget_parent();

@@ -12,7 +12,7 @@ use iov_types::{
 };
 
 use super::rig::{Client, SECOND, caller, durable_heap, kind, name, options, spec};
-use crate::{Fleet, Service, anywhere, map::FIRST_ELSEWHERE};
+use crate::{Fleet, Options, Service, anywhere, map::FIRST_ELSEWHERE};
 
 /// A target that can be out of reach.
 pub(crate) struct Away {
@@ -74,13 +74,34 @@ impl Fixture {
     }
 
     fn over(store: Arc<MemoryStore>, heap: Arc<dyn Backend>, away: Arc<Away>, ws: Uuid) -> Fixture {
+        Fixture::with((store, heap, away, ws), options(), 0)
+    }
+
+    /// The same of one user, whose sessions may come back behind a crash.
+    pub(super) fn of_one_user(self, grace_ns: i64) -> Fixture {
+        let Fixture { store, away, client, .. } = self;
+        let (heap, ws) = (client.heap.clone(), client.ws);
+        drop(client);
+        Fixture::with((store, heap, away, ws), Options { single_user: true, ..options() }, grace_ns)
+    }
+
+    /// A client that was there before.
+    pub(super) fn again(&self, caller: iov_types::Caller) -> Client {
+        Client { service: self.client.service.clone(), heap: self.client.heap.clone(), caller, ws: self.client.ws }
+    }
+
+    fn with(
+        (store, heap, away, ws): (Arc<MemoryStore>, Arc<dyn Backend>, Arc<Away>, Uuid),
+        options: Options,
+        grace_ns: i64,
+    ) -> Fixture {
         let capability = heap.capability().clone();
         let targets = vec![target(0, &capability), target(FIRST_ELSEWHERE, &capability)];
         let spread = Spread::new(heap.clone(), anywhere(&targets).unwrap());
         spread.add_target(0, heap.clone(), capability.clone());
         spread.add_target(FIRST_ELSEWHERE, away.clone(), capability);
         let fleet = Fleet { spread: spread.clone(), targets };
-        let service = Arc::new(Service::open_fleet(store.clone(), fleet, options(), 0).unwrap());
+        let service = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns).unwrap());
         let client = Client { service, heap, caller: caller(1000, seam::new_uuid()), ws };
         Fixture { store, spread, away, client }
     }

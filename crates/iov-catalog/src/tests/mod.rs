@@ -23,6 +23,7 @@ mod records;
 mod resume;
 pub(crate) mod rig;
 mod room;
+mod sealing;
 mod seals;
 mod search;
 mod sizes;

@@ -13,11 +13,15 @@ use super::{
 const COLLECTION: EntryKind = EntryKind::Collection;
 const GROUP: EntryKind = EntryKind::Group;
 const ROOT: Uuid = Uuid::NIL;
-const GRACE: i64 = 30 * SECOND;
+pub(super) const GRACE: i64 = 30 * SECOND;
 
 /// A session, and one that has joined it.
-fn pair(rig: &Rig) -> [Client; 2] {
-    let founder = rig.in_workspace();
+pub(super) fn pair(rig: &Rig) -> [Client; 2] {
+    joined(rig.in_workspace())
+}
+
+/// A session, and one that joins it.
+pub(super) fn joined(founder: Client) -> [Client; 2] {
     let CatalogReply::Token(token) = founder.ask(CatalogOp::TokenExport).unwrap() else { panic!() };
     let mut joined = founder.other();
     joined.ask(CatalogOp::TokenJoin { token }).unwrap();
@@ -32,7 +36,7 @@ fn hold(pair: &[Client; 2], uuid: Uuid, kind: EntryKind) -> u64 {
     one
 }
 
-fn present(client: &Client, uuid: Uuid, epoch: u64) {
+pub(super) fn present(client: &Client, uuid: Uuid, epoch: u64) {
     resume(client, presented(client, uuid, epoch)).unwrap();
 }
 
@@ -40,12 +44,12 @@ fn present_group(client: &Client, uuid: Uuid, epoch: u64) {
     resume(client, Presented { kind: GROUP, writers: 0, ..presented(client, uuid, epoch) }).unwrap();
 }
 
-fn sealed_by_close() -> Controls {
+pub(super) fn sealed_by_close() -> Controls {
     Controls { concurrency: Some(Concurrency::Exclusive), ..immutable() }
 }
 
 /// What both of a pair write, and which is sealed by its last close.
-fn staged(pair: &[Client; 2], text: &str) -> (Uuid, u64) {
+pub(super) fn staged(pair: &[Client; 2], text: &str) -> (Uuid, u64) {
     let (uuid, op) = pair[0].create_with(COLLECTION, ROOT, text, sealed_by_close());
     let CatalogReply::Opened(opened) = pair[0].ask(op).unwrap() else { panic!() };
     assert_eq!(pair[1].open_exclusive(uuid, COLLECTION).unwrap().epoch, opened.epoch);
@@ -53,7 +57,7 @@ fn staged(pair: &[Client; 2], text: &str) -> (Uuid, u64) {
     (uuid, opened.epoch)
 }
 
-fn state(client: &Client, uuid: Uuid) -> Option<State> {
+pub(super) fn state(client: &Client, uuid: Uuid) -> Option<State> {
     client.stat(uuid).unwrap().state
 }
 

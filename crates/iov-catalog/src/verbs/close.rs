@@ -92,11 +92,19 @@ fn release(x: &mut Exec<'_>, ws: Uuid, uuid: Uuid, entry: &mut Entry, holder: &U
     if !x.end_hold(group_key(ws, uuid), entry, seals) {
         return Ok(());
     }
-    let Some(record) = record? else { return Ok(()) };
+    let Some(record) = record? else {
+        // It has been sealed meanwhile, or removed.
+        if hold.to_seal {
+            x.not_to_seal(uuid);
+        }
+        return Ok(());
+    };
     let at = x.workspace_of_handle(ws)?;
     let sealed = seal::seal_record(x, at, uuid, record, hold.epoch);
-    if hold.to_seal && !sealed.as_ref().is_err_and(is_away) {
-        x.not_to_seal(uuid);
+    match &sealed {
+        Err(e) if is_away(e) && hold.to_seal => x.seal_later(group_key(ws, uuid), entry, hold),
+        _ if hold.to_seal => x.not_to_seal(uuid),
+        _ => {}
     }
     sealed
 }

@@ -64,6 +64,7 @@ pub(crate) fn seal_record(x: &mut Exec<'_>, at: usize, uuid: Uuid, mut record: R
     if record.state == State::Staging {
         x.delete(keys::in_staging(uuid));
     }
+    x.no_more_to_seal(uuid);
     record.state = State::Sealed;
     let within_quota = x.record_bytes_of(at, &mut record, &found);
     x.change_record(ws, uuid, &mut record);
