@@ -68,10 +68,14 @@ impl Service {
     pub fn go_on(&self) {
         let cx = self.own_cx(Uuid::NIL);
         let mut writer = self.core.writer();
-        if !writer.closed {
-            self.settle_now(&mut writer, &cx);
+        if writer.closed {
+            return;
+        }
+        self.settle_now(&mut writer, &cx);
+        drop(writer);
+        if !self.core.in_grace() {
             // What cannot be sealed now is before long.
-            while !self.core.in_grace() && self.seal_parted(&mut writer).is_ok_and(|more| more) {}
+            let _ = self.seal_all_parted();
         }
     }
 }

@@ -103,6 +103,9 @@ impl Service {
         let cx = self.own_cx(Uuid::NIL);
         let unended = self.core.writer_if_idle().map_or_else(Vec::new, |mut writer| {
             self.end_temporary(&mut writer, &cx, false);
+            if !writer.closed {
+                self.seal_parted_again(&mut writer, now_monotonic_ns);
+            }
             writer.ends_again(now_monotonic_ns)
         });
         self.end_again(unended);
@@ -114,14 +117,6 @@ impl Service {
             return;
         }
         self.settle(&mut writer, &cx);
-        if !self.core.in_grace() {
-            // What is not sealed now is the next time.
-            let _ = self.seal_parted(&mut writer);
-            if self.has_to_seal() {
-                // Others are kept out of it until then.
-                self.sweep_again_soon();
-            }
-        }
         self.core.store().keep_room();
         // A failure is met again by whoever writes next, who hears of it.
         let _ = self.forget(&mut writer, &cx, false);
@@ -221,7 +216,7 @@ impl Service {
         }
         self.settle(&mut writer, &cx);
         // What cannot be sealed keeps nothing else from ending in order. Who may still come back to write goes on in the next catalog, which knows of it.
-        while !self.core.in_grace() && self.seal_parted(&mut writer).is_ok_and(|more| more) {}
+        self.seal_parted_at_once(&mut writer);
         self.forget(&mut writer, &cx, true)?;
         self.note_temporary(&mut writer, &cx)?;
         let open = self.core.shared().opens.iter().any(|(_, e)| e.written);

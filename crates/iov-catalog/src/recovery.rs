@@ -98,8 +98,7 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
         // Those who have it open may come back (O10).
         return Ok(());
     }
-    // What cannot be sealed now is the next time.
-    while service.seal_parted(&mut writer).is_ok_and(|more| more) {}
+    service.seal_parted_at_once(&mut writer);
     unless_full(remove_deleted(service, &mut writer))
 }
 

@@ -89,20 +89,11 @@ impl Service {
             return Ok(());
         }
         *self.core.in_doubt() = None;
+        self.core.shared_mut().nobody_comes_back();
         let sealed = self.seal_all_parted();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
         recovery::remove_deleted(self, &mut writer).and(sealed)
-    }
-
-    fn seal_all_parted(&self) -> Result<()> {
-        loop {
-            let mut writer = self.core.writer();
-            self.may_write(&writer)?;
-            if !self.seal_parted(&mut writer)? {
-                return Ok(());
-            }
-        }
     }
 
     /// Committed batches of which a target still has something to do.

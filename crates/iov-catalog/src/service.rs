@@ -19,7 +19,7 @@ use crate::{
     batch::{self, Redo},
     changes::facts_of,
     core::{Core, Found, Options, ServiceStats, count},
-    exec::{After, Exec, Mode},
+    exec::{After, Exec, Mode, parted::Sealing},
     map::{Fleet, Map},
     recovery,
     state::{Workspace, Workspaces},
@@ -48,8 +48,7 @@ pub(crate) struct Writer {
     pub(crate) again_ns: i64,
     /// Collections that go by themselves.
     pub(crate) temporary: Temporary,
-    /// What was to be sealed last, of what was closed behind a crash.
-    pub(crate) sealed_last: Option<Uuid>,
+    pub(crate) sealing: Sealing,
     /// Sessions that are gone, and whose end could not be written down, as a target was away.
     pub(crate) unended: Vec<Uuid>,
     pub(crate) end_again_ns: i64,

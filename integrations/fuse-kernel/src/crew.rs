@@ -87,6 +87,8 @@ pub(crate) struct Crew {
     /// How often that was so, and how many requests were taken.
     shorts: AtomicU64,
     taken: AtomicU64,
+    /// Requests that were made so that the next ones are taken, and are not answered yet.
+    looking: Arc<AtomicUsize>,
     interrupts: Arc<Interrupts>,
     /// In which form requests to set attributes come ([`init::SETXATTR_EXT`](crate::abi::init::SETXATTR_EXT)).
     pub(crate) setxattr_longer: bool,
@@ -104,7 +106,14 @@ impl Crew {
         let zero = AtomicUsize::default;
         let (idle, coming, all, waiting, was_short) = (zero(), zero(), zero(), zero(), AtomicBool::new(false));
         let (shorts, taken, hire) = (AtomicU64::default(), AtomicU64::default(), Box::new(hire));
-        Crew { idle, coming, all, waiting, was_short, shorts, taken, interrupts, setxattr_longer, hire }
+        let looking = Arc::default();
+        Crew { idle, coming, all, waiting, was_short, shorts, taken, looking, interrupts, setxattr_longer, hire }
+    }
+
+    /// A request is made so that the next ones are taken.
+    pub(crate) fn looks(&self) -> Looking {
+        self.looking.fetch_add(1, Ordering::AcqRel);
+        Looking(self.looking.clone())
     }
 
     /// What there is to be seen of it from outside.
@@ -115,6 +124,7 @@ impl Crew {
             shorts: self.shorts.load(Ordering::Relaxed),
             taken: self.taken.load(Ordering::Relaxed),
             idle,
+            looking: self.looking.load(Ordering::Acquire),
             busy: self.all.load(Ordering::Acquire).saturating_sub(away),
         }
     }
@@ -196,6 +206,17 @@ pub(crate) struct Pulse {
     /// Threads that can take one now, and such as have one.
     pub(crate) idle: usize,
     pub(crate) busy: usize,
+    /// Requests of our own that are on their way.
+    pub(crate) looking: usize,
+}
+
+/// A request of our own is on its way until this is dropped.
+pub(crate) struct Looking(Arc<AtomicUsize>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A thread that is busy.

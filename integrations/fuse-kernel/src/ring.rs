@@ -185,7 +185,7 @@ pub(crate) fn serve<F: Filesystem>(
     let was_short = crew.is_ready();
     started(Ok(()));
     if was_short {
-        look(queue, at);
+        look(crew, queue, at);
     }
     let served = serve_at(&mut place, fs, crew);
     crew.leaves();
@@ -193,9 +193,11 @@ pub(crate) fn serve<F: Filesystem>(
 }
 
 /// What came to a queue while nobody could take it is only taken with the answer to another request there: this makes one.
-pub(crate) fn look(queue: u16, at: &Path) {
-    let at = at.to_owned();
+pub(crate) fn look(crew: &Crew, queue: u16, at: &Path) {
+    let (at, under_way) = (at.to_owned(), crew.looks());
     let looking = move || {
+        let _under_way = under_way;
+        // Where the processor is not this process's to use, it comes to another queue.
         seam::bind(queue.into());
         let _ = rustix::fs::getxattr(&at, NOTHING, &mut [0u8; 0][..]);
     };

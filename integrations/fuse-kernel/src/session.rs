@@ -296,8 +296,10 @@ impl<F: Filesystem> Shared<F> {
 }
 
 impl<F: Filesystem> Watched for Shared<F> {
-    fn at(&self) -> &Path {
-        &self.at
+    fn look(&self, queue: u16) {
+        if let Some(crew) = self.at_queue(queue) {
+            ring::look(crew, queue, &self.at);
+        }
     }
 
     fn pulses(&self) -> Option<Vec<Pulse>> {

@@ -223,7 +223,7 @@ fn rings_are_switched_on_and_off_again_also_where_there_is_no_place_for_a_lock()
 /// A queue in which some wait and nothing moves is given something to answer: more seldom where that brings nothing.
 #[test]
 fn a_queue_in_which_nothing_moves_is_given_something_to_answer() {
-    let pulse = |taken, idle, busy| Pulse { shorts: 0, taken, idle, busy };
+    let pulse = |taken, idle, busy| Pulse { taken, idle, busy, ..Pulse::default() };
     let mut seen = Seen::default();
     assert_eq!(seen.looks_at(pulse(7, 2, 1)), 0, "something has moved since");
     assert_eq!(seen.looks_at(pulse(7, 2, 1)), 2);
@@ -241,7 +241,9 @@ fn a_queue_in_which_nothing_moves_is_given_something_to_answer() {
     assert_eq!(waits, [2, 3, 5, 9, 17, 33, 51, 51, 51]);
     let short = Pulse { shorts: 1, ..pulse(taken, 3, 3) };
     assert_eq!(seen.looks_at(short), 3, "something may have come that nobody could take");
+    let stuck = Pulse { shorts: 2, looking: 7, ..pulse(taken, 3, 3) };
+    assert_eq!(seen.looks_at(stuck), 1, "those that are on their way are no more than so many");
     for none in [pulse(taken + 3, 0, 9), pulse(taken + 3, 9, 0)] {
-        assert_eq!(seen.looks_at(Pulse { shorts: 1, ..none }), 0);
+        assert_eq!(seen.looks_at(Pulse { shorts: 2, ..none }), 0);
     }
 }

@@ -4,11 +4,11 @@
 //! are busy there wait for something, such as for pages to be dropped that are about to be written, what they wait for may be what lies there. So a queue in which some
 //! are busy and nothing moves is given something to answer now and then.
 
-use std::{path::Path, sync::Weak};
+use std::sync::Weak;
 
 use iov_store::seam;
 
-use crate::{crew::Pulse, ring};
+use crate::crew::Pulse;
 
 /// How often queues are looked at in which something goes on, and in which nothing does, in nanoseconds.
 const OFTEN_NS: u64 = 20_000_000;
@@ -20,8 +20,8 @@ const AT_ONCE: usize = 8;
 
 /// What is watched.
 pub(crate) trait Watched: Send + Sync + 'static {
-    /// Where it is mounted.
-    fn at(&self) -> &Path;
+    /// Gives a queue something to answer.
+    fn look(&self, queue: u16);
     /// How its queues do; none: it has ended.
     fn pulses(&self) -> Option<Vec<Pulse>>;
 }
@@ -46,27 +46,28 @@ impl Seen {
             (self.looks, self.waited) = (0, 0);
             return 0;
         }
+        if now.shorts != before.shorts {
+            // Something may lie there since.
+            (self.looks, self.waited) = (0, 0);
+        }
         match now.taken.wrapping_sub(before.taken) {
             // Others answer, and are handed what lies there.
             moved if moved > made && made == 0 => return 0,
             // So it was with what was made here.
             moved if moved > made => (self.looks, self.waited) = (0, 0),
             // Some wait for long, and nothing lay there.
-            _ if made > 0 => {
+            _ if made > 0 && now.shorts == before.shorts => {
                 self.waited = (self.waited * 2).clamp(1, MOST_LOOKS);
                 self.looks = self.waited;
             }
             _ => {}
         }
-        if now.shorts != before.shorts {
-            // Something may lie there since.
-            (self.looks, self.waited) = (0, 0);
-        }
         if self.looks > 0 {
             self.looks -= 1;
             return 0;
         }
-        let makes = now.idle.min(AT_ONCE);
+        // Such as are on their way lie there themselves, or where the directory is that it is mounted on.
+        let makes = now.idle.min(AT_ONCE.saturating_sub(now.looking));
         self.made = makes as u64;
         makes
     }
@@ -92,7 +93,7 @@ fn watch<W: Watched>(watched: &Weak<W>) {
                 pause_ns = OFTEN_NS;
             }
             for _ in 0..seen.looks_at(now) {
-                ring::look(queue, watched.at());
+                watched.look(queue);
             }
         }
     }

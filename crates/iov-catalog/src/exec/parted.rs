@@ -1,6 +1,8 @@
 //! Holds that have ended here behind a crash, while others that joined their holder may still come back (X1). Nothing says whether they will, so
 //! that such a hold goes on until nobody can any more: for all who act for its holder.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use iov_types::{Concurrency, Kind, Mutability, Place, Result, State, Uuid};
 use iov_wire::Wire;
@@ -189,21 +191,45 @@ pub(crate) fn seals_at_close(record: &Record) -> bool {
 /// Most that is sealed at a time: others write in between.
 const PORTION: usize = 64;
 
-/// Holds whose end is to seal something, a portion of them in the order of what they are on, behind the one that came last.
+/// How long it takes until what could not be sealed is tried again, at first and at most: who asks a target that hangs keeps others waiting.
+const AGAIN_NS: (i64, i64) = (2_000_000_000, 60_000_000_000);
+/// What cannot be sealed at so many places of bytes, or there once more, is not tried for the others there.
+const FAILURES: usize = 2;
+
+/// What is to be sealed that was closed behind a crash, and when that is tried again.
+#[derive(Default)]
+pub(crate) struct Sealing {
+    /// What was tried last, of a round.
+    last: Option<Uuid>,
+    /// Something could not be sealed in it.
+    waits: bool,
+    /// Not before this time, on the monotonic clock, and how long after the next round.
+    again_ns: i64,
+    pause_ns: i64,
+}
+
+impl Sealing {
+    /// Begins a round.
+    fn begin(&mut self) {
+        (self.last, self.waits) = (None, false);
+    }
+
+    /// A round is over.
+    fn end(&mut self, now_ns: i64) {
+        self.pause_ns = if self.waits { (2 * self.pause_ns).clamp(AGAIN_NS.0, AGAIN_NS.1) } else { 0 };
+        self.again_ns = now_ns.saturating_add(self.pause_ns);
+        self.begin();
+    }
+}
+
+/// Holds whose end is to seal something, a portion of them, behind the one that came last.
 fn to_seal(core: &Core, after: Option<Uuid>) -> Vec<(Uuid, Uuid, Hold)> {
-    let mut shared = core.shared_mut();
-    // Nobody comes back to the others any more.
-    shared.ended.retain(|_, ended| matches!(ended, Ended::Here(_, hold) if hold.to_seal));
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let of_one = |(uuid, ended): (&Uuid, &Ended)| match ended {
-        Ended::Here(ws, hold) => Some((*uuid, *ws, *hold)),
-        Ended::ForGood => None,
+        Ended::Here(ws, hold) if hold.to_seal => Some((*uuid, *ws, *hold)),
+        _ => None,
     };
-    let mut left: Vec<_> = shared.ended.iter().filter_map(of_one).collect();
-    drop(shared);
-    left.retain(|(uuid, ..)| after.is_none_or(|after| *uuid > after));
-    left.sort_unstable_by_key(|(uuid, ..)| *uuid);
-    left.truncate(PORTION);
-    left
+    core.shared().ended.range((from, Bound::Unbounded)).filter_map(of_one).take(PORTION).collect()
 }
 
 impl Service {
@@ -235,35 +261,64 @@ impl Service {
         self.commit_own(writer, &cx, x)
     }
 
-    /// Whether anything is still to be sealed that was closed behind a crash.
-    pub(crate) fn has_to_seal(&self) -> bool {
-        !self.core.shared().ended.is_empty()
+    /// Nobody comes back any more: what holds have left to be sealed is. What is at a target that is away waits for the next time, and so does what cannot be
+    /// written down. Others write in between.
+    pub(crate) fn seal_all_parted(&self) -> Result<()> {
+        self.core.writer().sealing.begin();
+        loop {
+            let mut writer = self.core.writer();
+            self.may_write(&writer)?;
+            if !self.seal_parted(&mut writer)? {
+                return Ok(());
+            }
+        }
     }
 
-    /// Nobody comes back any more: what holds have left to be sealed is, or a portion of it; whether there is more to be tried. What is at a target that is away waits
-    /// for the next time, and so does what cannot be written down.
-    pub(crate) fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {
-        let left = to_seal(&self.core, writer.sealed_last);
-        writer.sealed_last = left.last().map(|(uuid, ..)| *uuid);
-        if left.is_empty() {
-            return Ok(false);
+    /// The same of a portion, with nobody in between: at a start, at the end, or where it is time to try that again.
+    pub(crate) fn seal_parted_again(&self, writer: &mut Writer, now_ns: i64) {
+        if !self.core.in_grace() && now_ns >= writer.sealing.again_ns && !self.core.shared().ended.is_empty() {
+            // What fails is the next time.
+            let _ = self.seal_parted(writer);
         }
+    }
+
+    /// The same of all.
+    pub(crate) fn seal_parted_at_once(&self, writer: &mut Writer) {
+        writer.sealing.begin();
+        while !self.core.in_grace() && self.seal_parted(writer).is_ok_and(|more| more) {}
+    }
+
+    /// A portion; whether there is more to be tried in this round.
+    fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {
+        let left = to_seal(&self.core, writer.sealing.last);
+        let Some((last, ..)) = left.last() else {
+            writer.sealing.end(self.core.monotonic_ns());
+            return Ok(false);
+        };
+        writer.sealing.last = Some(*last);
         let cx = self.own_cx(Uuid::NIL);
         let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
         // What is asked of a target that is away takes long.
-        let mut away: Vec<Place> = Vec::new();
+        let mut failed: Vec<Place> = Vec::new();
+        let mut waits = false;
         for (uuid, ws, hold) in &left {
-            let place = x.place_of_bytes(*ws, *uuid);
-            if place.is_some_and(|place| away.contains(&place)) {
+            let place = x.place_of_bytes(*ws, *uuid).filter(|place| self.core.map().is_elsewhere(*place));
+            let is_away_there = |place: Place| failed.iter().filter(|other| **other == place).count() >= FAILURES;
+            if place.is_some_and(is_away_there) {
+                waits = true;
                 continue;
             }
             match x.attempt(|x| x.seal_parted(*ws, *uuid, hold)) {
-                Err(e) if is_away(&e) => away.extend(place),
+                Ok(()) => {}
+                Err(e) if is_away(&e) || e.kind() == Kind::Exhausted => {
+                    waits = true;
+                    failed.extend(place);
+                }
                 // Whoever asks for it hears of that.
-                Err(e) if matches!(e.kind(), Kind::Lost | Kind::Corrupt | Kind::Fenced) => x.give_up_sealing(*uuid),
-                _ => {}
+                Err(_) => x.give_up_sealing(*uuid),
             }
         }
+        writer.sealing.waits |= waits;
         let seals = batch::to_seal(&mut x);
         self.commit_own(writer, &cx, x)?;
         if let Some((redo, _)) = seals {

@@ -11,7 +11,7 @@ pub(crate) use sessions::Sessions;
 pub(crate) use touched::{Touch, Touched};
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -156,7 +156,7 @@ pub(crate) struct Shared {
     /// Objects whose records are gone and which a target may still have.
     pub(crate) being_removed: HashSet<Uuid, Seeded>,
     /// Holds that have ended while sessions of the catalog before could come back.
-    pub(crate) ended: HashMap<Uuid, Ended, Seeded>,
+    pub(crate) ended: BTreeMap<Uuid, Ended>,
 }
 
 impl Shared {
@@ -168,6 +168,11 @@ impl Shared {
                 None => drop(self.ended.remove(&key)),
             }
         }
+    }
+
+    /// Of holds that have ended only such matter that are still to seal something.
+    pub(crate) fn nobody_comes_back(&mut self) {
+        self.ended.retain(|_, ended| matches!(ended, Ended::Here(_, hold) if hold.to_seal));
     }
 
     /// Whether an identity cannot be used yet, because its object is still to be removed.

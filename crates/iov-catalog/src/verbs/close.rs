@@ -147,7 +147,8 @@ pub(crate) fn close_all_but(x: &mut Exec<'_>, keep: &HashSet<Uuid>) -> Result<()
         if !slot.is_heirs() {
             x.after.left.push(key);
         }
-        if entry.hold.is_some_and(|h| h.holder == slot.holder) && !entry.slots().any(|s| s.holder == slot.holder) {
+        let goes_on = entry.slots().any(|s| s.holder == slot.holder && !s.fenced);
+        if entry.hold.is_some_and(|h| h.holder == slot.holder) && !goes_on {
             match slot.writers {
                 0 => x.end_hold_of_reader(key, &mut entry),
                 _ => drop(x.end_hold(key, &mut entry, false)),
