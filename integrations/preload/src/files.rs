@@ -153,6 +153,11 @@ impl Open {
         }
     }
 
+    /// Whether this process has opened it, and it is a file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.what.get(), Some(What::File(_)))
+    }
+
     /// Whether this process has opened it, and not only been handed it.
     pub(crate) fn is_opened(&self) -> bool {
         self.what.get().is_some()
@@ -378,7 +383,8 @@ impl Files {
 
     /// The same in a child that shares the memory of its parent until it runs another program: for that one alone.
     pub(crate) fn add_for_next(opened: Adding<'_>) -> Outcome<c_int> {
-        opened.record.descriptor(opened.flags & libc::O_CLOEXEC != 0, opened.flags)
+        let is_file = matches!(opened.what, What::File(_));
+        opened.record.descriptor(is_file, opened.flags & libc::O_CLOEXEC != 0, opened.flags)
     }
 
     /// Everybody else is told all that was written: there is another process from now on, which has it too.

@@ -166,12 +166,15 @@ impl Record {
         record
     }
 
-    /// A descriptor of a file of its own that stands for it.
-    pub(crate) fn descriptor(&self, cloexec: bool, status: c_int) -> Outcome<c_int> {
+    /// A descriptor of a file of its own that stands for it. `is_file`: not for a directory, perhaps.
+    pub(crate) fn descriptor(&self, is_file: bool, cloexec: bool, status: c_int) -> Outcome<c_int> {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
         kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
         seal(fd);
-        unreadable(fd, cloexec);
+        if is_file {
+            // The C library lists no directory by a descriptor that is for writing only.
+            unreadable(fd, cloexec);
+        }
         let status = status & (libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOATIME);
         if status != 0 {
             kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, status);
@@ -182,7 +185,7 @@ impl Record {
 
 /// Makes the descriptor one that is for writing only: who gets it and does not know it, as over a socket, takes nothing of it for what he has been sent.
 /// Where there is no room for one more, or no `/proc`, it stays as it is.
-pub(crate) fn unreadable(fd: c_int, cloexec: bool) {
+fn unreadable(fd: c_int, cloexec: bool) {
     let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return };
     let new = kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
     if new >= 0 {

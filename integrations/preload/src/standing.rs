@@ -18,7 +18,7 @@ use iov_posix::{Errno, Outcome};
 use crate::{
     files::{Files, Open},
     raw::kernel,
-    record::{Record, empty, seal, unreadable},
+    record::{Record, empty, seal},
     world::lock,
 };
 
@@ -201,7 +201,6 @@ impl Lender {
     fn made() -> Outcome<(c_int, Which)> {
         let fd = empty(true)?;
         seal(fd);
-        unreadable(fd, true);
         // SAFETY: it was made for this, and nobody else has it.
         let fd = ioverbs::kept::set_aside(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd();
         which(fd).map(|is| (fd, is)).ok_or(Errno(libc::EBADF))
@@ -257,7 +256,7 @@ impl Files {
             return Ok(());
         }
         let told = self.told(open);
-        let make = || told.descriptor(true, standing.status.load(Ordering::Relaxed));
+        let make = || told.descriptor(open.is_file(), true, standing.status.load(Ordering::Relaxed));
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();
