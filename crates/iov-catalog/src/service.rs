@@ -48,6 +48,7 @@ pub(crate) struct Writer {
     pub(crate) again_ns: i64,
     /// Collections that go by themselves.
     pub(crate) temporary: Temporary,
+    /// What was closed behind a crash and is to be sealed.
     pub(crate) sealing: Sealing,
     /// Sessions that are gone, and whose end could not be written down, as a target was away.
     pub(crate) unended: Vec<Uuid>,

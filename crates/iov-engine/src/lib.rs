@@ -25,5 +25,5 @@ pub use cursor::Cursor;
 pub use op::{Chunk, Op, OpState, Output, Parent, Status};
 pub use request::Request;
 pub use session::{Session, SessionAttr, Sides};
-pub use within::{within, within_all};
+pub use within::{moment_ns, within, within_all};
 pub use workspace::Workspace;

@@ -46,13 +46,18 @@ const PARTS: i64 = 16;
 /// Its least and its most, in nanoseconds.
 const MOMENT_NS: (i64, i64) = (20_000_000, 1_000_000_000);
 
+/// How long is waited for each of what comes behind something that has waited in vain for so long (ns): only that one's target may be away.
+pub fn moment_ns(timeout_ns: i64) -> i64 {
+    (timeout_ns / PARTS).clamp(MOMENT_NS.0, MOMENT_NS.1)
+}
+
 /// Does something of several operations that have `timeout_ns` nanoseconds all together (O8): those that the calling thread begins. Once that is over each has
 /// a moment still, a sixteenth of it and a second at most, as only the target that was waited for may be away. Within another such call the earlier end holds.
 pub fn within_all<T>(timeout_ns: i64, work: impl FnOnce() -> T) -> T {
     let _restores = Restores::now();
     let until_ns = seam::monotonic_ns().saturating_add(timeout_ns.max(1));
     if until_ns < END.get().until_ns {
-        END.set(End { until_ns, least_ns: (timeout_ns / PARTS).clamp(MOMENT_NS.0, MOMENT_NS.1) });
+        END.set(End { until_ns, least_ns: moment_ns(timeout_ns) });
     }
     work()
 }

@@ -39,7 +39,7 @@ pub use file::{
 pub use identity::{caller, parse_access, user_id};
 pub use iov_engine::{
     Batch, BatchAttr, Chunk, Collection, Cursor, Drive, Op, OpState, Output, Parent, Request, Session, SessionAttr,
-    Status, Workspace, run, run_bytes, within, within_all,
+    Status, Workspace, moment_ns, run, run_bytes, within, within_all,
 };
 pub use iov_foreign::abi::Ops as BackendOps;
 pub use iov_semantics::{Refusal, explain, fill, profile, refusals, resolve, suggest, text};

@@ -193,7 +193,7 @@ const PORTION: usize = 64;
 
 /// How long it takes until what could not be sealed is tried again, at first and at most: who asks a target that hangs keeps others waiting.
 const AGAIN_NS: (i64, i64) = (2_000_000_000, 60_000_000_000);
-/// What cannot be sealed at so many places of bytes, or there once more, is not tried for the others there.
+/// Once so many could not be sealed at one place, no other is tried there in the same portion: it is away, and not a file of it damaged.
 const FAILURES: usize = 2;
 
 /// What is to be sealed that was closed behind a crash, and when that is tried again.
@@ -274,7 +274,7 @@ impl Service {
         }
     }
 
-    /// The same of a portion, with nobody in between: at a start, at the end, or where it is time to try that again.
+    /// The same of a portion, where it is time to try that again.
     pub(crate) fn seal_parted_again(&self, writer: &mut Writer, now_ns: i64) {
         if !self.core.in_grace() && now_ns >= writer.sealing.again_ns && !self.core.shared().ended.is_empty() {
             // What fails is the next time.
@@ -282,7 +282,7 @@ impl Service {
         }
     }
 
-    /// The same of all.
+    /// The same of all with nobody in between, as the catalog begins or ends.
     pub(crate) fn seal_parted_at_once(&self, writer: &mut Writer) {
         writer.sealing.begin();
         while !self.core.in_grace() && self.seal_parted(writer).is_ok_and(|more| more) {}

@@ -6,7 +6,7 @@ use std::{
 };
 
 use iov_posix::{Errno, Outcome};
-use ioverbs::{limits, seam, within};
+use ioverbs::{limits, moment_ns, seam, within};
 
 use super::{Files, Locked, Open, What};
 use crate::{
@@ -21,11 +21,6 @@ pub(crate) struct Patience {
     /// Something has been waited for in vain: so long is waited for the others.
     left_ns: Option<i64>,
 }
-
-/// A moment is one of so many parts of a deadline.
-const PARTS: i64 = 16;
-/// Its least and its most, in nanoseconds.
-const MOMENT_NS: (i64, i64) = (20_000_000, 1_000_000_000);
 
 impl Patience {
     pub(crate) fn new(world: &World) -> Patience {
@@ -50,8 +45,7 @@ impl Patience {
                 done
             }
             Some(left_ns) if *left_ns > 0 => {
-                let moment_ns = (self.deadline_ns / PARTS).clamp(MOMENT_NS.0, MOMENT_NS.1);
-                let done = within(moment_ns.min(*left_ns), work);
+                let done = within(moment_ns(self.deadline_ns).min(*left_ns), work);
                 *left_ns -= took_ns();
                 done
             }
