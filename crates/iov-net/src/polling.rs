@@ -2,7 +2,7 @@
 //!
 //! Putting a thread to sleep and waking it costs more than most requests take: 20 to 80 µs where an idle processor has to be
 //! woken. Where what comes next has come soon lately, whoever waits looks for it for [`SPAN_NS`] and lets other
-//! threads pass meanwhile; where it has not, it sleeps at once. The same is done by kernels for sockets (`net.core.busy_poll`) and for virtual processors
+//! threads pass meanwhile; where it has not, it sleeps at once, and so it does where others want the processors for themselves ([`crowd`]). The same is done by kernels for sockets (`net.core.busy_poll`) and for virtual processors
 //! (`halt_poll_ns`).
 
 use std::{
@@ -17,7 +17,9 @@ use std::{
 use iov_store::seam;
 use iov_types::{Error, Result};
 
-use crate::{lanes, stream::Stream};
+use crate::{lanes, polling::crowd::Crowd, stream::Stream};
+
+mod crowd;
 
 /// How long is looked, in nanoseconds, where nothing else is said.
 const SPAN_NS: i64 = 300_000;
@@ -34,6 +36,8 @@ const BEST: u8 = 8;
 
 /// How many threads of this process look just now. They leave half of its processors to others, if it has several.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// Whether others want the processors.
+static CROWD: Crowd = Crowd::new();
 /// In which process, counted by forks.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -119,13 +123,15 @@ pub fn check_settings() -> Result<()> {
 impl Polling {
     /// Whether it is to be looked from now on, as far as is known.
     pub fn pays(&self) -> bool {
-        self.points >= ENOUGH && span_ns() > 0 && most() > 0
+        self.points >= ENOUGH && span_ns() > 0 && most() > 0 && !CROWD.is_there(seam::monotonic_ns())
     }
 
     /// Nothing has come yet. `true`: it is looked once more, after others have had their turn, or until something is `there`; `false`: sleep.
     pub fn goes_on(&mut self, stream: &Stream, mut there: impl FnMut() -> bool) -> bool {
         let span_ns = span_ns();
-        let looks = self.looks_at(seam::monotonic_ns(), span_ns, most());
+        let now_ns = seam::monotonic_ns();
+        let most = if CROWD.is_there(now_ns) { 0 } else { most() };
+        let looks = self.looks_at(now_ns, span_ns, most);
         if looks {
             stream.look(true);
             std::thread::yield_now();
@@ -137,6 +143,7 @@ impl Polling {
                     break;
                 }
             }
+            CROWD.passed(now_ns, seam::monotonic_ns());
         }
         looks
     }
@@ -147,6 +154,8 @@ impl Polling {
             if self.points >= ENOUGH && span_ns > 0 {
                 self.looks = Looking::begin(most);
             }
+        } else if most == 0 {
+            self.looks = None;
         } else if self.looks.is_some() && now_ns - self.since_ns >= span_ns {
             self.looks = None;
             self.points = self.points.saturating_sub(2);
@@ -193,65 +202,4 @@ impl Polling {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SPAN: i64 = 50_000;
-    const ALL: usize = usize::MAX;
-
-    /// Something comes so long after it was begun to wait for it; whether it was looked for until then.
-    fn wait(polling: &mut Polling, at_ns: &mut i64, for_ns: i64) -> bool {
-        let end_ns = *at_ns + for_ns;
-        let mut looks = true;
-        while looks && *at_ns < end_ns {
-            looks = polling.looks_at(*at_ns, SPAN, ALL);
-            *at_ns += 1_000;
-        }
-        *at_ns = end_ns;
-        polling.came_at(*at_ns, SPAN);
-        *at_ns += 5_000;
-        looks
-    }
-
-    #[test]
-    fn it_is_looked_where_answers_came_soon() {
-        let (mut polling, mut at_ns) = (Polling::default(), 1);
-        assert!(!wait(&mut polling, &mut at_ns, 80_000), "nobody knows yet");
-        assert!(!wait(&mut polling, &mut at_ns, 80_000));
-        for _ in 0..10 {
-            assert!(wait(&mut polling, &mut at_ns, 30_000));
-        }
-        // One that takes long is slept for, and changes little.
-        assert!(!wait(&mut polling, &mut at_ns, 60_000_000));
-        assert!(wait(&mut polling, &mut at_ns, 30_000));
-        let looked = (0..100).filter(|_| wait(&mut polling, &mut at_ns, 60_000_000)).count();
-        assert_eq!(looked, 0);
-        assert!(!polling.looks_at(at_ns, SPAN, ALL), "all are slow: it is not even begun");
-        polling.came_at(at_ns + 60_000_000, SPAN);
-    }
-
-    #[test]
-    fn a_thread_that_was_bound_to_a_processor_knows_of_the_others() {
-        let all = processors();
-        let (tell, told) = std::sync::mpsc::channel();
-        let bound = move || tell.send((0..1024).any(seam::bind).then(processors)).unwrap();
-        seam::spawn("bound", bound).unwrap();
-        assert_eq!(told.recv().unwrap(), Some(all));
-    }
-
-    #[test]
-    fn it_ends_after_its_span_and_leaves_processors_to_others() {
-        let mut polling = Polling { points: BEST, ..Polling::default() };
-        assert!(!polling.looks_at(1, 0, ALL), "switched off");
-        polling.came_at(2, 0);
-        assert!(!polling.looks_at(3, SPAN, 0), "one processor");
-        polling.came_at(4, SPAN);
-        assert!(polling.looks_at(5, SPAN, ALL));
-        assert!(polling.looks_at(SPAN, SPAN, ALL));
-        assert!(!polling.looks_at(SPAN + 5, SPAN, ALL));
-        assert!(!polling.looks_at(SPAN + 6, SPAN, ALL), "not before something has come");
-        let begun: Vec<_> = (0..3).map_while(|_| Looking::begin(LOOKING.load(Ordering::Relaxed) + 1)).collect();
-        let count = LOOKING.load(Ordering::Relaxed);
-        assert!(Looking::begin(count.min(begun.len())).is_none(), "so many look already");
-    }
-}
+mod tests;
