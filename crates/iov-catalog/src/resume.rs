@@ -89,7 +89,11 @@ impl Service {
             return Ok(());
         }
         *self.core.in_doubt() = None;
-        self.core.shared_mut().nobody_comes_back();
+        {
+            // Whoever has seen that some may still come back has written down by then what it did for them.
+            let _writer = self.core.writer();
+            self.core.shared_mut().nobody_comes_back();
+        }
         let sealed = self.seal_all_parted();
         let mut writer = self.core.writer();
         self.may_write(&writer)?;

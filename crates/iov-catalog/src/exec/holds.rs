@@ -45,6 +45,17 @@ impl Exec<'_> {
         self.entry(key).is_none_or(|entry| entry.hold.is_none()) && self.parted(key).is_some()
     }
 
+    /// The error for who has to wait for what somebody holds.
+    fn held(&self, key: Uuid) -> Error {
+        if self.core.in_grace() || !self.is_to_be_sealed(key) {
+            return busy("it");
+        }
+        Error::busy(
+            "it is closed and about to be sealed: repeat; where its target is away (iov targets), once that is back",
+        )
+        .with_clause(Clause::X1)
+    }
+
     /// Whether a group may be held: while none is, nothing can be covered by one.
     fn may_cover(&self) -> bool {
         let may_cover = self.shared().opens.may_cover();
@@ -131,7 +142,7 @@ impl Exec<'_> {
             return Err(fenced());
         }
         if self.hold_on(key).is_some_and(|h| !self.is_mine(h.holder) && self.is_live(&h)) {
-            return Err(busy("it"));
+            return Err(self.held(key));
         }
         if self.core.in_grace() {
             let groups = self.above(ws, names)?;
@@ -189,7 +200,7 @@ impl Exec<'_> {
         }
         match self.hold_on(key) {
             Some(hold) if self.is_mine(hold.holder) => return Ok(Grant { epoch: hold.epoch, raised: None }),
-            Some(hold) if self.is_live(&hold) || self.is_to_be_sealed(key) => return Err(busy("it")),
+            Some(hold) if self.is_live(&hold) || self.is_to_be_sealed(key) => return Err(self.held(key)),
             Some(hold) => {
                 self.pass_on(ws, key, kind, hold.holder)?;
                 passed_on = true;

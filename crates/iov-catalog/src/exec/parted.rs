@@ -4,7 +4,8 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use iov_types::{Concurrency, Kind, Mutability, Place, Result, State, Uuid};
+use iov_store::OpCx;
+use iov_types::{Concurrency, Kind, Mutability, Result, State, Uuid};
 use iov_wire::Wire;
 
 use super::{Exec, Mode};
@@ -16,7 +17,7 @@ use crate::{
     record::{Record, ToSealRecord},
     recovery,
     service::Writer,
-    state::{Ended, Entry, Hold},
+    state::{Ended, Entry, Hold, Slot},
     verbs::seal::seal_record,
 };
 
@@ -132,11 +133,19 @@ impl Exec<'_> {
         }
     }
 
-    /// Seals what the end of a hold seals, as nobody has come back to it. Who holds it meanwhile does so at its close.
+    /// Seals what the end of a hold seals, as nobody has come back to it. Who holds it meanwhile, or writes it for the same holder, does so at its close.
     fn seal_parted(&mut self, ws: Uuid, uuid: Uuid, hold: &Hold) -> Result<()> {
-        if self.entry(uuid).is_some_and(|entry| entry.hold.is_some()) {
-            self.change_entry(uuid, |entry| entry.hold.iter_mut().for_each(|hold| hold.to_seal = true));
+        let entry = self.entry(uuid);
+        let writes = |slot: &Slot| slot.holder == hold.holder && slot.writers > 0 && !slot.fenced;
+        if entry.as_ref().is_some_and(|entry| entry.hold.is_some() || entry.slots().any(writes)) {
+            let goes_on = |entry: &mut Entry| entry.hold = Some(Hold { to_seal: true, ..entry.hold.unwrap_or(*hold) });
+            self.change_entry(uuid, goes_on);
             self.after.ended_holds.push((uuid, None));
+            return Ok(());
+        }
+        // Who came back to it last has died writing it, and its target could not be asked yet how much of that is there.
+        if entry.is_some_and(|entry| entry.has_died()) {
+            self.give_up_sealing(uuid);
             return Ok(());
         }
         if let Some(record) = self.left_to_seal(ws, uuid, hold.epoch)? {
@@ -174,10 +183,10 @@ impl Exec<'_> {
         self.after.ended_holds.push((uuid, None));
     }
 
-    /// Where the bytes of something lie; none: beside its record, or it is gone.
-    fn place_of_bytes(&mut self, ws: Uuid, uuid: Uuid) -> Option<Place> {
-        let record = self.any_record(ws, uuid).ok()?;
-        (!record.inline).then_some(record.layout.place)
+    /// The targets of other daemons at which the bytes of something lie.
+    fn targets_elsewhere(&mut self, ws: Uuid, uuid: Uuid) -> Vec<u32> {
+        let record = self.any_record(ws, uuid).ok().filter(|record| !record.inline);
+        record.map_or_else(Vec::new, |record| self.core.map().elsewhere(record.layout.place).collect())
     }
 }
 
@@ -188,21 +197,28 @@ pub(crate) fn seals_at_close(record: &Record) -> bool {
         && record.effective.concurrency == Concurrency::Exclusive
 }
 
-/// Most that is sealed at a time: others write in between.
+/// Most that is sealed at a time, and for how long, in nanoseconds: others write in between.
 const PORTION: usize = 64;
+const PORTION_NS: i64 = 100_000_000;
+/// For how long one portion follows the other where somebody waits for that, and where nobody else may be let in.
+const IN_TURN_NS: i64 = 1_000_000_000;
+const AT_ONCE_NS: i64 = 5_000_000_000;
 
 /// How long it takes until what could not be sealed is tried again, at first and at most: who asks a target that hangs keeps others waiting.
 const AGAIN_NS: (i64, i64) = (2_000_000_000, 60_000_000_000);
-/// Once so many could not be sealed at one place, no other is tried there in the same portion: it is away, and not a file of it damaged.
-const FAILURES: usize = 2;
+/// How long a target is waited for that does not answer, at first and at most. One that is slow is done with it when it is asked the next time.
+const PATIENCE_NS: (i64, i64) = (2_000_000_000, 15_000_000_000);
+/// Once so many could not be sealed at the same targets, no other is tried there in the same round: they are away, and not a file damaged.
+const FAILURES: u32 = 2;
 
 /// What is to be sealed that was closed behind a crash, and when that is tried again.
 #[derive(Default)]
 pub(crate) struct Sealing {
     /// What was tried last, of a round.
     last: Option<Uuid>,
-    /// Something could not be sealed in it.
+    /// Something could not be sealed in it; and at which targets that was so, and how often.
     waits: bool,
+    failed: Vec<(Vec<u32>, u32)>,
     /// Not before this time, on the monotonic clock, and how long after the next round.
     again_ns: i64,
     pause_ns: i64,
@@ -211,14 +227,45 @@ pub(crate) struct Sealing {
 impl Sealing {
     /// Begins a round.
     fn begin(&mut self) {
-        (self.last, self.waits) = (None, false);
+        (self.last, self.waits, self.again_ns) = (None, false, 0);
+        self.failed.clear();
     }
 
     /// A round is over.
     fn end(&mut self, now_ns: i64) {
         self.pause_ns = if self.waits { (2 * self.pause_ns).clamp(AGAIN_NS.0, AGAIN_NS.1) } else { 0 };
-        self.again_ns = now_ns.saturating_add(self.pause_ns);
         self.begin();
+        self.again_ns = now_ns.saturating_add(self.pause_ns);
+    }
+
+    /// Others are let in for a while before it goes on.
+    fn rests(&mut self, now_ns: i64) {
+        self.waits = true;
+        self.again_ns = now_ns.saturating_add(AGAIN_NS.0);
+    }
+
+    /// How long a target may take, in nanoseconds: a small part of the time in which none is asked.
+    fn patience_ns(&self) -> i64 {
+        (self.pause_ns / 4).clamp(PATIENCE_NS.0, PATIENCE_NS.1)
+    }
+
+    /// Whether nothing can be sealed that lies at these targets, or perhaps not all of it.
+    fn is_away(&self, targets: &[u32]) -> bool {
+        let is_there = |of: &[u32]| of.iter().all(|number| targets.contains(number));
+        self.failed.iter().any(|(of, times)| *times >= FAILURES && is_there(of))
+    }
+
+    /// Something could not be sealed there; `late`: there was no answer in time.
+    fn fails_at(&mut self, targets: Vec<u32>, late: bool) {
+        self.waits = true;
+        if targets.is_empty() {
+            return;
+        }
+        let times = if late { FAILURES } else { 1 };
+        match self.failed.iter_mut().find(|(of, _)| *of == targets) {
+            Some((_, all)) => *all = all.saturating_add(times),
+            None => self.failed.push((targets, times)),
+        }
     }
 }
 
@@ -245,6 +292,7 @@ impl Service {
         }
         let cx = self.own_cx(Uuid::NIL);
         let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
+        let mut left = Vec::new();
         for (uuid, ToSealRecord { ws, holder, epoch }) in found {
             // One who has come back to it may have been writing it when the catalog crashed: its owner takes it up again, or has died.
             let is_over = match x.any_record(ws, uuid) {
@@ -255,20 +303,25 @@ impl Service {
                 x.not_to_seal(uuid);
             } else {
                 let hold = Hold { holder, epoch, granted: false, to_seal: true };
-                x.after.ended_holds.push((uuid, Some(Ended::Here(ws, hold))));
+                left.push((uuid, Some(Ended::Here(ws, hold))));
             }
         }
+        // Whether there is room to forget the others or not.
+        self.core.shared_mut().end_holds(left.into_iter());
         self.commit_own(writer, &cx, x)
     }
 
     /// Nobody comes back any more: what holds have left to be sealed is. What is at a target that is away waits for the next time, and so does what cannot be
-    /// written down. Others write in between.
+    /// written down, and what takes long. Others write in between.
     pub(crate) fn seal_all_parted(&self) -> Result<()> {
+        let until_ns = self.core.monotonic_ns().saturating_add(IN_TURN_NS);
         self.core.writer().sealing.begin();
         loop {
             let mut writer = self.core.writer();
             self.may_write(&writer)?;
-            if !self.seal_parted(&mut writer)? {
+            let goes_on = self.seal_parted(&mut writer)?;
+            let now_ns = self.core.monotonic_ns();
+            if !goes_on || now_ns > until_ns || now_ns < writer.sealing.again_ns {
                 return Ok(());
             }
         }
@@ -282,48 +335,61 @@ impl Service {
         }
     }
 
-    /// The same of all with nobody in between, as the catalog begins or ends.
+    /// The same of all with nobody in between, as the catalog begins or ends. What takes long is done later.
     pub(crate) fn seal_parted_at_once(&self, writer: &mut Writer) {
+        let until_ns = self.core.monotonic_ns().saturating_add(AT_ONCE_NS);
         writer.sealing.begin();
-        while !self.core.in_grace() && self.seal_parted(writer).is_ok_and(|more| more) {}
+        while !self.core.in_grace()
+            && self.seal_parted(writer).is_ok_and(|more| more)
+            && self.core.monotonic_ns() <= until_ns
+        {}
     }
 
     /// A portion; whether there is more to be tried in this round.
     fn seal_parted(&self, writer: &mut Writer) -> Result<bool> {
         let left = to_seal(&self.core, writer.sealing.last);
-        let Some((last, ..)) = left.last() else {
-            writer.sealing.end(self.core.monotonic_ns());
+        let begun_ns = self.core.monotonic_ns();
+        if left.is_empty() {
+            writer.sealing.end(begun_ns);
             return Ok(false);
-        };
-        writer.sealing.last = Some(*last);
-        let cx = self.own_cx(Uuid::NIL);
-        let mut x = self.start(writer, &cx, Uuid::NIL, Mode::Each);
-        // What is asked of a target that is away takes long.
-        let mut failed: Vec<Place> = Vec::new();
-        let mut waits = false;
+        }
+        // What is asked of a target that hangs takes long.
+        let mut sealing = std::mem::take(&mut writer.sealing);
+        let patience_ns = sealing.patience_ns();
+        let cx = || OpCx::new(self.own_cx(Uuid::NIL).caller, patience_ns);
+        let asking = cx();
+        let mut x = self.start(writer, &asking, Uuid::NIL, Mode::Each);
+        let mut late = false;
         for (uuid, ws, hold) in &left {
-            let place = x.place_of_bytes(*ws, *uuid).filter(|place| self.core.map().is_elsewhere(*place));
-            let is_away_there = |place: Place| failed.iter().filter(|other| **other == place).count() >= FAILURES;
-            if place.is_some_and(is_away_there) {
-                waits = true;
+            sealing.last = Some(*uuid);
+            let targets = x.targets_elsewhere(*ws, *uuid);
+            if sealing.is_away(&targets) {
+                sealing.waits = true;
                 continue;
             }
             match x.attempt(|x| x.seal_parted(*ws, *uuid, hold)) {
                 Ok(()) => {}
                 Err(e) if is_away(&e) || e.kind() == Kind::Exhausted => {
-                    waits = true;
-                    failed.extend(place);
+                    late = e.kind() == Kind::Timeout && !targets.is_empty();
+                    sealing.fails_at(targets, late);
                 }
                 // Whoever asks for it hears of that.
                 Err(_) => x.give_up_sealing(*uuid),
             }
+            if late || self.core.monotonic_ns().saturating_sub(begun_ns) > PORTION_NS {
+                break;
+            }
         }
-        writer.sealing.waits |= waits;
         let seals = batch::to_seal(&mut x);
-        self.commit_own(writer, &cx, x)?;
+        let committed = self.commit_own(writer, &asking, x);
+        if late || committed.is_err() {
+            sealing.rests(self.core.monotonic_ns());
+        }
+        writer.sealing = sealing;
+        committed?;
         if let Some((redo, _)) = seals {
             writer.redo.push(redo);
-            batch::finish(self, writer, &cx);
+            batch::finish(self, writer, &cx());
         }
         Ok(true)
     }

@@ -160,8 +160,13 @@ impl Map {
 
     /// Whether anything at this place lies at another daemon.
     pub(crate) fn is_elsewhere(&self, place: Place) -> bool {
-        let elsewhere = |targets: &Vec<u32>| targets.iter().any(|number| *number >= FIRST_ELSEWHERE);
-        !place.is_first() && self.patterns.get(&place.pattern()).is_some_and(elsewhere)
+        self.elsewhere(place).next().is_some()
+    }
+
+    /// The targets of other daemons at a place.
+    pub(crate) fn elsewhere(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
+        let pattern = if place.is_first() { None } else { self.patterns.get(&place.pattern()) };
+        pattern.into_iter().flatten().copied().filter(|number| *number >= FIRST_ELSEWHERE)
     }
 
     /// Whether any target is of another daemon.

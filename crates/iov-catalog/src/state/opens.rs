@@ -125,9 +125,9 @@ impl Entry {
         self.one.count == 0 && self.more.is_empty()
     }
 
-    /// Whether somebody may write.
+    /// Whether somebody may write: not who has lost it.
     pub(crate) fn has_writers(&self) -> bool {
-        self.slots().any(|s| s.writers > 0 && !s.is_heirs())
+        self.slots().any(|s| s.writers > 0 && !s.is_heirs() && !s.fenced)
     }
 
     /// Whether somebody may write, or what was written is still to be written down.

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use iov_store::{Backend, Heap, MemoryStore, OpCx, Sink, Spread, Submitted, run_all, seam};
@@ -18,6 +18,9 @@ use crate::{Fleet, Options, Service, anywhere, map::FIRST_ELSEWHERE};
 pub(crate) struct Away {
     inner: Heap,
     pub(crate) away: AtomicBool,
+    /// It hangs then, and has been waited for so often in vain.
+    hangs: AtomicBool,
+    waited: AtomicUsize,
 }
 
 impl Backend for Away {
@@ -29,13 +32,19 @@ impl Backend for Away {
         if !self.away.load(Ordering::SeqCst) {
             return self.inner.submit(cx, ops, sink);
         }
-        (0..ops.len()).for_each(|i| sink.complete(i, Err(Error::unavailable("it is away"))));
+        let answer = match self.hangs.load(Ordering::SeqCst) {
+            true => Error::timeout("it hangs"),
+            false => Error::unavailable("it is away"),
+        };
+        self.waited.fetch_add(1, Ordering::SeqCst);
+        (0..ops.len()).for_each(|i| sink.complete(i, Err(answer.clone())));
     }
 }
 
 /// That may be away or not.
 pub(crate) fn that_may_be_away() -> Arc<Away> {
-    Arc::new(Away { inner: durable_heap(), away: AtomicBool::new(false) })
+    let (away, hangs, waited) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
+    Arc::new(Away { inner: durable_heap(), away, hangs, waited })
 }
 
 pub(crate) fn target(number: u32, capability: &Capability) -> Target {
@@ -161,6 +170,17 @@ impl Fixture {
 
     pub(super) fn is_away(&self, away: bool) {
         self.away.away.store(away, Ordering::SeqCst);
+    }
+
+    /// It is away, as it hangs: whoever asks waits.
+    pub(super) fn hangs(&self) {
+        self.away.hangs.store(true, Ordering::SeqCst);
+        self.is_away(true);
+    }
+
+    /// How often somebody has asked it in vain since this was last asked.
+    pub(super) fn waited(&self) -> usize {
+        self.away.waited.swap(0, Ordering::SeqCst)
     }
 }
 

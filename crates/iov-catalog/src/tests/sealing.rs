@@ -86,12 +86,12 @@ fn m2_a_handle_that_is_fenced_is_in_nobodys_way() {
     assert_eq!((state(&one, uuid), left(&rig)), (Some(State::Sealed), 0));
 }
 
-#[test]
-fn m2_a_target_that_is_away_keeps_nothing_elsewhere_from_being_sealed() {
+/// What one of a pair has closed behind a crash, every second at the other daemon, for a grace that the other one lets pass.
+fn closed(many: usize) -> (Fixture, Client, Vec<Uuid>) {
     let f = Fixture::new().of_one_user(0);
     let [one, two] = joined(f.again(f.client.caller.clone()));
     let mut made = Vec::new();
-    for n in 0..140 {
+    for n in 0..many {
         let target = if n % 2 == 0 { 0 } else { FIRST_ELSEWHERE };
         let (uuid, op) = f.create_at(target, &n.to_string(), sealed_by_close());
         let CatalogReply::Opened(opened) = one.ask(op).unwrap() else { panic!() };
@@ -107,16 +107,70 @@ fn m2_a_target_that_is_away_keeps_nothing_elsewhere_from_being_sealed() {
         present(&one, *uuid, *epoch);
         one.close_written(*uuid).unwrap();
     }
+    (f, one, made.into_iter().map(|(uuid, _)| uuid).collect())
+}
+
+fn sealed<'a>(client: &Client, uuids: impl Iterator<Item = &'a Uuid>) -> usize {
+    uuids.filter(|uuid| state(client, **uuid) == Some(State::Sealed)).count()
+}
+
+#[test]
+fn m2_a_target_that_is_away_keeps_nothing_elsewhere_from_being_sealed() {
+    let (f, one, made) = closed(140);
     f.is_away(true);
     f.later(GRACE + SECOND);
-    let there: Vec<_> = made.iter().map(|(uuid, _)| *uuid).step_by(2).collect();
-    let sealed = |uuid: &&Uuid| state(&one, **uuid) == Some(State::Sealed);
-    assert_eq!(there.iter().filter(sealed).count(), there.len());
+    assert_eq!(sealed(&one, made.iter().step_by(2)), 70);
     let other = one.other();
-    other.open(there[0]).unwrap();
-    assert_eq!(kind(other.open_exclusive(made[1].0, COLLECTION)), Kind::Busy);
+    other.open(made[0]).unwrap();
+    assert_eq!(kind(other.open_exclusive(made[1], COLLECTION)), Kind::Busy);
     // Its target is there again, and nobody waits for longer.
     f.is_away(false);
     f.client.service.go_on();
-    assert_eq!(made.iter().filter(|(uuid, _)| sealed(&uuid)).count(), made.len());
+    assert_eq!(sealed(&one, made.iter()), made.len());
+}
+
+/// Everybody waits while it is asked: so it is once, and then not for a while.
+#[test]
+fn m2_a_target_that_hangs_is_waited_for_once_in_a_round() {
+    let (f, one, made) = closed(260);
+    f.hangs();
+    f.waited();
+    f.later(GRACE + SECOND);
+    assert_eq!(f.waited(), 1);
+    f.later(SECOND / 10);
+    assert_eq!(f.waited(), 0, "others are let in first");
+    f.later(2 * SECOND);
+    (0..9).for_each(|_| f.later(SECOND / 10));
+    assert_eq!((f.waited(), sealed(&one, made.iter().step_by(2))), (0, 130), "it is waited for no more");
+    f.later(5 * SECOND);
+    (0..9).for_each(|_| f.later(SECOND / 10));
+    assert_eq!(f.waited(), 1, "in the next round");
+    f.is_away(false);
+    f.client.service.go_on();
+    assert_eq!(sealed(&one, made.iter()), made.len());
+}
+
+/// What who came back to it left as he died is kept for his owner, also where its target could not be asked then.
+#[test]
+fn m2_what_a_writer_left_whose_target_was_away_as_he_died_is_not_sealed() {
+    let f = Fixture::new().of_one_user(0);
+    let [one, two] = joined(f.again(f.client.caller.clone()));
+    let (uuid, op) = f.create_at(FIRST_ELSEWHERE, "a", sealed_by_close());
+    let CatalogReply::Opened(opened) = one.ask(op).unwrap() else { panic!() };
+    two.open_exclusive(uuid, COLLECTION).unwrap();
+    f.write((uuid, opened.layout.place), b"12345");
+    let callers = [one.caller.clone(), two.caller.clone()];
+    drop((one, two));
+    let f = f.of_one_user(GRACE);
+    let [one, two] = callers.map(|caller| f.again(caller));
+    present(&one, uuid, opened.epoch);
+    one.close_written(uuid).unwrap();
+    present(&two, uuid, opened.epoch);
+    f.is_away(true);
+    f.client.service.end_session(two.caller.session);
+    f.later(GRACE + SECOND);
+    f.is_away(false);
+    f.client.service.go_on();
+    (0..9).for_each(|_| f.later(10 * SECOND));
+    assert_eq!((state(&one, uuid), f.abandoned()), (Some(State::Staging), 1));
 }
