@@ -111,6 +111,20 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
     thread
 }
 
+/// The same for a thread that has none of this process's descriptors. What is killed while one of its threads waits in the kernel keeps its descriptors open until that wait
+/// ends: a thread that waits for what the process itself serves must not keep open what says that nobody serves it any more. Where the thread cannot do without
+/// them, `body` does not run.
+pub fn spawn_apart(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {
+    spawn(name, move || {
+        // SAFETY: it takes numbers only; from now on this thread has a table of its own, which is empty, and nothing that it runs uses what was in the other one.
+        let is_apart =
+            unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE) } == 0;
+        if is_apart {
+            body();
+        }
+    })
+}
+
 /// Lets signals come to the calling thread and those that it starts, whatever it has inherited: who was started by a thread of [`spawn`] would hear of none.
 pub fn let_signals_in() {
     // SAFETY: the set is live, and emptied before it is used.

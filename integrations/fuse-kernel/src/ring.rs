@@ -201,7 +201,8 @@ pub(crate) fn look(crew: &Crew, queue: u16, at: &Path) {
         seam::bind(queue.into());
         let _ = rustix::fs::getxattr(&at, NOTHING, &mut [0u8; 0][..]);
     };
-    let _ = seam::spawn("iov-fuse-look", looking);
+    // A mount that is killed meanwhile would keep its connection, and nobody would be told that it has gone.
+    let _ = seam::spawn_apart("iov-fuse-look", looking);
 }
 
 fn serve_at<F: Filesystem>(place: &mut Place, fs: &F, crew: &Crew) -> Result<()> {

@@ -316,6 +316,13 @@ impl<F: Filesystem> Served for Arc<Shared<F>> {
 
     fn join(&self) -> Result<()> {
         self.join_threads();
+        // Who watches has it for a moment: what the file system does at its end comes before the end of the program.
+        for _ in 0..1000 {
+            if Arc::strong_count(self) == 1 {
+                break;
+            }
+            seam::sleep(1_000_000);
+        }
         lock(&self.failed).take().map_or(Ok(()), Err)
     }
 }

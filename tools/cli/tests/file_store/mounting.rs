@@ -6,6 +6,7 @@ use std::{
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -316,4 +317,51 @@ fn without_an_environment_the_home_directory_is_known() {
     }
     let said = Ran::new(status.output().unwrap()).err;
     assert!(!said.contains("home directory"), "{said}");
+}
+
+/// Whether the mount asks itself for something just now, so that no request is left lying.
+fn is_looking(server: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{server}/task")).into_iter().flatten();
+    let mut names = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
+    names.any(|name| name.trim_end() == "iov-fuse-look")
+}
+
+#[test]
+fn who_waits_in_a_mount_hears_that_it_was_killed() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    for round in 0..6 {
+        let m = Mounted::new(&store, &format!("mnt{round}"), "");
+        std::fs::write(m.path("f"), "x").unwrap();
+        let locks =
+            "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)";
+        let locker = || {
+            let mut python = Command::new("python3");
+            python.args(["-c", locks]).arg(m.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let mut lockers: Vec<_> = (0..4).map(|_| locker()).collect();
+        let (server, begun) = (m.server(), Instant::now());
+        while !is_looking(server) && begun.elapsed() < Duration::from_secs(20) {}
+        kill(server, "KILL");
+        // One of them has the lock, and sleeps.
+        let ended = |all: &mut Vec<std::process::Child>| {
+            all.iter_mut().filter_map(|one| one.try_wait().unwrap()).filter(|status| !status.success()).count()
+        };
+        let begun = Instant::now();
+        while ended(&mut lockers) < 3 && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let told = ended(&mut lockers);
+        if told < 3 {
+            // Nothing else ends it.
+            Command::new("umount").arg("-f").arg(&m.at).status().unwrap();
+        }
+        for mut one in lockers {
+            let _ = one.kill();
+            one.wait().unwrap();
+        }
+        assert!(told >= 3, "in round {round} {told} of them are told that nothing serves the mount any more");
+    }
 }
