@@ -69,10 +69,12 @@ impl File {
         if let Some(file) = File::later(node, flags) {
             return Ok(file);
         }
-        let (handle, mut attributes, early) = node.join_for(flags)?;
-        let file = File { node: node.clone(), slot: Slot::of(handle), flags, early };
-        file.begin(&mut attributes)?;
-        Ok((file, attributes))
+        node.file_system().in_time(|| {
+            let (handle, mut attributes, early) = node.join_for(flags)?;
+            let file = File { node: node.clone(), slot: Slot::of(handle), flags, early };
+            file.begin(&mut attributes)?;
+            Ok((file, attributes))
+        })
     }
 
     /// One that is opened later, if at all: its bytes are known, and nobody is about to write others.
@@ -357,15 +359,17 @@ impl File {
             ZERO_RANGE => (true, true),
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        self.handle()?;
-        self.writes();
-        if punches {
-            self.again("punch", |c| Op::Punch { c: c.clone(), range })?;
-        }
-        if allocates {
-            self.again("allocate", |c| Op::Allocate { c: c.clone(), range, keep_size })?;
-        }
-        Ok(())
+        self.in_time(|| {
+            self.handle()?;
+            self.writes();
+            if punches {
+                self.again("punch", |c| Op::Punch { c: c.clone(), range })?;
+            }
+            if allocates {
+                self.again("allocate", |c| Op::Allocate { c: c.clone(), range, keep_size })?;
+            }
+            Ok(())
+        })
     }
 
     /// Copies within the store to where it is told, however that was opened; tells how much there was to copy. Both may be the same file if the ranges lie apart.
@@ -373,9 +377,22 @@ impl File {
     /// What is short is read and written: that asks less, and leaves bytes that lie beside their records there. The rest goes by pieces, so that
     /// others are served in between, and no piece is late.
     pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<u64> {
+        let (len, mut done) = self.in_time(|| self.copy_first(offset, to, to_offset, len))?;
+        while done < len {
+            match self.copy_piece(offset + done, to, to_offset + done, len - done) {
+                Ok(piece) => done += piece,
+                // What is there is told; the rest fails when it is asked for again.
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// How much there is to copy, and how much of it was: all of what is short, and else the first piece.
+    fn copy_first(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<(u64, u64)> {
         let len = len.min(self.size()?.saturating_sub(offset));
         if len == 0 {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let Some(end) = to_offset.checked_add(len).filter(|end| *end <= i64::MAX as u64) else {
             return Err(Errno::EFBIG);
@@ -386,26 +403,22 @@ impl File {
         if len <= SHORT {
             let mut bytes = vec![0; len as usize];
             let n = self.read(offset, &mut bytes)?;
-            return to.write_at(to_offset, &bytes[..n]).map(|n| n as u64);
+            let wrote = to.write_at(to_offset, &bytes[..n])? as u64;
+            return Ok((wrote, wrote));
         }
-        let target = to.collection()?;
+        to.collection()?;
         to.writes();
         to.settle()?;
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(PIECE);
-            let copied = self.again("copy", |c| {
-                let (src, dst) = (c.clone(), target.clone());
-                Op::Copy { src, src_offset: offset + done, dst, dst_offset: to_offset + done, len: piece }
-            });
-            match copied {
-                Ok(_) => done += piece,
-                // What is there is told; the rest fails when it is asked for again.
-                Err(_) if done > 0 => break,
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
+        Ok((len, self.copy_piece(offset, to, to_offset, len)?))
+    }
+
+    fn copy_piece(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Outcome<u64> {
+        let (len, target) = (len.min(PIECE), to.collection()?);
+        self.again("copy", |c| {
+            let (src, dst) = (c.clone(), target.clone());
+            Op::Copy { src, src_offset: offset, dst, dst_offset: to_offset, len }
+        })?;
+        Ok(len)
     }
 }
 

@@ -74,10 +74,9 @@ impl Node {
         told.map(|told| Attributes { links: 0, ..told })
     }
 
-    /// The same for who may have it open, or be about to look what stands for its name: of anything but a directory only where it was removed here. Others may have
-    /// replaced it.
+    /// The same for who may have it open, or be about to look what stands for its name: of a link only where it was removed here. Others may have replaced it.
     pub fn told_if_removed(&self) -> Option<Attributes> {
-        let is_left = self.kind() == Kind::Directory || self.removed.load(Ordering::Relaxed);
+        let is_left = self.kind() != Kind::Symlink || self.removed.load(Ordering::Relaxed);
         self.told_at_the_end().filter(|_| is_left)
     }
 

@@ -47,6 +47,13 @@ pub(crate) enum What {
     Top(OnceLock<Vec<Vec<u8>>>),
 }
 
+impl What {
+    /// Whether it is listed by its descriptor.
+    fn is_listed(&self) -> bool {
+        matches!(self, What::Directory(_) | What::Top(_))
+    }
+}
+
 /// What an open file has locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -82,8 +89,9 @@ pub(crate) struct Open {
     failed: Mutex<Option<Failed>>,
     /// Who moves the offset.
     pub(crate) moving: Mutex<()>,
-    /// The thread that does, where others may have it, too.
+    /// The thread that does, where others may have it, too; and the one that is about to close a descriptor of it meanwhile, and comes before those.
     mover: AtomicI32,
+    closer: AtomicI32,
     /// Another process may have it too, and move the offset.
     pub(crate) shared: AtomicBool,
     /// What is written in the file of its own that stands for it, as soon as it has one: by this who holds its locks knows it.
@@ -130,6 +138,7 @@ impl Open {
             failed: Mutex::default(),
             moving: Mutex::default(),
             mover: AtomicI32::new(0),
+            closer: AtomicI32::new(0),
             shared: AtomicBool::new(false),
             proof: OnceLock::new(),
             id,
@@ -153,9 +162,9 @@ impl Open {
         }
     }
 
-    /// Whether this process has opened it, and it is a file.
-    pub(crate) fn is_file(&self) -> bool {
-        matches!(self.what.get(), Some(What::File(_)))
+    /// Whether it may be listed: it is a directory, or nobody here knows yet what it is.
+    pub(crate) fn may_be_listed(&self) -> bool {
+        self.what.get().is_none_or(What::is_listed)
     }
 
     /// Whether this process has opened it, and not only been handed it.
@@ -383,21 +392,21 @@ impl Files {
 
     /// The same in a child that shares the memory of its parent until it runs another program: for that one alone.
     pub(crate) fn add_for_next(opened: Adding<'_>) -> Outcome<c_int> {
-        let is_file = matches!(opened.what, What::File(_));
-        opened.record.descriptor(is_file, opened.flags & libc::O_CLOEXEC != 0, opened.flags)
+        opened.record.descriptor(opened.what.is_listed(), opened.flags & libc::O_CLOEXEC != 0, opened.flags)
     }
 
     /// Everybody else is told all that was written: there is another process from now on, which has it too.
     pub(crate) fn publish(&self, world: &World, patience: &mut Patience) {
         let _inside = Inside::enter();
         let all = self.all();
-        if all.iter().any(|(_, open)| open.has_waited()) {
-            patience.was_over();
-        }
-        // Asked for anew: the daemon may be another one by now.
+        // Asked for anew: the daemon may be another one by now. Without it children cannot open what has no name, or what this process alone may open: so
+        // it is waited for, whatever was waited for before.
         if all.iter().any(|(_, open)| !open.standing.is_own()) {
             let asked = patience.with(|| Some(world.token()).filter(|token| !token.is_empty()).ok_or(Errno::EIO));
             self.set_token(asked.unwrap_or_default());
+        }
+        if all.iter().any(|(_, open)| open.has_waited()) {
+            patience.was_over();
         }
         for (_, open) in &all {
             // What is not told now is told later.

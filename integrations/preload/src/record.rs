@@ -166,12 +166,12 @@ impl Record {
         record
     }
 
-    /// A descriptor of a file of its own that stands for it. `is_file`: not for a directory, perhaps.
-    pub(crate) fn descriptor(&self, is_file: bool, cloexec: bool, status: c_int) -> Outcome<c_int> {
+    /// A descriptor of a file of its own that stands for it. `listed`: for a directory, perhaps, which is listed by it.
+    pub(crate) fn descriptor(&self, listed: bool, cloexec: bool, status: c_int) -> Outcome<c_int> {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
         kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
         seal(fd);
-        if is_file {
+        if !listed {
             // The C library lists no directory by a descriptor that is for writing only.
             unreadable(fd, cloexec);
         }

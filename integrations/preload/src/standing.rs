@@ -256,7 +256,7 @@ impl Files {
             return Ok(());
         }
         let told = self.told(open);
-        let make = || told.descriptor(open.is_file(), true, standing.status.load(Ordering::Relaxed));
+        let make = || told.descriptor(open.may_be_listed(), true, standing.status.load(Ordering::Relaxed));
         let own = match make() {
             Err(Errno(libc::EMFILE)) => {
                 self.lender.end();

@@ -47,8 +47,12 @@ pub enum Opened {
 const RACES: usize = 16;
 
 impl Walker<'_> {
-    /// Opens what is at the end of a path.
+    /// Opens what is at the end of a path. The way there and the open have one deadline (O8).
     pub fn open(&self, from: &Arc<Node>, path: &[u8], how: &How) -> Way<Opened> {
+        self.paths.fs.in_time(|| self.open_now(from, path, how))
+    }
+
+    fn open_now(&self, from: &Arc<Node>, path: &[u8], how: &How) -> Way<Opened> {
         if how.create.is_some() && how.directory && how.unnamed.is_none() && !how.path {
             // As Linux since 6.4: nothing is made that is no directory.
             return Err(Errno::EINVAL.into());

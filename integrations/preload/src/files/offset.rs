@@ -11,6 +11,7 @@ use crate::{raw::kernel, world::lock};
 impl Open {
     /// Nobody else moves the offset for as long as this is kept.
     pub(crate) fn moves(&self, fd: c_int) -> Moving<'_> {
+        self.lets_close();
         let one = lock(&self.moving);
         let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
         if let Some(fd) = shared {
@@ -20,10 +21,7 @@ impl Open {
                 match -Moving::change(fd, libc::F_WRLCK) as c_int {
                     libc::EINTR => {}
                     // The kernel takes two threads for one that waits for itself: each has one such lock at a time.
-                    libc::EDEADLK => {
-                        let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-                        kernel!(libc::SYS_nanosleep, &raw const pause, 0);
-                    }
+                    libc::EDEADLK => pause(MOMENT_NS / 10),
                     _ => break,
                 }
             }
@@ -31,27 +29,49 @@ impl Open {
         Moving { _one: one, open: self, shared }
     }
 
+    /// Who is about to close a descriptor comes first: those who move the offset would have that between them for ever. But it may be the one who is interrupted for
+    /// this.
+    fn lets_close(&self) {
+        for _ in 0..MOMENTS {
+            let closer = self.closer.load(Ordering::Relaxed);
+            if closer == 0 || closer == crate::raw::tid() {
+                break;
+            }
+            pause(MOMENT_NS);
+        }
+    }
+
     /// To be kept while a descriptor of it is closed, which ends the lock of this process by which it moves the offset ([`Open::moves`]): who does that is waited
     /// for, unless that was interrupted for this, and for some seconds at most.
     pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, ()>> {
-        const MOMENTS: usize = 2000;
-        const MOMENT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         if !self.shared.load(Ordering::Relaxed) {
             return None;
         }
         let me = crate::raw::tid();
+        let mut is_first = false;
+        let mut rests = None;
         for _ in 0..MOMENTS {
-            if let Ok(one) = self.moving.try_lock() {
-                return Some(one);
-            }
-            if self.mover.load(Ordering::Relaxed) == me {
+            is_first = is_first || self.closer.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            rests = self.moving.try_lock().ok();
+            if rests.is_some() || self.mover.load(Ordering::Relaxed) == me {
                 break;
             }
-            let pause = MOMENT;
-            kernel!(libc::SYS_nanosleep, &raw const pause, 0);
+            pause(MOMENT_NS);
         }
-        None
+        if is_first {
+            self.closer.store(0, Ordering::Relaxed);
+        }
+        rests
     }
+}
+
+/// How often somebody is waited for, and how long at a time, in nanoseconds.
+const MOMENTS: usize = 2000;
+const MOMENT_NS: i64 = 1_000_000;
+
+fn pause(ns: i64) {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: ns };
+    kernel!(libc::SYS_nanosleep, &raw const pause, 0);
 }
 
 /// See [`Open::moves`].

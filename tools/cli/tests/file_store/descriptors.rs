@@ -146,9 +146,36 @@ _, [fd], _, _ = socket.recv_fds(ours, 9, 1); os.wait()
 for what in (lambda: os.read(fd, 99), lambda: os.pread(fd, 99, 0), lambda: os.write(fd, b'x')):
     try: print(what())
     except OSError as e: print(errno.errorcode[e.errno])
-os.close(fd); print(open('/iov/w/f').read())";
+os.close(fd); print(open('/iov/w/f').read())
+# So does what only names one.
+if os.fork() == 0:
+    fd = os.open('/iov/w/f', os.O_PATH)
+    if os.fork() == 0: os._exit(0 if os.fstat(fd).st_size == 4 else 1)
+    os.wait(); socket.send_fds(theirs, [b'x'], [fd]); os._exit(0)
+_, [fd], _, _ = socket.recv_fds(ours, 9, 1); os.wait()
+try: print(os.read(fd, 99))
+except OSError as e: print(errno.errorcode[e.errno])";
     let said = python(&Store::with_workspace(), program).ok().text();
-    assert_eq!(said, "EBADF\nEBADF\nEPERM\ndata\n");
+    assert_eq!(said, "EBADF\nEBADF\nEPERM\ndata\nEBADF\n");
+}
+
+/// Who closes a descriptor waits for who moves the offset, and comes before who moves it next.
+#[test]
+fn a_descriptor_is_closed_although_another_thread_reads_all_the_time() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        #define L (4 << 20)
+        static int fd; static volatile int stop, closed; static char b[L];
+        static void *closes(void *a) { while (!stop) { close(dup(fd)); closed++; } return 0; }
+        MAIN fd = open("f", O_CREAT | O_RDWR, 0644); ftruncate(fd, 400L * L); pthread_t t; int to[2]; char x; pipe(to);
+        // Another process may move it, too.
+        pid_t c = fork(); if (!c) { close(to[1]); read(to[0], &x, 1); _exit(0); }
+        pthread_create(&t, 0, closes, 0); int n = 0; while (read(fd, b, L) == L) n++;
+        stop = 1; pthread_join(t, 0); close(to[1]); waitpid(c, 0, 0);
+        printf("%d %s\n", n, closed > 50 ? "often" : "seldom");"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "400 often\n");
 }
 
 /// Closing a descriptor ends the locks of a process on what stands for a file, and with them the one by which it moves the offset that others have, too.

@@ -96,3 +96,20 @@ assert stale * 20 < told, (told, stale)
     std::fs::write(store.path("race.py"), program).unwrap();
     m.shell(&format!("python3 {}", store.path("race.py").display())).ok();
 }
+
+/// What has no name any more is what it was to who has it open.
+#[test]
+fn o10_a_pipe_that_another_mount_has_removed_tells_what_it_was() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let (a, b) = (Mounted::new(&store, "a", ""), Mounted::new(&store, "b", ""));
+    let program = format!(
+        "import os, stat, time
+os.mkfifo('p'); f = os.open('p', os.O_RDWR); time.sleep(1.2); os.unlink('{}'); time.sleep(1.2)
+told = os.fstat(f); print(stat.S_ISFIFO(told.st_mode), told.st_nlink)",
+        b.path("p").display()
+    );
+    assert_eq!(a.shell(&format!("python3 -c \"{program}\"")).ok().text(), "True 0\n");
+}
