@@ -26,10 +26,12 @@ impl Service {
         }
     }
 
-    /// Goes on with what could not be finished before. What others may be waiting for is tried each time; objects that nobody has
-    /// any more are not, so that whoever writes does not pay for a target that is away.
+    /// Goes on with what could not be finished before. What others may be waiting for is tried each time, unless a target has just kept everybody waiting; objects that
+    /// nobody has any more are not, so that whoever writes does not pay for a target that is away.
     pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
-        self.finish(writer, cx);
+        if self.core.monotonic_ns() >= writer.redo_again_ns {
+            self.finish(writer, cx);
+        }
         if self.core.monotonic_ns() < writer.again_ns {
             return;
         }
@@ -47,7 +49,8 @@ impl Service {
 
     fn finish(&self, writer: &mut Writer, cx: &OpCx) {
         if !writer.redo.is_empty() {
-            batch::finish(self, writer, cx);
+            let hangs = batch::finish(self, writer, cx).is_some_and(|e| e.kind() == Kind::Timeout);
+            writer.redo_again_ns = if hangs { self.core.monotonic_ns().saturating_add(AGAIN_NS) } else { 0 };
         }
         if !writer.thaw.is_empty() {
             batch::thaw_all(self, writer, cx);

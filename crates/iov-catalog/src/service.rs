@@ -38,8 +38,9 @@ pub(crate) struct Writer {
     pending: Pending,
     /// Writes that nobody waits for: they go with the next commit.
     pub(crate) lazy: Vec<(Vec<u8>, Option<Bytes>)>,
-    /// Batches that are committed but not everywhere published.
+    /// Batches that are committed but not everywhere published, which are not tried again before this time on the monotonic clock.
     pub(crate) redo: Vec<Redo>,
+    pub(crate) redo_again_ns: i64,
     /// Objects that a target has not removed yet.
     pub(crate) remove: Vec<ObjectId>,
     /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.

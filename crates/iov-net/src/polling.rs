@@ -143,7 +143,7 @@ impl Polling {
                     break;
                 }
             }
-            CROWD.passed(now_ns, seam::monotonic_ns());
+            CROWD.passed(now_ns, seam::monotonic_ns(), LOOKING.load(Ordering::Relaxed));
         }
         looks
     }

@@ -6,7 +6,7 @@ use crate::{
     names::{Names, Room},
     types::{Attr, Entry, Lock, LockAsked, Moved, Opened, Request, SetAttr, Space, Written},
 };
-use std::time::Duration;
+use std::{path::Path, process::Command, time::Duration};
 
 type Answer<T, F> = Result<T, <F as Filesystem>::Error>;
 
@@ -21,6 +21,12 @@ pub trait Filesystem: Send + Sync + Sized + 'static {
 
     /// Called first, by itself: how to tell the kernel anything, and what it has agreed to.
     fn start(&mut self, kernel: &Kernel, granted: Granted);
+
+    /// What starts a program that calls [`look_on`](crate::look_on) for this directory: so that a mount whose process is killed is known to be gone, whatever that was waiting
+    /// for. `None`: there is none, and a thread has to do.
+    fn looks_by(&self, _at: &Path) -> Option<Box<dyn Fn() -> Command + Send + Sync>> {
+        None
+    }
 
     /// Called last: the directory is mounted nowhere any more.
     fn end(&self);

@@ -13,7 +13,6 @@ mod memory;
 use std::{
     io::{Error, Result},
     os::fd::{AsFd, AsRawFd},
-    path::Path,
 };
 
 use io_uring::{IoUring, cqueue, squeue, types};
@@ -21,12 +20,13 @@ use iov_store::seam;
 use rustix::io::Errno;
 
 use crate::{
-    abi::{IN_HEADER, NOTHING, OUT_HEADER, RING_COMMIT_AND_FETCH, RING_ENTRY, RING_OP, RING_REGISTER, head_len},
+    abi::{IN_HEADER, OUT_HEADER, RING_COMMIT_AND_FETCH, RING_ENTRY, RING_OP, RING_REGISTER, head_len},
     crew::Crew,
     device::Kernel,
     dispatch::{self, Header},
     fields::{Fields, Writer},
     filesystem::Filesystem,
+    looker::Looker,
 };
 use memory::Memory;
 
@@ -169,7 +169,7 @@ impl Place {
 /// Takes requests of a queue until the directory is unmounted. Whether it can is told before the first.
 pub(crate) fn serve<F: Filesystem>(
     (fs, kernel, crew): (&F, &Kernel, &Crew),
-    (queue, at): (u16, &Path),
+    (queue, looker): (u16, &Looker),
     started: impl FnOnce(Result<()>),
 ) -> Result<()> {
     // Where the processor is not this process's to use, the queue is served from another one.
@@ -185,24 +185,12 @@ pub(crate) fn serve<F: Filesystem>(
     let was_short = crew.is_ready();
     started(Ok(()));
     if was_short {
-        look(crew, queue, at);
+        // What came to a queue while nobody could take it is only taken with the answer to another request there.
+        looker.look(crew, queue);
     }
     let served = serve_at(&mut place, fs, crew);
     crew.leaves();
     served
-}
-
-/// What came to a queue while nobody could take it is only taken with the answer to another request there: this makes one.
-pub(crate) fn look(crew: &Crew, queue: u16, at: &Path) {
-    let (at, under_way) = (at.to_owned(), crew.looks());
-    let looking = move || {
-        let _under_way = under_way;
-        // Where the processor is not this process's to use, it comes to another queue.
-        seam::bind(queue.into());
-        let _ = rustix::fs::getxattr(&at, NOTHING, &mut [0u8; 0][..]);
-    };
-    // A mount that is killed meanwhile would keep its connection, and nobody would be told that it has gone.
-    let _ = seam::spawn_apart("iov-fuse-look", looking);
 }
 
 fn serve_at<F: Filesystem>(place: &mut Place, fs: &F, crew: &Crew) -> Result<()> {

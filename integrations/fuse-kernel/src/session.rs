@@ -22,6 +22,7 @@ use crate::{
     fields::Fields,
     filesystem::Filesystem,
     handshake::{Asked, Granted, REQUEST, shake_hands},
+    looker::Looker,
     mounting::{self, Missing, MountTable, Switch},
     ring,
     watch::{self, Watched},
@@ -42,6 +43,7 @@ pub enum Rings {
 struct Shared<F> {
     fs: F,
     at: PathBuf,
+    looker: Looker,
     kernel: Kernel,
     device: OnceLock<Crew>,
     queues: OnceLock<Vec<Crew>>,
@@ -155,9 +157,11 @@ fn attempt<F: Filesystem>(
         }
     };
     fs.start(&kernel, granted);
+    let looker = Looker::new(at, fs.looks_by(at));
     let shared = Arc::new(Shared {
         fs,
         at: at.to_owned(),
+        looker,
         kernel: kernel.clone(),
         device: OnceLock::new(),
         queues: OnceLock::new(),
@@ -242,7 +246,7 @@ impl<F: Filesystem> Shared<F> {
         let shared = this.clone();
         let thread = ring::spawn(queue, move || {
             let Some(crew) = shared.at_queue(queue) else { return };
-            let serve = || ring::serve((&shared.fs, &shared.kernel, crew), (queue, &shared.at), started);
+            let serve = || ring::serve((&shared.fs, &shared.kernel, crew), (queue, &shared.looker), started);
             let served =
                 catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_| Err(Error::other("a thread panicked")));
             if served.is_err() {
@@ -298,7 +302,7 @@ impl<F: Filesystem> Shared<F> {
 impl<F: Filesystem> Watched for Shared<F> {
     fn look(&self, queue: u16) {
         if let Some(crew) = self.at_queue(queue) {
-            ring::look(crew, queue, &self.at);
+            self.looker.look(crew, queue);
         }
     }
 

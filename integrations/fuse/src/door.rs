@@ -1,6 +1,7 @@
 //! A file system as the kernel sees it.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -65,6 +66,8 @@ pub(crate) struct Door {
     pub(crate) tags: Option<Tags>,
     /// What is mounted, and how, for who asks for [`crate::running::ATTRIBUTE`].
     pub(crate) running: Vec<u8>,
+    /// The program that asks the mount for something.
+    pub(crate) looker: Option<PathBuf>,
 }
 
 /// What comes of asking for something by its identity. If it is gone the kernel has a name for it that is not good any more: told

@@ -24,7 +24,7 @@ mod shown;
 mod table;
 mod tagged;
 
-pub use iov_fuse_kernel::Rings;
+pub use iov_fuse_kernel::{Rings, look_on};
 pub use iov_posix::Rule;
 pub use mount::{Mount, unmount};
 pub use options::{MountOptions, parse_option, parse_options, split_options};

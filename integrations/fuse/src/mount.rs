@@ -109,6 +109,7 @@ impl Mount {
             gone_ns: AtomicI64::new(i64::MIN / 2),
             tags,
             running,
+            looker: options.looker,
         };
         // Where nothing is remembered for any time, the kernel sees by itself what others have changed.
         let asked = Asked::new(options.passthrough, !ttl.is_zero());

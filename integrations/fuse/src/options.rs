@@ -1,6 +1,6 @@
 //! How a workspace is mounted, and how that is written.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use iov_fuse_kernel::Rings;
 use iov_posix::{Level, Options};
@@ -28,6 +28,9 @@ pub struct MountOptions {
     pub rings: Rings,
     /// Further options of the kernel, such as `nosuid`, `noexec`, `nodev`, `noatime`.
     pub kernel: Vec<String>,
+    /// A program that calls [`look_on`](crate::look_on) for the directory that it is told behind `look-at`: the one that mounts it, itself. Without it a mount that
+    /// is killed may leave programs waiting.
+    pub looker: Option<PathBuf>,
     /// Shown as the source in the table of mounts: as in `fstab`, so that `mount -a` finds what it has mounted.
     pub source: String,
 }
@@ -42,6 +45,7 @@ impl Default for MountOptions {
             passthrough: true,
             rings: Rings::Auto,
             kernel: Vec::new(),
+            looker: None,
             source: "iov".to_owned(),
         }
     }

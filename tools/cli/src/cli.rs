@@ -78,6 +78,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     HoldLock(commands::hold_lock::Args),
     #[command(hide = true)]
+    LookAt(commands::look_at::Args),
+    #[command(hide = true)]
     StartProgram(commands::start_program::Args),
     #[command(hide = true)]
     Man(commands::man::Args),
@@ -146,6 +148,7 @@ impl Command {
             Command::Bench(args) => commands::bench::run(ctx, args),
             Command::Completions(args) => commands::completions::run(ctx, args),
             Command::HoldLock(args) => commands::hold_lock::run(ctx, args),
+            Command::LookAt(args) => commands::look_at::run(args),
             Command::StartProgram(args) => commands::start_program::run(ctx, args),
             Command::Man(args) => commands::man::run(ctx, args),
         }

@@ -206,8 +206,8 @@ const AT_ONCE_NS: i64 = 5_000_000_000;
 
 /// How long it takes until what could not be sealed is tried again, at first and at most: who asks a target that hangs keeps others waiting.
 const AGAIN_NS: (i64, i64) = (2_000_000_000, 60_000_000_000);
-/// How long a target is waited for that does not answer, at first and at most. One that is slow is done with it when it is asked the next time.
-const PATIENCE_NS: (i64, i64) = (2_000_000_000, 15_000_000_000);
+/// How long a target is waited for that does not answer. One that is slow is done with it when it is asked the next time.
+const PATIENCE_NS: i64 = 2_000_000_000;
 /// Once so many could not be sealed at the same targets, no other is tried there in the same round: they are away, and not a file damaged.
 const FAILURES: u32 = 2;
 
@@ -219,6 +219,8 @@ pub(crate) struct Sealing {
     /// Something could not be sealed in it; and at which targets that was so, and how often.
     waits: bool,
     failed: Vec<(Vec<u32>, u32)>,
+    /// How often there was no answer in time.
+    late: i64,
     /// Not before this time, on the monotonic clock, and how long after the next round.
     again_ns: i64,
     pause_ns: i64,
@@ -227,7 +229,7 @@ pub(crate) struct Sealing {
 impl Sealing {
     /// Begins a round.
     fn begin(&mut self) {
-        (self.last, self.waits, self.again_ns) = (None, false, 0);
+        (self.last, self.waits, self.again_ns, self.late) = (None, false, 0, 0);
         self.failed.clear();
     }
 
@@ -238,15 +240,10 @@ impl Sealing {
         self.again_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Others are let in for a while before it goes on.
+    /// Others are let in for a while before it goes on, for longer each time.
     fn rests(&mut self, now_ns: i64) {
-        self.waits = true;
-        self.again_ns = now_ns.saturating_add(AGAIN_NS.0);
-    }
-
-    /// How long a target may take, in nanoseconds: a small part of the time in which none is asked.
-    fn patience_ns(&self) -> i64 {
-        (self.pause_ns / 4).clamp(PATIENCE_NS.0, PATIENCE_NS.1)
+        (self.waits, self.late) = (true, self.late.saturating_add(1));
+        self.again_ns = now_ns.saturating_add(self.late.saturating_mul(AGAIN_NS.0).min(AGAIN_NS.1));
     }
 
     /// Whether nothing can be sealed that lies at these targets, or perhaps not all of it.
@@ -355,8 +352,7 @@ impl Service {
         }
         // What is asked of a target that hangs takes long.
         let mut sealing = std::mem::take(&mut writer.sealing);
-        let patience_ns = sealing.patience_ns();
-        let cx = || OpCx::new(self.own_cx(Uuid::NIL).caller, patience_ns);
+        let cx = || OpCx::new(self.own_cx(Uuid::NIL).caller, PATIENCE_NS);
         let asking = cx();
         let mut x = self.start(writer, &asking, Uuid::NIL, Mode::Each);
         let mut late = false;
@@ -388,8 +384,17 @@ impl Service {
         writer.sealing = sealing;
         committed?;
         if let Some((redo, _)) = seals {
+            let (batch, places) = (redo.batch, redo.record.seal.iter().map(|s| s.place).collect::<Vec<_>>());
             writer.redo.push(redo);
-            batch::finish(self, writer, &cx());
+            let failed = batch::finish(self, writer, &cx());
+            // It is done by and by whoever writes next; but no more is put there before that.
+            if failed.is_some_and(|e| is_away(&e)) && writer.redo.iter().any(|redo| redo.batch == batch) {
+                for place in places {
+                    let targets = self.core.map().elsewhere(place).collect();
+                    writer.sealing.fails_at(targets, true);
+                }
+                writer.sealing.rests(self.core.monotonic_ns());
+            }
         }
         Ok(true)
     }

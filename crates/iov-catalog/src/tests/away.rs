@@ -20,6 +20,8 @@ pub(crate) struct Away {
     pub(crate) away: AtomicBool,
     /// It hangs then, and has been waited for so often in vain.
     hangs: AtomicBool,
+    /// It is there, and hangs in what it is to seal.
+    sticks: AtomicBool,
     waited: AtomicUsize,
 }
 
@@ -29,10 +31,12 @@ impl Backend for Away {
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
-        if !self.away.load(Ordering::SeqCst) {
+        let seals = |(op, _): &Submitted| matches!(op.verb, ObjectVerb::Seal);
+        let sticks = self.sticks.load(Ordering::SeqCst) && ops.iter().any(seals);
+        if !self.away.load(Ordering::SeqCst) && !sticks {
             return self.inner.submit(cx, ops, sink);
         }
-        let answer = match self.hangs.load(Ordering::SeqCst) {
+        let answer = match sticks || self.hangs.load(Ordering::SeqCst) {
             true => Error::timeout("it hangs"),
             false => Error::unavailable("it is away"),
         };
@@ -43,8 +47,8 @@ impl Backend for Away {
 
 /// That may be away or not.
 pub(crate) fn that_may_be_away() -> Arc<Away> {
-    let (away, hangs, waited) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
-    Arc::new(Away { inner: durable_heap(), away, hangs, waited })
+    let no = || AtomicBool::new(false);
+    Arc::new(Away { inner: durable_heap(), away: no(), hangs: no(), sticks: no(), waited: AtomicUsize::new(0) })
 }
 
 pub(crate) fn target(number: u32, capability: &Capability) -> Target {
@@ -176,6 +180,11 @@ impl Fixture {
     pub(super) fn hangs(&self) {
         self.away.hangs.store(true, Ordering::SeqCst);
         self.is_away(true);
+    }
+
+    /// It is there, and hangs in what it is to seal, or not.
+    pub(super) fn sticks(&self, sticks: bool) {
+        self.away.sticks.store(sticks, Ordering::SeqCst);
     }
 
     /// How often somebody has asked it in vain since this was last asked.

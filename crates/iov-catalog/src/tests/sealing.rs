@@ -150,6 +150,25 @@ fn m2_a_target_that_hangs_is_waited_for_once_in_a_round() {
     assert_eq!(sealed(&one, made.iter()), made.len());
 }
 
+#[test]
+fn m2_a_target_that_hangs_in_what_it_is_to_seal_is_waited_for_once_in_a_round() {
+    let (f, one, made) = closed(260);
+    f.sticks(true);
+    f.later(GRACE + SECOND);
+    assert_eq!(f.waited(), 1);
+    f.later(2 * SECOND);
+    (0..9).for_each(|_| f.later(SECOND / 10));
+    assert_eq!((f.waited(), sealed(&one, made.iter().step_by(2))), (0, 130), "nothing more is put there");
+    // Whoever writes goes on with it, but not each of them.
+    for n in 0..9 {
+        one.create_in(Uuid::NIL, &format!("new{n}"));
+    }
+    assert!(f.waited() <= 1, "{}", f.waited());
+    f.sticks(false);
+    f.client.service.go_on();
+    assert_eq!(sealed(&one, made.iter()), made.len());
+}
+
 /// What who came back to it left as he died is kept for his owner, also where its target could not be asked then.
 #[test]
 fn m2_what_a_writer_left_whose_target_was_away_as_he_died_is_not_sealed() {

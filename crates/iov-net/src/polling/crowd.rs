@@ -39,14 +39,14 @@ impl Crowd {
         now_ns < self.until_ns.load(Ordering::Relaxed)
     }
 
-    /// Somebody has looked once, and let others pass, since then.
-    pub(super) fn passed(&self, since_ns: i64, now_ns: i64) {
+    /// Somebody has looked once, and let others pass, since then; so many look, each of whom would have found the same in a crowd.
+    pub(super) fn passed(&self, since_ns: i64, now_ns: i64, looking: usize) {
         let lost_ns = now_ns - since_ns;
         if lost_ns < LOST_NS || self.is_there(now_ns) {
             return;
         }
         let forgotten_ns = (now_ns - self.at_ns.swap(now_ns, Ordering::Relaxed)) / FORGOTTEN;
-        let all_ns = (self.lost_ns.load(Ordering::Relaxed) - forgotten_ns).max(0) + lost_ns;
+        let all_ns = (self.lost_ns.load(Ordering::Relaxed) - forgotten_ns).max(0) + lost_ns / looking.max(1) as i64;
         if all_ns < ENOUGH_NS {
             self.lost_ns.store(all_ns, Ordering::Relaxed);
             return;

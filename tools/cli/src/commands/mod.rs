@@ -14,6 +14,7 @@ pub(crate) mod help;
 pub(crate) mod hold_lock;
 pub(crate) mod import;
 pub(crate) mod keep;
+pub(crate) mod look_at;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod mount;

@@ -124,6 +124,8 @@ pub(crate) fn run(ctx: &mut Ctx, args: &Args) -> Done {
         // There may be nobody to read it.
         let _ = writeln!(std::io::stderr(), "iov: mount: {what}: {e}");
     }));
+    // Whatever has become of the file by then.
+    options.looker = Some("/proc/self/exe".into());
     let mount = iov_fuse::Mount::new(ws, &args.at, options)?;
     if behind {
         // It keeps no other file system from being unmounted. Whatever was named from here has been found by now.

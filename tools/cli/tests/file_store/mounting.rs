@@ -319,11 +319,12 @@ fn without_an_environment_the_home_directory_is_known() {
     assert!(!said.contains("home directory"), "{said}");
 }
 
-/// Whether the mount asks itself for something just now, so that no request is left lying.
-fn is_looking(server: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{server}/task")).into_iter().flatten();
-    let mut names = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
-    names.any(|name| name.trim_end() == "iov-fuse-look")
+/// Whether the mount is asked for something just now, so that no request is left lying: by a process that it has started, with a thread for each.
+fn is_asked(server: u32) -> bool {
+    let tasks = |pid: &str| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let all: String = tasks(&server.to_string()).map(children).collect();
+    all.split_whitespace().any(|pid| tasks(pid).count() > 1)
 }
 
 #[test]
@@ -343,7 +344,7 @@ fn who_waits_in_a_mount_hears_that_it_was_killed() {
         };
         let mut lockers: Vec<_> = (0..4).map(|_| locker()).collect();
         let (server, begun) = (m.server(), Instant::now());
-        while !is_looking(server) && begun.elapsed() < Duration::from_secs(20) {}
+        while !is_asked(server) && begun.elapsed() < Duration::from_secs(20) {}
         kill(server, "KILL");
         // One of them has the lock, and sleeps.
         let ended = |all: &mut Vec<std::process::Child>| {
