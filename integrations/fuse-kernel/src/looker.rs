@@ -40,6 +40,14 @@ impl Looker {
         Looker { at: at.to_owned(), program, running: Mutex::default() }
     }
 
+    /// Starts the process, before anything waits for what it is to do: a child that has a file of the mount open until it runs its program may wait for that itself.
+    pub(crate) fn begin(&self) {
+        let mut running = lock(&self.running);
+        if let Some(program) = self.program.as_ref().filter(|_| running.is_none()) {
+            *running = start(program()).ok();
+        }
+    }
+
     /// Has a queue given something to answer, without waiting for that.
     pub(crate) fn look(&self, crew: &Crew, queue: u16) {
         let Some(program) = &self.program else { return self.look_here(crew, queue) };

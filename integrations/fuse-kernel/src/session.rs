@@ -300,6 +300,10 @@ impl<F: Filesystem> Shared<F> {
 }
 
 impl<F: Filesystem> Watched for Shared<F> {
+    fn begin(&self) {
+        self.looker.begin();
+    }
+
     fn look(&self, queue: u16) {
         if let Some(crew) = self.at_queue(queue) {
             self.looker.look(crew, queue);

@@ -20,6 +20,8 @@ const AT_ONCE: usize = 8;
 
 /// What is watched.
 pub(crate) trait Watched: Send + Sync + 'static {
+    /// Gets ready to give queues something to answer.
+    fn begin(&self);
     /// Gives a queue something to answer.
     fn look(&self, queue: u16);
     /// How its queues do; none: it has ended.
@@ -80,6 +82,7 @@ pub(crate) fn begin<W: Watched>(watched: Weak<W>) {
 }
 
 fn watch<W: Watched>(watched: &Weak<W>) {
+    let Some(()) = watched.upgrade().map(|watched| watched.begin()) else { return };
     let mut seen: Vec<Seen> = Vec::new();
     let mut pause_ns = SELDOM_NS;
     loop {

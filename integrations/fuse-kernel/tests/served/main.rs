@@ -8,6 +8,8 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read, Write},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+    process::Command,
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
@@ -32,6 +34,8 @@ struct Memory {
     ended: Arc<Mutex<bool>>,
     /// How many are at the gate, of which nobody gets through before all are there.
     gate: Mutex<usize>,
+    /// A process of its own asks for something.
+    is_asked: bool,
 }
 
 /// How many that are.
@@ -67,6 +71,26 @@ impl Memory {
 
 impl Filesystem for Memory {
     type Error = i32;
+
+    fn looks_by(&self, at: &Path) -> Option<Box<dyn Fn() -> Command + Send + Sync>> {
+        // As `look_on` does.
+        let script = "
+import os, sys, threading
+def look(queue):
+    try: os.sched_setaffinity(0, [int.from_bytes(queue, 'little')])
+    except OSError: pass
+    try: os.getxattr(sys.argv[1], 'system.iov.nothing')
+    except OSError: pass
+    os.write(1, queue)
+while len(queue := os.read(0, 2)) == 2: threading.Thread(target=look, args=(queue,)).start()";
+        let at = at.to_owned();
+        let command = move || {
+            let mut command = Command::new("python3");
+            command.args(["-c", script]).arg(&at);
+            command
+        };
+        self.is_asked.then(|| Box::new(command) as _)
+    }
 
     fn start(&mut self, _: &Kernel, _: Granted) {}
 
@@ -295,7 +319,11 @@ struct Mounted {
 
 impl Mounted {
     fn new(rings: Rings) -> Option<Mounted> {
-        let (at, fs) = (tempfile::tempdir().unwrap(), Memory::default());
+        Mounted::of(Memory::default(), rings)
+    }
+
+    fn of(fs: Memory, rings: Rings) -> Option<Mounted> {
+        let at = tempfile::tempdir().unwrap();
         let (ended, table) =
             (fs.ended.clone(), MountTable { source: "iov:test".into(), subtype: "iov".into(), ..Default::default() });
         match Session::mount(fs, at.path(), &table, Asked::default(), rings) {
@@ -323,8 +351,13 @@ impl Mounted {
 
 /// Both ways of requests, where they are there.
 fn for_each_way(test: impl Fn(&Mounted)) {
-    for rings in [Rings::Off, Rings::On] {
-        let Some(mut mounted) = Mounted::new(rings) else { continue };
+    for_each(&[(Rings::Off, false), (Rings::On, false)], test);
+}
+
+/// Such ways, and whether a process of its own asks for something.
+fn for_each(ways: &[(Rings, bool)], test: impl Fn(&Mounted)) {
+    for (rings, is_asked) in ways.iter().copied() {
+        let Some(mut mounted) = Mounted::of(Memory { is_asked, ..Memory::default() }, rings) else { continue };
         assert_eq!(mounted.session.as_ref().unwrap().granted().rings, rings == Rings::On);
         test(&mounted);
         drop(mounted.session.take());

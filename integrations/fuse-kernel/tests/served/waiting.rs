@@ -9,7 +9,7 @@ use std::{
 
 use iov_fuse_kernel::Rings;
 
-use crate::{ALL, Mounted, for_each_way};
+use crate::{ALL, Mounted, for_each, for_each_way};
 
 /// A child that waits for a lock, and ends with 0 when it has it.
 fn locker(m: &Mounted) -> std::process::Child {
@@ -42,7 +42,7 @@ fn many_may_wait_and_others_are_served() {
 /// What a request waits for may be one that came while nobody could take it.
 #[test]
 fn none_of_those_that_come_at_once_to_one_processor_is_left_lying() {
-    for_each_way(|m| {
+    for_each(&[(Rings::Off, false), (Rings::On, false), (Rings::On, true)], |m| {
         drop(File::create(m.path("gate")).unwrap());
         for round in 0..20 {
             let start = std::sync::Barrier::new(ALL);
