@@ -14,7 +14,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Done {
-    // What is written to a mount that has gone, or to nobody, ends it like any other end.
     iov_fuse::look_on(&args.at).map_err(|e| Error::from(e).context("what the mount tells"))?;
     Ok(())
 }
