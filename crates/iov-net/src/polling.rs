@@ -121,6 +121,12 @@ pub fn check_settings() -> Result<()> {
 }
 
 impl Polling {
+    /// For what others ask of this process.
+    pub fn of_server() -> Polling {
+        CROWD.serves();
+        Polling::default()
+    }
+
     /// Whether it is to be looked from now on, as far as is known.
     pub fn pays(&self) -> bool {
         self.points >= ENOUGH && span_ns() > 0 && most() > 0 && !CROWD.is_there(seam::monotonic_ns())
@@ -185,6 +191,9 @@ impl Polling {
 
     /// It has come.
     pub fn came(&mut self) {
+        if CROWD.is_tried() {
+            CROWD.came(seam::monotonic_ns());
+        }
         if self.since_ns != 0 {
             self.came_at(seam::monotonic_ns(), span_ns());
         }

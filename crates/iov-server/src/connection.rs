@@ -130,7 +130,7 @@ impl Connection {
         let incoming = Incoming {
             frames,
             greeting: Greeting::default(),
-            polling: Polling::default(),
+            polling: Polling::of_server(),
             client: None,
             back: false,
             priority: Priority::Foreground,
