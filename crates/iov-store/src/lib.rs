@@ -10,6 +10,7 @@ pub mod block_sums;
 mod catalog;
 pub mod change_page;
 pub mod conformance;
+pub mod copied;
 mod credentials;
 mod cx;
 mod decorate;

@@ -12,6 +12,8 @@ use std::{
 
 use iov_types::Uuid;
 
+use crate::copied::Copied;
+
 /// How far behind others threads are that work in the background: they get one part of ten where processors are short.
 const BACKGROUND_NICE: i32 = 10;
 
@@ -39,16 +41,23 @@ pub fn monotonic_ns() -> i64 {
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static HANDLER: Once = Once::new();
 
+static COPIED: Copied = Copied::new();
+
 extern "C" fn in_child() {
+    COPIED.is_new();
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Grows by one in the child of each fork; a handle of another generation is the parent's (rule 7 of the header).
+/// Grows by one in each copy of the process, as `fork` makes it, or `clone` without a word to anybody; a handle of another generation is the parent's (rule 7 of the header).
 pub fn fork_generation() -> u64 {
-    // SAFETY: `in_child` only touches an atomic, which is async-signal-safe.
-    HANDLER.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
+    HANDLER.call_once(|| {
+        COPIED.watch();
+        // SAFETY: `in_child` only touches atomics, which is async-signal-safe.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
+    if COPIED.is_new() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
     FORKS.load(Ordering::Relaxed)
 }
 

@@ -44,7 +44,7 @@ pub use iov_engine::{
 pub use iov_foreign::abi::Ops as BackendOps;
 pub use iov_semantics::{Refusal, explain, fill, profile, refusals, resolve, suggest, text};
 pub use iov_store::{
-    ChangeView, Fact, LentFile, Memory, Moment, Route, TraceEntry, TraceEvent, TraceReader, Viewed, kept, seam,
+    ChangeView, Fact, LentFile, Memory, Moment, Route, TraceEntry, TraceEvent, TraceReader, Viewed, copied, kept, seam,
 };
 pub use iov_types::*;
 pub use lent::{Lent, explain_batch, run_batch};

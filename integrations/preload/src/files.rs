@@ -246,6 +246,14 @@ impl Open {
         self.record.access.path
     }
 
+    /// Whether each write by this descriptor goes to the end. Others who have it may have changed that, in processes of their own.
+    pub(crate) fn appends(&self, fd: c_int) -> bool {
+        match self.shared.load(Ordering::Relaxed) {
+            true => self.standing.status(fd) & libc::O_APPEND as isize != 0,
+            false => self.append.load(Ordering::Relaxed),
+        }
+    }
+
     /// What it is open on; none: the directory of all workspaces.
     pub(crate) fn node(&self, world: &World) -> Outcome<Option<Arc<Node>>> {
         Ok(match self.what(world)? {
@@ -334,7 +342,7 @@ impl Files {
             let child = match known.iter().find(|(id, _)| *id == open.id) {
                 Some((_, child)) => child.clone(),
                 None => {
-                    let append = open.append.load(Ordering::Relaxed);
+                    let append = open.appends(fd as c_int);
                     let mut record = open.record.clone();
                     if !token.is_empty() && (open.is_opened() || record.token.is_empty()) {
                         record.token.clone_from(&token);
@@ -371,6 +379,11 @@ impl Files {
     /// By this others may use what this process has open, whatever becomes of its name, as soon as somebody has asked for it.
     pub(crate) fn token(&self) -> Vec<u8> {
         lock(&self.token).clone()
+    }
+
+    /// The same in a copy of the process, where nobody may be there who has it. `None`: somebody had.
+    pub(crate) fn token_now(&self) -> Option<Vec<u8>> {
+        self.token.try_lock().ok().map(|token| token.clone())
     }
 
     /// That is this from now on; none: it is asked for anew.

@@ -57,6 +57,7 @@ extern "C" fn begin() {
         world.has_something();
     }
     world::set_world(world);
+    world::COPIED.watch();
     calls::forks::watch_forks();
     #[cfg(target_arch = "x86_64")]
     inline::look();

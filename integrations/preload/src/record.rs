@@ -13,7 +13,7 @@ use std::{
 use iov_posix::{Caller, Errno, Node, Outcome};
 use ioverbs::Uuid;
 
-use crate::{raw::kernel, world::Mounted};
+use crate::{calls::limits, raw::kernel, world::Mounted};
 
 /// What a memory file is called that stands for an open file.
 const NAME: &std::ffi::CStr = c"iov-run";
@@ -21,8 +21,8 @@ const NAME: &std::ffi::CStr = c"iov-run";
 const LINK: &[u8] = b"/memfd:iov-run (deleted)";
 /// The first bytes of what is written into it.
 const MAGIC: &[u8; 8] = b"IOVRUN02";
-/// Most bytes of that.
-const RECORD: usize = 8192;
+/// Most bytes of that: of each of its parts the length is a word of 16 bits.
+const RECORD: usize = 5 << 16;
 
 const READS: u8 = 1;
 const WRITES: u8 = 2;
@@ -81,6 +81,8 @@ impl Record {
         bytes.push(self.access.bits());
         bytes.extend_from_slice(&self.uuid.0);
         for part in [&self.at, &self.workspace, &self.path, &self.token] {
+            // What is longer can be a path alone, without which it is known by what it is.
+            let part = if part.len() > usize::from(u16::MAX) { &[][..] } else { part };
             bytes.extend_from_slice(&(part.len() as u16).to_le_bytes());
             bytes.extend_from_slice(part);
         }
@@ -169,7 +171,7 @@ impl Record {
     /// A descriptor of a file of its own that stands for it. `listed`: for a directory, perhaps, which is listed by it.
     pub(crate) fn descriptor(&self, listed: bool, cloexec: bool, status: c_int) -> Outcome<c_int> {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
-        kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0);
+        limits::without(|| kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0));
         seal(fd);
         if !listed {
             // The C library lists no directory by a descriptor that is for writing only.
@@ -211,7 +213,10 @@ pub(crate) fn content(fd: c_int) -> Option<Vec<u8>> {
 }
 
 fn read_from(fd: c_int) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; RECORD];
+    // SAFETY: all of it may be zero, and the call fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    kernel!(libc::SYS_fstat, fd, &raw mut stat);
+    let mut bytes = vec![0; usize::try_from(stat.st_size).unwrap_or(0).min(RECORD)];
     let n = kernel!(libc::SYS_pread64, fd, bytes.as_mut_ptr(), bytes.len(), 0);
     bytes.truncate(usize::try_from(n).ok()?);
     Some(bytes)

@@ -15,7 +15,7 @@ use iov_posix::{
     Caller, Errno, FileSystem, Kind, Level, Node, Options, Outcome, Paths, Rule,
     run::{Place, Settings},
 };
-use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, text};
+use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, copied::Copied, text};
 
 use crate::{
     files::Files,
@@ -77,15 +77,22 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether this process is a copy of the one that has looked last.
+pub(crate) static COPIED: Copied = Copied::new();
+
 /// The world of this process; none: it does without.
 pub(crate) fn world() -> Option<&'static World> {
+    if COPIED.is_new() {
+        crate::calls::forks::found_as_copy();
+    }
     // SAFETY: what was put there was leaked, and stays for as long as the process.
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }
 }
 
-/// This process has no world until it gets one of its own: what it calls meanwhile is the kernel's to do.
-pub(crate) fn leave_world() {
-    WORLD.store(std::ptr::null_mut(), Ordering::Release);
+/// This process has no world until it gets one of its own: what it calls meanwhile is the kernel's to do. That of its parent's.
+pub(crate) fn leave_world() -> Option<&'static World> {
+    // SAFETY: as above.
+    unsafe { WORLD.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() }
 }
 
 /// From now on this process has this world.
@@ -307,18 +314,25 @@ pub(crate) fn as_starter<T>(work: impl FnOnce() -> T) -> T {
     let (real, now) = unsafe { (libc::getuid(), libc::geteuid()) };
     // Of this thread alone, unlike what the C library does.
     let become_user = |uid: u32| kernel!(libc::SYS_setresuid, -1_i32, uid, -1_i32);
+    let (files, _) = user();
     if real == now || become_user(real) != 0 {
         return work();
     }
     let done = work();
     become_user(now);
+    kernel!(libc::SYS_setfsuid, files);
     done
+}
+
+/// As which user and group this thread meets files (`setfsuid(2)`): as which it does all else, unless it has said otherwise.
+pub(crate) fn user() -> (u32, u32) {
+    // Whom nobody is nobody becomes: it tells who it is.
+    (kernel!(libc::SYS_setfsuid, u32::MAX) as u32, kernel!(libc::SYS_setfsgid, u32::MAX) as u32)
 }
 
 /// On whose behalf this thread does things.
 pub(crate) fn caller() -> Caller {
-    // SAFETY: these ask the kernel for numbers.
-    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (uid, gid) = user();
     // Root is asked for no groups.
     let umask = world().map_or(0, |world| world.umask.load(Ordering::Relaxed));
     Caller { uid, gid, groups: if uid == 0 { Vec::new() } else { groups() }, umask }

@@ -132,6 +132,11 @@ pub(crate) fn contexts() -> Contexts {
     lock(&CONTEXTS)
 }
 
+/// The same in a copy of the process, where nobody may be there who has them.
+pub(super) fn contexts_now() -> Option<Contexts> {
+    CONTEXTS.try_lock().ok()
+}
+
 fn context(id: usize) -> Option<Arc<Context>> {
     lock(&CONTEXTS).as_ref()?.get(&id).cloned()
 }

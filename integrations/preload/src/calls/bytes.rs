@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{c_int, c_void},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use iov_posix::{Errno, File, Outcome, Seek};
@@ -13,7 +13,7 @@ use crate::{
     memory::{self, Use},
     raw::{failed, kernel, unanswered},
     signals::Quiet,
-    world::World,
+    world::{World, lock, user},
 };
 
 /// What `sync_file_range` may be asked for.
@@ -186,8 +186,7 @@ pub(super) fn kept(open: &Open, file: &File, n: usize) -> Outcome<isize> {
 
 /// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
 pub(super) fn lower(file: &File) -> Outcome<()> {
-    // SAFETY: it asks the kernel for a number.
-    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
+    if user().0 == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
 }
 
 /// Writes at the offset that all who share the descriptor have, or at the end.
@@ -198,17 +197,14 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
     if len == 0 {
         return Ok(0);
     }
-    let _one = open.moves(fd);
-    // Others who have it may have set that, in processes of their own.
-    let appends = match open.shared.load(Ordering::Relaxed) {
-        true => open.standing.status(fd) & libc::O_APPEND as isize != 0,
-        false => open.append.load(Ordering::Relaxed),
-    };
-    if appends {
+    if open.appends(fd) {
+        // The store finds the place, whoever else is about to write: nobody outside is waited for.
+        let _one = lock(&open.moving);
         let (n, end) = append_pieces(file, pieces)?;
         open.standing.move_to(fd, end);
         return kept(open, file, n);
     }
+    let _one = open.moves(fd);
     let mut at = position(fd, open)?;
     // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
     let end = open.standing.move_by(fd, len as i64);
@@ -225,16 +221,24 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
     }
 }
 
-fn write_there(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
+fn write_there(world: &World, fd: c_int, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
     let file = open.to_write(world)?;
     lower(file)?;
     let at = offset(at)?;
     let n = match pieces.iter().all(|piece| piece.is_empty()) {
         true => 0,
         // As Linux does it: what was opened for appending appends.
-        false if open.append.load(Ordering::Relaxed) => append_pieces(file, pieces)?.0,
+        false if open.appends(fd) => append_pieces(file, pieces)?.0,
         false => write_pieces(file, at, pieces)?,
     };
+    kept(open, file, n)
+}
+
+/// Writes there, however it was opened.
+pub(super) fn write_at(world: &World, open: &Arc<Open>, at: i64, pieces: &[&[u8]]) -> Outcome<isize> {
+    let file = open.to_write(world)?;
+    lower(file)?;
+    let n = write_pieces(file, offset(at)?, pieces)?;
     kept(open, file, n)
 }
 
@@ -296,13 +300,17 @@ fn of_written(fd: c_int, work: impl FnOnce(&File) -> Outcome<()>) -> Option<isiz
 }
 
 fn cut(fd: c_int, size: i64) -> Option<isize> {
-    let done = of_written(fd, |file| {
+    with(fd, |world, open| {
+        // As Linux says it of files that are not open for writing.
+        if !open.writes() && !open.is_path() {
+            return Err(Errno::EINVAL);
+        }
+        let file = open.to_write(world)?;
+        lower(file)?;
         let size = offset(size)?;
         limits::may_grow(|| file.size(), size)?;
-        file.truncate(size)
-    });
-    // As Linux says it of files that are not open for writing.
-    done.map(|done| if done == failed(Errno::EBADF) { failed(Errno::EINVAL) } else { done })
+        file.truncate(size).map(|()| 0)
+    })
 }
 
 fn allocate(file: &File, (at, len): (i64, i64), mode: c_int) -> Outcome<()> {
@@ -361,7 +369,7 @@ export! {
         with(fd, |w, open| {
             open.to_write(w)?;
             // SAFETY: the memory is the program's for this call.
-            write_there(w, open, at, &[unsafe { bytes(buf, n) }?])
+            write_there(w, fd, open, at, &[unsafe { bytes(buf, n) }?])
         })
             .unwrap_or_else(|| kernel!(libc::SYS_pwrite64, fd, buf, n, at));
     /// `writev(2)`
@@ -372,7 +380,7 @@ export! {
     /// `pwritev(2)`
     fn pwritev(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
         // SAFETY: the memory is the program's for this call.
-        with(fd, |w, open| write_there(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
+        with(fd, |w, open| write_there(w, fd, open, at, &unsafe { pieces_to_write(iov, count) }?))
         .unwrap_or_else(|| kernel!(libc::SYS_pwritev, fd, iov, count, at, 0));
     /// `pwritev2(2)`
     fn pwritev2(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64, flags: c_int) -> isize =
@@ -466,6 +474,6 @@ pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) ->
 /// As the function that it stands for.
 pub(crate) unsafe extern "C" fn posix_fadvise(fd: c_int, at: i64, len: i64, advice: c_int) -> c_int {
     let known = matches!(advice, libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE);
-    number(of_file(fd, |_, _| if known { Ok(()) } else { Err(Errno::EINVAL) }))
+    number(of_file(fd, |_, _| if known && len >= 0 { Ok(()) } else { Err(Errno::EINVAL) }))
         .unwrap_or_else(|| -kernel!(libc::SYS_fadvise64, fd, at, len, advice) as c_int)
 }

@@ -1,9 +1,6 @@
 //! Bytes from one descriptor to another.
 
-use std::{
-    ffi::c_int,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ffi::c_int, sync::Arc};
 
 use iov_posix::{Errno, Outcome};
 
@@ -103,7 +100,7 @@ fn copy_within(
     let _quiet = Quiet::enter();
     let world = crate::world::world()?;
     let (src, dst) = (world.files.get(from)?, world.files.get(to)?);
-    if src.record.at != dst.record.at || dst.append.load(Ordering::Relaxed) {
+    if src.record.at != dst.record.at || dst.appends(to) {
         return None;
     }
     let mut is_one_file = false;
@@ -152,6 +149,11 @@ pub(super) fn may_write(fd: c_int) -> Outcome<()> {
     }
 }
 
+/// Whether a descriptor is open, of whomever it is.
+fn is_open(fd: c_int) -> bool {
+    kernel!(libc::SYS_fcntl, fd, libc::F_GETFD) >= 0
+}
+
 /// Whether what is written by a descriptor goes to the end, wherever that is.
 fn appends(fd: c_int) -> bool {
     // SAFETY: it asks for a number.
@@ -195,10 +197,16 @@ export! {
         (true, true) => copy((from, from_at), (to, to_at), len, false).unwrap_or_else(|| failed(Errno::EBADF)),
         (false, false) => kernel!(libc::SYS_copy_file_range, from, from_at, to, to_at, len, flags),
         // Between file systems the kernel refuses it as well, and programs know what to do.
-        _ => failed(Errno(libc::EXDEV)),
+        (true, false) | (false, true) => match [from, to].into_iter().all(is_open) {
+            true => failed(Errno(libc::EXDEV)),
+            false => failed(Errno::EBADF),
+        },
     };
     /// `sendfile(2)`
     fn sendfile(to: c_int, from: c_int, from_at: *mut i64, len: usize) -> isize =
-        copy((from, from_at), (to, std::ptr::null_mut()), len, true)
+        match is_ours(to) && appends(to) {
+            true => Some(failed(Errno::EINVAL)),
+            false => copy((from, from_at), (to, std::ptr::null_mut()), len, true),
+        }
             .unwrap_or_else(|| kernel!(libc::SYS_sendfile, to, from, from_at, len));
 }

@@ -17,6 +17,9 @@ use crate::{
     world::{Inside, World, lock, world},
 };
 
+/// `_IOWR(0x94, 54, struct file_dedupe_range)`
+const FIDEDUPERANGE: c_ulong = 0xc018_9436;
+
 /// Closes a descriptor of the kernel, and with it what it stands for.
 fn close_one(fd: c_int) -> isize {
     let Some(world) = world() else { return kernel!(libc::SYS_close, fd) };
@@ -55,6 +58,7 @@ fn close_one(fd: c_int) -> isize {
 /// A number that the kernel has given to something else does not stand for what was closed under it behind the library's back.
 fn forget(new: isize) {
     if let (Some(world), Ok(fd)) = (world(), c_int::try_from(new))
+        && world.files.may_have(fd)
         && world.files.get(fd).is_some()
         && crate::raw::pid() == world.pid
         && let Some(stale) = world.files.take(fd)
@@ -67,10 +71,12 @@ fn forget(new: isize) {
 
 /// Has the kernel give a number out; where none is left, once more when the library has closed what it can do without.
 pub(super) fn numbered(give: impl Fn() -> isize) -> isize {
-    match give() {
+    let given = match give() {
         none if none == failed(Errno(libc::EMFILE)) && gives_up() => give(),
         given => given,
-    }
+    };
+    forget(given);
+    given
 }
 
 /// The library closes what it can do without; `false`: there is nothing. A child that shares the memory of its parent would close nothing of its parent's.
@@ -92,9 +98,7 @@ fn dupped(fds: [c_int; 2], make: impl Fn() -> isize) -> isize {
     let _quiet = Quiet::enter();
     let ours = |world: &&World| fds.iter().any(|fd| world.files.get(*fd).is_some()) && crate::raw::pid() == world.pid;
     let Some(world) = world().filter(ours) else {
-        let done = numbered(make);
-        forget(done);
-        return done;
+        return numbered(make);
     };
     let errno = crate::raw::errno();
     let open = if fds[0] == fds[1] { None } else { world.files.get(fds[1]) };
@@ -168,19 +172,25 @@ fn ioctl_ours(world: &World, fd: c_int, open: &Arc<Open>, request: c_ulong, arg:
         return Err(Errno::EBADF);
     }
     match request {
-        libc::FIONREAD => {
+        libc::FIONREAD if !open.may_be_listed() || open.file(world).is_ok() => {
             let size = open.to_read(world)?.size()?;
             let at = open.standing.offset(fd).max(0) as u64;
             let left = c_int::try_from(size.saturating_sub(at)).unwrap_or(c_int::MAX);
             memory::give(arg as *mut c_int, left).map(|()| 0)
         }
-        // Nothing here waits.
-        libc::FIONBIO => Ok(0),
+        // Nothing here waits, and it is kept what was said.
+        libc::FIONBIO => {
+            let waits = memory::given(arg as *const c_int)? == 0;
+            let flags = open.standing.status(fd) as c_int & !libc::O_NONBLOCK;
+            fcntl_ours(world, fd, open, libc::F_SETFL, (flags | if waits { 0 } else { libc::O_NONBLOCK }) as usize)
+        }
         libc::FIOCLEX | libc::FIONCLEX => {
             let _held = world.files.hold();
             Ok(kernel!(libc::SYS_ioctl, fd, request, arg))
         }
-        // It is no terminal, and its blocks are not shared.
+        // Its blocks are not shared.
+        libc::FICLONE | libc::FICLONERANGE | FIDEDUPERANGE => Err(Errno::EOPNOTSUPP),
+        // It is no terminal.
         _ => Err(Errno(libc::ENOTTY)),
     }
 }

@@ -17,7 +17,12 @@ use crate::{
 /// What `preadv2` may be asked for: all of it changes the cost alone, or nothing of a read.
 const READS_AS: c_int = WRITES_AS | libc::RWF_NOWAIT;
 /// What `pwritev2` may be asked for.
-const WRITES_AS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
+const WRITES_AS: c_int =
+    libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND | RWF_NOAPPEND | RWF_DONTCACHE;
+/// It is written where it was said, also if the file was opened for appending.
+const RWF_NOAPPEND: c_int = 0x20;
+/// The kernel need not keep it.
+const RWF_DONTCACHE: c_int = 0x80;
 
 /// Whether `preadv2` can be done so.
 pub(super) fn may_read(flags: c_int) -> bool {
@@ -32,10 +37,19 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
     if flags & !WRITES_AS != 0 {
         return failed(Errno::EOPNOTSUPP);
     }
+    if flags & libc::RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
+        return failed(Errno::EINVAL);
+    }
     let written = match (flags & libc::RWF_APPEND != 0, at) {
+        // SAFETY: as below.
+        (false, 0..) if flags & RWF_NOAPPEND != 0 => {
+            with(fd, |w, open| bytes::write_at(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
+                .unwrap_or_else(|| failed(Errno::EBADF))
+        }
         // SAFETY: the memory is the program's for this call.
         (true, _) => with(fd, |w, open| append(w, fd, open, at, &unsafe { pieces_to_write(iov, count) }?))
             .unwrap_or_else(|| failed(Errno::EBADF)),
+        (false, -1) if flags & RWF_NOAPPEND != 0 => return failed(Errno::EOPNOTSUPP),
         // SAFETY: as of this one.
         (false, -1) => unanswered(unsafe { bytes::writev(fd, iov, count) }),
         // SAFETY: as of this one.

@@ -2,16 +2,20 @@
 
 use std::{
     ffi::c_int,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 use super::{aio, place, process::publish};
 use crate::{
     files::{Files, Held},
+    heap, memory,
     raw::kernel,
     record::Record,
     signals::Quiet,
-    world::{World, leave_world, lock, set_world, world},
+    world::{COPIED, World, leave_world, lock, set_world, world},
 };
 
 /// What a fork needs on both sides.
@@ -22,6 +26,22 @@ struct Forking {
     directory: Option<Record>,
     /// Nobody has them half changed in the child.
     pipes: MutexGuard<'static, Pipes>,
+}
+
+impl Forking {
+    /// In a copy that was made without a word: what is as it was there, if nobody was about to change any of it, who is not here.
+    fn found(world: &'static World) -> Option<Forking> {
+        if !heap::is_free() {
+            return None;
+        }
+        Some(Forking {
+            held: world.files.hold_soon()?,
+            contexts: aio::contexts_now()?,
+            token: world.files.token_now()?,
+            directory: place::to_pass_now(world).ok()?,
+            pipes: PIPES.try_lock().ok()?,
+        })
+    }
 }
 
 type Pipes = Vec<(usize, [c_int; 2])>;
@@ -87,15 +107,46 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    become_child();
+    COPIED.is_new();
+    let forking = lock(&FORKING.0).take();
+    // Else there is no world, or what others have done here was seen to before.
+    if forking.is_some() {
+        become_child(forking);
+    }
+    no_longer_of_vfork();
     Quiet::leave();
 }
 
-fn become_child() {
-    let (Some(world), Some(forking)) = (world(), lock(&FORKING.0).take()) else { return };
+/// In a child of `vfork`: what its parent waits for the end of.
+static OF_VFORK: AtomicI32 = AtomicI32::new(-1);
+
+/// This descriptor of the library's closes when the process runs another program, or ends; and its own children do not have it.
+pub(super) fn closes_with_program(fd: c_int) {
+    ioverbs::kept::keep(fd);
+    OF_VFORK.store(fd, Ordering::Relaxed);
+}
+
+fn no_longer_of_vfork() {
+    let fd = OF_VFORK.swap(-1, Ordering::Relaxed);
+    if fd >= 0 && ioverbs::kept::is_kept(fd) {
+        Pipe::close(fd);
+    }
+}
+
+/// This process is a copy that was made by a call which tells nobody who watches forks, or has not told us yet: it has a world of its own from now on. Where another
+/// thread of its parent was in the middle of something it does without, as far as it does not run another program.
+pub(crate) fn found_as_copy() {
+    let _quiet = Quiet::enter();
+    let errno = crate::raw::errno();
+    let (forking, world) = (FORKING.0.try_lock().ok().and_then(|mut forking| forking.take()), world());
+    become_child(forking.or_else(|| Forking::found(world?)));
+    crate::raw::set_errno(errno);
+}
+
+fn become_child(forking: Option<Forking>) {
     // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
-    leave_world();
-    let Forking { held, mut contexts, token, directory, mut pipes } = forking;
+    let Some(world) = leave_world() else { return };
+    let Some(Forking { held, mut contexts, token, directory, mut pipes }) = forking else { return };
     // By which it says why it does not run what it was made for.
     let pipe = pipes.drain(..).find(|(thread, _)| *thread == this_thread()).map(|(_, pipe)| pipe);
     drop(pipes);
@@ -105,21 +156,30 @@ fn become_child() {
     let files = Files::of_child(&held, token);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
-    ioverbs::kept::limit_of_child();
-    // So are its connections: the parent's end when it does, and not when this process does.
-    for fd in ioverbs::kept::kept() {
-        ioverbs::kept::let_go(fd);
-        if !pipe.is_some_and(|pipe| pipe.contains(&fd)) {
-            kernel!(libc::SYS_close, fd);
+    if !shares_descriptors() {
+        ioverbs::kept::limit_of_child();
+        // So are its connections: the parent's end when it does, and not when this process does.
+        for fd in ioverbs::kept::kept() {
+            ioverbs::kept::let_go(fd);
+            if !pipe.is_some_and(|pipe| pipe.contains(&fd)) {
+                kernel!(libc::SYS_close, fd);
+            }
         }
     }
-    let umask = world.umask.load(std::sync::atomic::Ordering::Relaxed);
+    let umask = world.umask.load(Ordering::Relaxed);
     let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
     child.comes_from(world);
     if let Some(record) = directory {
         *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = place::passed(record);
     }
     set_world(child);
+}
+
+/// Whether what this process closes its parent does not have any more either (`CLONE_FILES`).
+fn shares_descriptors() -> bool {
+    const KCMP_FILES: c_int = 2;
+    let parent = kernel!(libc::SYS_getppid);
+    parent > 0 && kernel!(libc::SYS_kcmp, crate::raw::pid(), parent, KCMP_FILES, 0, 0) == 0
 }
 
 /// From now on children of `fork` have a world of their own.
@@ -138,14 +198,60 @@ pub(super) fn forked() -> isize {
     }
 }
 
-/// Whether a call of the kernel makes nothing else than `fork` does.
-pub(super) fn is_fork(number: libc::c_long, flags: usize, stack: usize) -> bool {
-    match number {
-        libc::SYS_clone => stack == 0 && flags == libc::SIGCHLD as usize,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => true,
-        _ => false,
+/// How a call of the kernel makes another process.
+pub(super) enum Makes {
+    /// As `fork` does, and nothing else.
+    Fork,
+    /// A copy of this one by `clone`, which goes on behind the call, with such flags.
+    Copy(usize),
+    /// The same by any other call.
+    CopyAsItIs,
+}
+
+/// With which flags `clone` makes a copy of this process; none: a thread, or what is to share its memory. What would have that only until it runs a program (as `vfork`) gets
+/// one of its own: what is done there would change what this process has open.
+pub(super) fn flags_of_copy(flags: usize) -> Option<usize> {
+    let has = |flag: c_int| flags & flag as usize != 0;
+    let for_long = [libc::CLONE_THREAD, libc::CLONE_SIGHAND, libc::CLONE_SETTLS, libc::CLONE_FILES, libc::CLONE_FS];
+    match has(libc::CLONE_VM) {
+        false => Some(flags),
+        true if has(libc::CLONE_VFORK) && !for_long.into_iter().any(has) => Some(flags & !(libc::CLONE_VM as usize)),
+        true => None,
     }
+}
+
+/// Which of them a call does; none: neither, as it makes a thread, or what shares the memory of this process, or begins on a stack of its own.
+pub(super) fn makes(number: libc::c_long, [a, b, ..]: &[usize; 6]) -> Option<Makes> {
+    /// The words of `struct clone_args` that matter here: flags, and where the stack is.
+    const FLAGS: usize = 0;
+    const STACK: usize = 5;
+    match number {
+        libc::SYS_clone if *b == 0 && *a == libc::SIGCHLD as usize => Some(Makes::Fork),
+        libc::SYS_clone => flags_of_copy(*a).filter(|_| *b == 0).map(Makes::Copy),
+        libc::SYS_clone3 if *b > STACK * size_of::<u64>() => {
+            let word = |n: usize| memory::given((*a as *const u64).wrapping_add(n)).ok();
+            let is_copy = word(FLAGS)? & libc::CLONE_VM as u64 == 0 && word(STACK)? == 0;
+            is_copy.then_some(Makes::CopyAsItIs)
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => Some(Makes::Fork),
+        _ => None,
+    }
+}
+
+/// Makes a copy of this process by a call of the kernel, which answers in both.
+pub(super) fn copied(number: libc::c_long, arguments: [usize; 6]) -> isize {
+    before_fork();
+    heap::hold();
+    // SAFETY: the program gives them so, and goes on in a copy of this process.
+    let made = unsafe { crate::raw::syscall(number, arguments) };
+    heap::let_go();
+    if made == 0 {
+        in_child()
+    } else {
+        in_parent()
+    }
+    made
 }
 
 /// `_Fork(3)`

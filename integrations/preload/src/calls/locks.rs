@@ -200,9 +200,12 @@ pub(crate) fn fcntl(
     command: c_int,
     wanted: &mut libc::flock,
 ) -> Outcome<isize> {
+    let of_file = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
+    if of_file && wanted.l_pid != 0 {
+        return Err(Errno::EINVAL);
+    }
     let file = open.file(world)?;
     let (kind, range) = (kind_of(c_int::from(wanted.l_type))?, range_of(fd, open, file, wanted)?);
-    let of_file = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
     let owner = if of_file { owner_of(open) } else { lock_owner(world) };
     if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
         let asked = Request { wants: Wants::InTheWay, kind, range };

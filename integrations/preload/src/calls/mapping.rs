@@ -7,14 +7,18 @@ use std::{
     sync::Arc,
 };
 
-use iov_posix::{Errno, File, Outcome};
+use iov_posix::{Errno, File, Outcome, Seek};
 
 use super::export;
 use crate::{
     files::{Open, with},
+    patch::PAGE,
     raw::kernel,
     world::World,
 };
+
+/// Of so many bytes it is asked which of them there are.
+const LONG: usize = 1 << 20;
 
 /// What a mapping of a file may be asked for, where it is to be refused what is not known.
 const KNOWN: c_int = libc::MAP_TYPE
@@ -58,7 +62,7 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
         return Err(Errno::EBADF);
     }
     let offset = u64::try_from(at).map_err(|_| Errno::EINVAL)?;
-    if len == 0 || offset % 4096 != 0 {
+    if len == 0 || offset % PAGE as u64 != 0 {
         return Err(Errno::EINVAL);
     }
     if !open.reads() {
@@ -77,8 +81,31 @@ fn map(world: &World, open: &Arc<Open>, wanted: Wanted) -> Outcome<isize> {
     if shared && crate::world::lock(&world.files.locked).contains(&open.record.uuid) {
         return Err(Errno(libc::ENODEV));
     }
+    // Whole pages, as far as the file goes.
+    let len = len.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+    let wanted = Wanted { len, ..wanted };
     let there = usize::try_from(file.size()?.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
     in_file(file, there, wanted, shared)?.map_or_else(|| in_memory(file, there, wanted), Ok)
+}
+
+/// Reads bytes into memory that is zero. What the file has none of, in a long range, takes up no memory.
+fn read(file: &File, at: u64, bytes: &mut [u8]) -> Outcome<()> {
+    if bytes.len() < LONG {
+        return file.read(at, bytes).map(drop);
+    }
+    let end = at + bytes.len() as u64;
+    let mut from = at;
+    while from < end {
+        // Behind the last of them is nothing; and somebody may have made it shorter.
+        let Ok(data) = file.seek(from, Seek::Data) else { return Ok(()) };
+        let hole = file.seek(data, Seek::Hole).unwrap_or(end).min(end);
+        if data >= hole {
+            return Ok(());
+        }
+        file.read(data, &mut bytes[(data - at) as usize..(hole - at) as usize])?;
+        from = hole;
+    }
+    Ok(())
 }
 
 /// What is mapped of a file, in one of the kernel's: dropped from memory (`MADV_DONTNEED`) it comes again, also where this process has changed it for itself, and what is shared is
@@ -109,7 +136,7 @@ fn in_file(file: &File, there: usize, wanted: Wanted, shared: bool) -> Outcome<O
             let Ok(start) = checked(start) else { return Ok(None) };
             // SAFETY: it was just made, of this length, and nobody else knows of it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, there) };
-            let read = file.read(at as u64, bytes);
+            let read = read(file, at as u64, bytes);
             kernel!(libc::SYS_munmap, start, there);
             read?;
         }
@@ -131,7 +158,7 @@ fn in_memory(file: &File, there: usize, wanted: Wanted) -> Outcome<isize> {
     let start = checked(kernel!(libc::SYS_mmap, addr, len, writable, flags, -1_i32, 0))?;
     // SAFETY: it was just made, of this length, and nobody else knows of it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, there) };
-    let filled = file.read(at as u64, bytes).map(drop).and_then(|()| match access == writable {
+    let filled = read(file, at as u64, bytes).and_then(|()| match access == writable {
         true => Ok(0),
         false => checked(kernel!(libc::SYS_mprotect, start, len, access)),
     });

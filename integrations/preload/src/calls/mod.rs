@@ -4,6 +4,7 @@
 pub(crate) mod aio;
 pub(crate) mod attributes;
 pub(crate) mod bytes;
+mod clones;
 pub(crate) mod copies;
 pub(crate) mod descriptors;
 pub(crate) mod directories;

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_long};
 
+use self::forks::Makes;
 use super::{
     aio, attributes, bytes, copies, descriptors, directories, facts, forks, limits, mapping, names, open, pipes, place,
     process, syncs,
@@ -10,7 +11,7 @@ use crate::raw::{answer, syscall};
 
 /// Those that [`by_number`] does something about.
 #[cfg(target_arch = "x86_64")]
-const OF_FILES: [c_long; 94] = [
+const OF_FILES: [c_long; 95] = [
     libc::SYS_openat,
     libc::SYS_read,
     libc::SYS_write,
@@ -83,6 +84,7 @@ const OF_FILES: [c_long; 94] = [
     libc::SYS_execveat,
     libc::SYS_openat2,
     libc::SYS_inotify_add_watch,
+    libc::SYS_name_to_handle_at,
     libc::SYS_io_uring_setup,
     libc::SYS_open,
     libc::SYS_creat,
@@ -207,9 +209,10 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_execve => process::execve(a as _, b as _, c as _) as c_long,
             libc::SYS_execveat => process::execveat(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
-            call if forks::is_fork(call, a, b) => answer(forks::forked()) as c_long,
+            libc::SYS_clone | libc::SYS_clone3 => made(number, [a, b, c, d, e, f]),
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,
+            libc::SYS_name_to_handle_at => place::name_to_handle_at(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
             libc::SYS_inotify_add_watch => place::inotify_add_watch(fd(a), b as _, c as _) as c_long,
             // As of `uring`.
             libc::SYS_io_uring_setup if crate::world::world().is_some() => answer(-(libc::ENOSYS as isize)) as c_long,
@@ -229,6 +232,24 @@ pub(crate) unsafe extern "C" fn by_number(
     }
 }
 
+/// Makes another process, or a thread.
+///
+/// # Safety
+/// As of [`by_number`].
+unsafe fn made(number: c_long, arguments: [usize; 6]) -> c_long {
+    let made = match forks::makes(number, &arguments) {
+        Some(Makes::Fork) => forks::forked(),
+        Some(Makes::Copy(flags)) => {
+            let [_, rest @ ..] = arguments;
+            forks::copied(number, [flags, rest[0], rest[1], rest[2], rest[3], rest[4]])
+        }
+        Some(Makes::CopyAsItIs) => forks::copied(number, arguments),
+        // SAFETY: the caller says so.
+        None => unsafe { syscall(number, arguments) },
+    };
+    answer(made) as c_long
+}
+
 /// Calls that newer machines do not have; the rest is the kernel's.
 ///
 /// # Safety
@@ -240,6 +261,7 @@ unsafe fn of_old(number: c_long, arguments: [usize; 6]) -> c_long {
     // SAFETY: as above.
     unsafe {
         match number {
+            libc::SYS_fork => made(number, arguments),
             libc::SYS_open => open::open(a as _, b as _, c as _) as c_long,
             libc::SYS_setrlimit => limits::setrlimit(a as _, b as _) as c_long,
             libc::SYS_creat => open::creat(a as _, b as _) as c_long,

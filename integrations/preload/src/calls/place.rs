@@ -1,7 +1,7 @@
 //! The directory of the process.
 
 use std::{
-    ffi::{c_char, c_int},
+    ffi::{c_char, c_int, c_void},
     sync::{Arc, PoisonError},
 };
 
@@ -98,6 +98,17 @@ pub(crate) fn directory(world: &World) -> Outcome<Directory> {
 /// Where the process is, for another one; none: the kernel knows.
 pub(crate) fn to_pass(world: &World) -> Option<Record> {
     let directory = world.directory.read().unwrap_or_else(PoisonError::into_inner).clone();
+    // Where nobody knows its path, it is known by what it is.
+    record_of(directory, |mounted, node| path_of(mounted, node).unwrap_or_default())
+}
+
+/// The same in a copy of the process, which asks nobody and waits for nobody. `Err`: somebody was about to change it.
+pub(super) fn to_pass_now(world: &World) -> Result<Option<Record>, ()> {
+    let directory = world.directory.try_read().map_err(drop)?.clone();
+    Ok(record_of(directory, |_, _| Vec::new()))
+}
+
+fn record_of(directory: Directory, path_of: impl FnOnce(&Mounted, &Node) -> Vec<u8>) -> Option<Record> {
     let of = |at: Vec<u8>, workspace: Vec<u8>, uuid: Uuid, path: Vec<u8>| Record {
         at,
         workspace,
@@ -111,8 +122,7 @@ pub(crate) fn to_pass(world: &World) -> Option<Record> {
         Directory::Passed(record) => Some(record),
         Directory::Named(path) => Some(of(path.clone(), Vec::new(), Uuid::NIL, path)),
         Directory::Inside(mounted, node) => {
-            // Where nobody knows its path, it is known by what it is.
-            let path = path_of(&mounted, &node).unwrap_or_default();
+            let path = path_of(&mounted, &node);
             Some(of(mounted.at.clone(), mounted.name.clone(), node.uuid(), path))
         }
     }
@@ -223,5 +233,16 @@ export! {
     fn inotify_add_watch(fd: c_int, path: *const c_char, mask: u32) -> c_int = match super::is_inside(HERE, path) {
         true => failed(Errno(libc::ENOSYS)),
         false => kernel!(libc::SYS_inotify_add_watch, fd, path, mask),
+    };
+    /// `name_to_handle_at(2)`: the kernel knows no handles of what is in a workspace, as of many file systems.
+    fn name_to_handle_at(
+        dirfd: c_int, path: *const c_char, out: *mut c_void, mount: *mut c_int, flags: c_int
+    ) -> c_int = {
+        let is_empty = flags & libc::AT_EMPTY_PATH != 0 && super::bytes_of(path).is_some_and(<[u8]>::is_empty);
+        let is_ours = if is_empty { super::bytes::is_ours(dirfd) } else { super::is_inside(dirfd, path) };
+        match is_ours {
+            true => failed(Errno::EOPNOTSUPP),
+            false => kernel!(libc::SYS_name_to_handle_at, dirfd, path, out, mount, flags),
+        }
     };
 }

@@ -3,13 +3,10 @@
 use std::ffi::c_void;
 
 use super::{
-    attributes, bytes, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open, pipes,
-    place, process, sockets, spawn, syncs, threads, walks,
+    attributes, bytes, clones, copies, descriptors, directories, facts, limits, locks, mapping, names, numbers, open,
+    pipes, place, process, sockets, spawn, syncs, threads, walks,
 };
-use crate::{
-    patch::{Hook, address},
-    signals,
-};
+use crate::{patch::Hook, signals};
 
 /// A list of [`Hook`]s: names of the C library, and the function of ours.
 macro_rules! hooks {
@@ -123,6 +120,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"renameat2" => names::renameat2;
         c"chdir" => place::chdir;
         c"fchdir" => place::fchdir;
+        c"name_to_handle_at" => place::name_to_handle_at;
         c"inotify_add_watch" => place::inotify_add_watch;
         c"getcwd" => place::getcwd;
         c"setrlimit" c"setrlimit64" => limits::setrlimit;
@@ -137,6 +135,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"execve" => process::execve;
         c"execveat" => process::execveat;
         c"fexecve" => process::fexecve;
+        c"vfork" => clones::vfork;
         c"bind" => sockets::bind;
         c"posix_spawn" => spawn::posix_spawn;
         c"posix_spawnp" => spawn::posix_spawnp;
@@ -144,10 +143,7 @@ pub(crate) fn hooks() -> Vec<Hook> {
         c"sigaction" c"__sigaction" => signals::sigaction;
         c"__pthread_get_minstack" => threads::least_stack;
     };
-    // What runs in the memory of its parent would change what that has open.
-    let fork = address(c"fork");
-    if !fork.is_null() {
-        hooks.push(Hook { names: &[c"vfork"], to: fork });
-    }
+    #[cfg(target_arch = "x86_64")]
+    hooks.extend(hooks! { c"clone" => clones::clone; });
     hooks
 }

@@ -182,7 +182,7 @@ impl Files {
                 Some((_, anew)) => anew.clone(),
                 None if locked.contains(&open.record.uuid) || !open.can_pause() => continue,
                 None => {
-                    let append = open.append.load(Ordering::Relaxed);
+                    let append = open.appends(fd);
                     let anew = self.opened(open.record.clone(), None, Standing::own(), append);
                     anew.shared.store(true, Ordering::Relaxed);
                     open.proves(&anew);

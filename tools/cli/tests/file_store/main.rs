@@ -26,6 +26,7 @@ mod offline;
 mod pages;
 mod passed_writes;
 mod passthrough;
+mod processes;
 mod programs;
 mod questions;
 mod replaced;
