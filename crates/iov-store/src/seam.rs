@@ -121,16 +121,13 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
 }
 
 /// The same for a thread that has none of this process's descriptors. What is killed while one of its threads waits in the kernel keeps its descriptors open until that wait
-/// ends: a thread that waits for what the process itself serves must not keep open what says that nobody serves it any more. Where the thread cannot do without
-/// them, `body` does not run.
+/// ends: a thread that waits for what the process itself serves must not keep open what says that nobody serves it any more. Where the system does not let it be without
+/// them (Linux before 5.9, filters of calls), it has them.
 pub fn spawn_apart(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {
     spawn(name, move || {
         // SAFETY: it takes numbers only; from now on this thread has a table of its own, which is empty, and nothing that it runs uses what was in the other one.
-        let is_apart =
-            unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE) } == 0;
-        if is_apart {
-            body();
-        }
+        unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE) };
+        body();
     })
 }
 
@@ -142,6 +139,12 @@ pub fn let_signals_in() {
         libc::sigemptyset(&mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
     }
+}
+
+/// Names the calling thread, and, where that is the first one, the process, as `ps` and `pgrep` show it: by 15 bytes at most.
+pub fn is_called(name: &std::ffi::CStr) {
+    // SAFETY: the name ends with a zero, and is read before the call returns.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 thread_local! {

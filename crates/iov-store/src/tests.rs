@@ -156,6 +156,38 @@ fn bind_as_a_launcher(processor: usize) -> bool {
     }
 }
 
+#[test]
+fn a_thread_apart_does_its_work_also_where_it_cannot_be_apart() {
+    let works = || {
+        let (tell, told) = std::sync::mpsc::channel();
+        seam::spawn_apart("apart", move || tell.send(()).unwrap()).unwrap().join().unwrap();
+        told.recv().is_ok()
+    };
+    assert!(works());
+    // Of that thread and those that it starts.
+    let (tell, told) = std::sync::mpsc::channel();
+    let refused = move || tell.send(!refuses(libc::SYS_close_range) || works()).unwrap();
+    seam::spawn("refused", refused).unwrap();
+    assert!(told.recv().unwrap());
+}
+
+/// As a container does whose filter does not know a call yet; `false`: it cannot be had.
+fn refuses(call: libc::c_long) -> bool {
+    let one = |code: u32, (jt, jf): (u8, u8), k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        one(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+        one(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), call as u32),
+        one(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        one(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program and its length are live; the kernel copies it.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    }
+}
+
 /// A catalog that answers from another thread, or never.
 struct Slow {
     capability: CatalogCapability,

@@ -23,7 +23,7 @@ pub trait Filesystem: Send + Sync + Sized + 'static {
     fn start(&mut self, kernel: &Kernel, granted: Granted);
 
     /// What starts a program that calls [`look_on`](crate::look_on) for this directory: so that a mount whose process is killed is known to be gone, whatever that was waiting
-    /// for. `None`: there is none, and a thread has to do.
+    /// for. `None`: there is none, and a thread has to do, as it has for a program that does not work.
     fn looks_by(&self, _at: &Path) -> Option<Box<dyn Fn() -> Command + Send + Sync>> {
         None
     }

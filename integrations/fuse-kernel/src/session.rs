@@ -306,7 +306,7 @@ impl<F: Filesystem> Watched for Shared<F> {
 
     fn look(&self, queue: u16) {
         if let Some(crew) = self.at_queue(queue) {
-            self.looker.look(crew, queue);
+            self.looker.watch(crew, queue);
         }
     }
 

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 8;
 
 /// What is watched.
 pub(crate) trait Watched: Send + Sync + 'static {
-    /// Gets ready to give queues something to answer.
+    /// Gets ready to give queues something to answer, again where that has ended.
     fn begin(&self);
     /// Gives a queue something to answer.
     fn look(&self, queue: u16);
@@ -89,6 +89,7 @@ fn watch<W: Watched>(watched: &Weak<W>) {
         seam::sleep(pause_ns);
         let Some(watched) = watched.upgrade() else { return };
         let Some(pulses) = watched.pulses() else { return };
+        watched.begin();
         seen.resize(pulses.len(), Seen::default());
         pause_ns = SELDOM_NS;
         for ((queue, seen), now) in (0..).zip(&mut seen).zip(pulses) {

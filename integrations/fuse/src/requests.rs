@@ -33,6 +33,9 @@ const KEEP_SIZE: i32 = 1;
 const RENAME_NOREPLACE: u32 = 1 << 0;
 const RENAME_EXCHANGE: u32 = 1 << 1;
 
+/// Where a program is told by its environment to find its libraries.
+const LIBRARIES: &str = "LD_LIBRARY_PATH";
+
 /// How often what has gone is looked for again.
 const RACES: usize = 16;
 
@@ -43,11 +46,12 @@ impl Filesystem for Door {
     type Error = Errno;
 
     fn looks_by(&self, at: &Path) -> Option<Box<dyn Fn() -> Command + Send + Sync>> {
-        let (program, at) = (self.looker.clone()?, at.to_owned());
+        let (program, at, libraries) = (self.looker.clone()?, at.to_owned(), std::env::var_os(LIBRARIES));
         Some(Box::new(move || {
             let mut command = Command::new(&program);
-            // What ends or stops the one who mounted it in front is the mount's to hear. It takes nothing along.
+            // What ends or stops the one who mounted it in front is the mount's to hear. It takes nothing along but where its libraries are.
             command.arg0("iov").arg("look-at").arg(&at).current_dir("/").env_clear().process_group(0);
+            command.envs(libraries.as_ref().map(|at| (LIBRARIES, at)));
             command
         }))
     }

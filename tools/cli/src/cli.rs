@@ -97,10 +97,10 @@ impl Command {
         }
     }
 
-    /// What may stop it. What becomes another program leaves all signals as they are, which that one inherits.
+    /// What may stop it. What becomes another program leaves all signals as they are, which that one inherits; what has nothing to take back does so too.
     pub(crate) fn interrupt(&self) -> Interrupt {
         match self {
-            Command::Run(_) | Command::StartProgram(_) => Interrupt::default(),
+            Command::Run(_) | Command::StartProgram(_) | Command::LookAt(_) => Interrupt::default(),
             _ => Interrupt::on_signals(),
         }
     }

@@ -1,6 +1,7 @@
 //! A small file system, mounted for real, by calls of the system and by rings.
 #![allow(clippy::disallowed_methods)]
 
+mod looking;
 mod waiting;
 
 use std::{
@@ -10,7 +11,10 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     process::Command,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -35,8 +39,13 @@ struct Memory {
     /// How many are at the gate, of which nobody gets through before all are there.
     gate: Mutex<usize>,
     /// A process of its own asks for something.
-    is_asked: bool,
+    looker: Option<Asks>,
+    /// How often that was started.
+    starts: Arc<AtomicUsize>,
 }
+
+/// What starts a process that asks a mount on a directory for something.
+type Asks = fn(&Path) -> Command;
 
 /// How many that are.
 const ALL: usize = 64;
@@ -73,23 +82,11 @@ impl Filesystem for Memory {
     type Error = i32;
 
     fn looks_by(&self, at: &Path) -> Option<Box<dyn Fn() -> Command + Send + Sync>> {
-        // As `look_on` does.
-        let script = "
-import os, sys, threading
-def look(queue):
-    try: os.sched_setaffinity(0, [int.from_bytes(queue, 'little')])
-    except OSError: pass
-    try: os.getxattr(sys.argv[1], 'system.iov.nothing')
-    except OSError: pass
-    os.write(1, queue)
-while len(queue := os.read(0, 2)) == 2: threading.Thread(target=look, args=(queue,)).start()";
-        let at = at.to_owned();
-        let command = move || {
-            let mut command = Command::new("python3");
-            command.args(["-c", script]).arg(&at);
-            command
-        };
-        self.is_asked.then(|| Box::new(command) as _)
+        let (looker, at, starts) = (self.looker?, at.to_owned(), self.starts.clone());
+        Some(Box::new(move || {
+            starts.fetch_add(1, Ordering::Relaxed);
+            looker(&at)
+        }))
     }
 
     fn start(&mut self, _: &Kernel, _: Granted) {}
@@ -315,6 +312,7 @@ struct Mounted {
     session: Option<Session>,
     at: tempfile::TempDir,
     ended: Arc<Mutex<bool>>,
+    starts: Arc<AtomicUsize>,
 }
 
 impl Mounted {
@@ -324,10 +322,10 @@ impl Mounted {
 
     fn of(fs: Memory, rings: Rings) -> Option<Mounted> {
         let at = tempfile::tempdir().unwrap();
-        let (ended, table) =
-            (fs.ended.clone(), MountTable { source: "iov:test".into(), subtype: "iov".into(), ..Default::default() });
+        let (ended, starts) = (fs.ended.clone(), fs.starts.clone());
+        let table = MountTable { source: "iov:test".into(), subtype: "iov".into(), ..Default::default() };
         match Session::mount(fs, at.path(), &table, Asked::default(), rings) {
-            Ok(session) => Some(Mounted { session: Some(session), at, ended }),
+            Ok(session) => Some(Mounted { session: Some(session), at, ended, starts }),
             // Containers may come without /dev/fuse, and kernels without rings.
             Err(e) => {
                 eprintln!("not mounted: {e}");
@@ -351,13 +349,13 @@ impl Mounted {
 
 /// Both ways of requests, where they are there.
 fn for_each_way(test: impl Fn(&Mounted)) {
-    for_each(&[(Rings::Off, false), (Rings::On, false)], test);
+    for_each(&[(Rings::Off, None), (Rings::On, None)], test);
 }
 
-/// Such ways, and whether a process of its own asks for something.
-fn for_each(ways: &[(Rings, bool)], test: impl Fn(&Mounted)) {
-    for (rings, is_asked) in ways.iter().copied() {
-        let Some(mut mounted) = Mounted::of(Memory { is_asked, ..Memory::default() }, rings) else { continue };
+/// Such ways, and what starts a process of its own that asks for something.
+fn for_each(ways: &[(Rings, Option<Asks>)], test: impl Fn(&Mounted)) {
+    for (rings, looker) in ways.iter().copied() {
+        let Some(mut mounted) = Mounted::of(Memory { looker, ..Memory::default() }, rings) else { continue };
         assert_eq!(mounted.session.as_ref().unwrap().granted().rings, rings == Rings::On);
         test(&mounted);
         drop(mounted.session.take());

@@ -9,7 +9,7 @@ use std::{
 
 use iov_fuse_kernel::Rings;
 
-use crate::{ALL, Mounted, for_each, for_each_way};
+use crate::{ALL, Mounted, for_each, for_each_way, looking};
 
 /// A child that waits for a lock, and ends with 0 when it has it.
 fn locker(m: &Mounted) -> std::process::Child {
@@ -42,33 +42,36 @@ fn many_may_wait_and_others_are_served() {
 /// What a request waits for may be one that came while nobody could take it.
 #[test]
 fn none_of_those_that_come_at_once_to_one_processor_is_left_lying() {
-    for_each(&[(Rings::Off, false), (Rings::On, false), (Rings::On, true)], |m| {
-        drop(File::create(m.path("gate")).unwrap());
-        for round in 0..20 {
-            let start = std::sync::Barrier::new(ALL);
-            let done = std::sync::atomic::AtomicUsize::new(0);
-            std::thread::scope(|scope| {
-                for _ in 0..ALL {
-                    scope.spawn(|| {
-                        iov_store::seam::bind(0);
-                        start.wait();
-                        let opened = File::open(m.path("gate"));
-                        done.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
-                        opened.unwrap();
-                    });
+    for_each(&[(Rings::Off, None), (Rings::On, None), (Rings::On, Some(looking::by_python))], all_come_through);
+}
+
+/// All come to one processor at once, and each waits for all others.
+pub(crate) fn all_come_through(m: &Mounted) {
+    drop(File::create(m.path("gate")).unwrap());
+    for round in 0..20 {
+        let start = std::sync::Barrier::new(ALL);
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..ALL {
+                scope.spawn(|| {
+                    iov_store::seam::bind(0);
+                    start.wait();
+                    let opened = File::open(m.path("gate"));
+                    done.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+                    opened.unwrap();
+                });
+            }
+            let begun = Instant::now();
+            while done.load(std::sync::atomic::Ordering::Acquire) < ALL {
+                if begun.elapsed() > Duration::from_secs(60) {
+                    // Nothing else ends it.
+                    let _ = abort(m);
+                    panic!("in round {round} one waits for another that nobody takes");
                 }
-                let begun = Instant::now();
-                while done.load(std::sync::atomic::Ordering::Acquire) < ALL {
-                    if begun.elapsed() > Duration::from_secs(60) {
-                        // Nothing else ends it.
-                        let _ = abort(m);
-                        panic!("in round {round} one waits for another that nobody takes");
-                    }
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            });
-        }
-    });
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+    }
 }
 
 /// Has the kernel give a mount up, as an administrator may.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ioverbs::Error;
+use ioverbs::{Error, kept, seam};
 
 use crate::failure::Done;
 
@@ -14,6 +14,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Done {
+    // What a mount in front was started with, such as locks and pipes, is not for this one, and a thread of the mount has started it, to which no signals come: those that end programs
+    // end it.
+    kept::close_inherited();
+    seam::let_signals_in();
+    seam::is_called(c"iov-look-at");
     iov_fuse::look_on(&args.at).map_err(|e| Error::from(e).context("what the mount tells"))?;
     Ok(())
 }

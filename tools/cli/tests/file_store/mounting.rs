@@ -3,9 +3,10 @@
 use std::{
     ffi::OsStr,
     fs::File,
+    io::{BufRead, BufReader},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -44,13 +45,17 @@ fn directory<'a>(store: &'a Store, name: &str) -> Mounted<'a> {
 
 /// A script in the directory of the store, with `$IOV` for the program and `$AT` for where to mount.
 fn script(store: &Store, at: &Path, text: &str) -> Ran {
+    finished(of_script(store, at, text).spawn().unwrap(), 60)
+}
+
+fn of_script(store: &Store, at: &Path, text: &str) -> Command {
     let iov = store.command(&[]);
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", text]).current_dir(store.path(""));
     command.envs(iov.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("IOV", iov.get_program()).env("AT", at);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    finished(command.spawn().unwrap(), 60)
+    command
 }
 
 #[test]
@@ -319,12 +324,79 @@ fn without_an_environment_the_home_directory_is_known() {
     assert!(!said.contains("home directory"), "{said}");
 }
 
-/// Whether the mount is asked for something just now, so that no request is left lying: by a process that it has started, with a thread for each.
-fn is_asked(server: u32) -> bool {
-    let tasks = |pid: &str| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    let all: String = tasks(&server.to_string()).map(children).collect();
-    all.split_whitespace().any(|pid| tasks(pid).count() > 1)
+fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|task| task.path())
+}
+
+/// The process that a mount has started to ask it for something, so that no request is left lying in a ring.
+fn asker(server: u32) -> Option<u32> {
+    let children = |task: PathBuf| std::fs::read_to_string(task.join("children")).unwrap_or_default();
+    let all: String = tasks(server).map(children).collect();
+    let is_called =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "iov-look-at\n");
+    all.split_whitespace().map(|pid| pid.parse().unwrap()).find(is_called)
+}
+
+#[test]
+fn who_asks_a_mount_keeps_nothing_of_its_starter_and_ends_by_a_signal() {
+    if !has_fuse() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let m = directory(&store, "mnt");
+    let text = "exec 9> \"$AT.lock\"; exec \"$IOV\" mount --foreground w \"$AT\"";
+    let front = of_script(&store, &m.at, text).spawn().unwrap();
+    wait_until("the mount", || m.shell("grep -q \" $AT fuse.iov \" /proc/self/mounts").code == Some(0));
+    if goes_by_rings(&m) {
+        wait_until("who asks", || asker(front.id()).is_some());
+        let first = asker(front.id()).unwrap();
+        let open = std::fs::read_dir(format!("/proc/{first}/fd")).unwrap();
+        let mut open: Vec<_> = open.map(|fd| fd.unwrap().file_name()).collect();
+        open.sort();
+        assert_eq!(open, ["0", "1", "2"]);
+        kill(first, "TERM");
+        wait_until("another one", || asker(front.id()).is_some_and(|next| next != first));
+    }
+    signal(&front, "INT");
+    finished(front, 60).ok();
+}
+
+/// A program that has a file of a mount open, and has a lock on it or waits for that; it ends with 3 if it cannot have it.
+struct Locker(Child);
+
+impl Locker {
+    fn new(path: &Path) -> Locker {
+        let script = "import fcntl, os, sys, time
+f = open(sys.argv[1], 'r+')
+print('open', flush=True)
+try: fcntl.lockf(f, fcntl.LOCK_EX)
+except OSError: os._exit(3)
+time.sleep(600)";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).arg(path).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut locker = Locker(python.spawn().unwrap());
+        let mut said = String::new();
+        BufReader::new(locker.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "open\n");
+        locker
+    }
+
+    /// Behind `open` it sleeps for nothing but the lock, and once it has that.
+    fn sleeps(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['S', 'D']))
+    }
+
+    fn is_told(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some_and(|status| status.code() == Some(3))
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -333,36 +405,38 @@ fn who_waits_in_a_mount_hears_that_it_was_killed() {
         return;
     }
     let store = Store::with_workspace();
+    let (mut asked, mut rings) = (0, false);
     for round in 0..6 {
         let m = Mounted::new(&store, &format!("mnt{round}"), "");
         std::fs::write(m.path("f"), "x").unwrap();
-        let locks =
-            "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)";
-        let locker = || {
-            let mut python = Command::new("python3");
-            python.args(["-c", locks]).arg(m.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-        };
-        let mut lockers: Vec<_> = (0..4).map(|_| locker()).collect();
-        let (server, begun) = (m.server(), Instant::now());
-        while !is_asked(server) && begun.elapsed() < Duration::from_secs(20) {}
+        let server = m.server();
+        rings = goes_by_rings(&m);
+        if rings {
+            wait_until("who asks", || asker(server).is_some());
+        }
+        let mut lockers: Vec<_> = (0..4).map(|_| Locker::new(&m.path("f"))).collect();
+        wait_until("all wait but one", || lockers.iter().all(Locker::sleeps));
+        if let Some(asker) = asker(server) {
+            // It has a thread for each thing that it asks for, and one otherwise. Another process is not looked for: the moment is short.
+            let is_asked = || tasks(asker).count() > 1;
+            let begun = Instant::now();
+            let is_asked = std::iter::repeat_with(is_asked).take_while(|_| begun.elapsed().as_secs() < 20).any(|is| is);
+            asked += usize::from(is_asked);
+        }
         kill(server, "KILL");
         // One of them has the lock, and sleeps.
-        let ended = |all: &mut Vec<std::process::Child>| {
-            all.iter_mut().filter_map(|one| one.try_wait().unwrap()).filter(|status| !status.success()).count()
-        };
+        let told = |all: &mut Vec<Locker>| all.iter_mut().map(Locker::is_told).filter(|told| *told).count();
         let begun = Instant::now();
-        while ended(&mut lockers) < 3 && begun.elapsed() < Duration::from_secs(60) {
+        while told(&mut lockers) < 3 && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let told = ended(&mut lockers);
+        let told = told(&mut lockers);
         if told < 3 {
             // Nothing else ends it.
             Command::new("umount").arg("-f").arg(&m.at).status().unwrap();
         }
-        for mut one in lockers {
-            let _ = one.kill();
-            one.wait().unwrap();
-        }
+        drop(lockers);
         assert!(told >= 3, "in round {round} {told} of them are told that nothing serves the mount any more");
     }
+    assert!(asked > 0 || !rings, "none was killed while it was asked for something");
 }
