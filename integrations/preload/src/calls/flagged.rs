@@ -41,8 +41,8 @@ pub(super) unsafe fn write(fd: c_int, iov: *const libc::iovec, count: c_int, at:
         return failed(Errno::EINVAL);
     }
     let written = match (flags & libc::RWF_APPEND != 0, at) {
-        // SAFETY: as below.
         (false, 0..) if flags & RWF_NOAPPEND != 0 => {
+            // SAFETY: the memory is the program's for this call.
             with(fd, |w, open| bytes::write_at(w, open, at, &unsafe { pieces_to_write(iov, count) }?))
                 .unwrap_or_else(|| failed(Errno::EBADF))
         }
