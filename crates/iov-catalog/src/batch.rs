@@ -12,7 +12,7 @@
 use bytes::Bytes;
 use iov_store::{Answer, OpCx, seam};
 use iov_types::{
-    Clause, EntryKind, Error, Evidence, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
+    Clause, EntryKind, Error, Kind, ObjectId, ObjectVerb, Outcome, Result, Stat, State, Uuid,
     catalog::{CatalogOp, CatalogReply, Opened, Presented, Removed, Staged},
     limits,
 };
@@ -22,22 +22,14 @@ use crate::{
     Service,
     exec::{Exec, Mode, holds::fenced, records::missing},
     keys,
+    patience::{PATIENCE_NS, until},
     record::{BatchRecord, Staging},
+    redo::{self, Redo},
     service::{Writer, room_for},
     state::Entry,
     targets::op,
     verbs::resume::take_up,
 };
-
-/// A committed batch of which something is still to be done at targets.
-pub(crate) struct Redo {
-    pub(crate) batch: Uuid,
-    pub(crate) record: BatchRecord,
-    /// Collections whose mtime the batch set: it holds against the time of the publication.
-    pub(crate) mtime_set: Vec<Uuid>,
-    /// It was committed a while ago: collections may have been deleted since.
-    pub(crate) late: bool,
-}
 
 /// Runs a batch that applies as a whole.
 pub(crate) fn run(
@@ -51,7 +43,7 @@ pub(crate) fn run(
 ) -> Answer {
     let mut writer = service.core.writer();
     service.may_write(&writer)?;
-    service.settle(&mut writer, cx);
+    service.settle_for(&mut writer, cx, &ops);
     if remember {
         if let Some(answer) = remembered(service, &mut writer, cx, holder, batch, &staged)? {
             return Ok(answer);
@@ -64,7 +56,7 @@ pub(crate) fn run(
     let mut staged = staged;
     staged.sort_by_key(|s| s.collection);
     staged.dedup_by_key(|s| s.collection);
-    check_published(&writer, &staged)?;
+    check_published(service, &mut writer, cx, &staged)?;
 
     let mut x = service.start(&mut writer, cx, holder, Mode::All);
     x.stage = Some(batch);
@@ -111,12 +103,12 @@ pub(crate) fn run(
     let mut unpublished = None;
     if let Some(record) = prepared.redo {
         writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone(), late: false });
-        unpublished = finish(service, &mut writer, cx);
+        unpublished = redo::finish(service, &mut writer, cx, Some(batch)).into_iter().next();
     }
     service.follow_up(&mut writer, cx, after, &mut prepared.replies);
     match unpublished {
         None => Ok(prepared.replies),
-        Some(e) => Err(e
+        Some((_, e)) => Err(e
             .with_outcome(Outcome::Applied)
             .context("the batch is committed; a target could not publish it yet, which is tried again")),
     }
@@ -224,18 +216,20 @@ fn kept(reply: &CatalogReply) -> CatalogReply {
     }
 }
 
-/// What holds before the batch: nobody else holds or has sealed what it has staged.
 /// Fails while an earlier batch has still to publish one of these collections: its target would keep this one waiting for that, and
-/// that for the catalog, which is this one's until it is done. Nothing is asked of a target, and what is staged there stays.
-fn check_published(writer: &Writer, staged: &[Staged]) -> Result<()> {
-    let unpublished = |c: Uuid| writer.redo.iter().any(|redo| redo.record.publish.iter().any(|s| s.collection == c));
-    if staged.iter().any(|s| unpublished(s.collection)) {
+/// that for the catalog, which is this one's until it is done. Nothing else is asked of a target, and what is staged there stays.
+fn check_published(service: &Service, writer: &mut Writer, cx: &OpCx, staged: &[Staged]) -> Result<()> {
+    let is_staged = |owed: &Staging| staged.iter().any(|s| s.collection == owed.collection);
+    let unpublished = |redo: &Redo| redo.record.publish.iter().any(is_staged);
+    redo::finish_needed(service, writer, cx, unpublished);
+    if writer.redo.iter().any(unpublished) {
         let why = "an earlier batch is committed, and a target could not publish it yet: repeat this one";
         return Err(Error::unavailable(why).with_clause(Clause::B3).with_outcome(Outcome::NotApplied));
     }
     Ok(())
 }
 
+/// What holds before the batch: nobody else holds or has sealed what it has staged.
 fn check_staged(x: &mut Exec<'_>, staged: &[Staged]) -> Result<()> {
     for s in staged {
         x.workspace(s.workspace, iov_types::Right::Write)?;
@@ -292,13 +286,28 @@ fn thaw(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid, staged: 
     thaw_all(service, writer, cx);
 }
 
-/// Goes on with what could not be thawed before.
+/// Goes on with what could not be thawed before, but where a target has lately kept everybody waiting.
 pub(crate) fn thaw_all(service: &Service, writer: &mut Writer, cx: &OpCx) {
-    let all: Vec<_> = std::mem::take(&mut writer.thaw).into_iter().collect();
-    let ops = all.iter().map(|(object, stage)| op(*object, ObjectVerb::Thaw { stage: *stage }, 0)).collect();
-    let thawed = service.core.targets().run(cx, ops);
-    writer.thaw =
-        all.into_iter().zip(thawed).filter(|(_, done)| done.as_ref().is_err_and(is_away)).map(|(it, _)| it).collect();
+    let begun_ns = service.core.monotonic_ns();
+    let targets = |object: ObjectId| service.core.map().waited_for_at_object(object);
+    let all = std::mem::take(&mut writer.thaw).into_iter().map(|(object, stage)| (object, stage, targets(object)));
+    let (left, all): (Vec<_>, Vec<_>) = all.partition(|(_, _, at)| writer.hung.rests(at, begun_ns));
+    let ops = all.iter().map(|(object, stage, _)| op(*object, ObjectVerb::Thaw { stage: *stage }, 0)).collect();
+    let thawed = service.core.targets().run(&until(cx, PATIENCE_NS), ops);
+    let now_ns = service.core.monotonic_ns();
+    writer.thaw.extend(left.into_iter().map(|(object, stage, _)| (object, stage)));
+    for ((_, _, at), _) in all.iter().zip(&thawed).filter(|(_, done)| !done.as_ref().is_err_and(is_away)) {
+        writer.hung.goes_on(at);
+    }
+    for ((object, stage, at), done) in all.into_iter().zip(thawed) {
+        let Err(e) = done else { continue };
+        if e.kind() == Kind::Timeout {
+            writer.hung.hangs(&at, now_ns.saturating_sub(begun_ns), now_ns);
+        }
+        if is_away(&e) {
+            writer.thaw.insert((object, stage));
+        }
+    }
 }
 
 /// The commit may or may not be in the log. If the store shows it, the batch is committed and goes on. If not, the
@@ -307,7 +316,7 @@ pub(crate) fn thaw_all(service: &Service, writer: &mut Writer, cx: &OpCx) {
 fn after_failed_commit(service: &Service, writer: &mut Writer, cx: &OpCx, batch: Uuid) {
     if let Ok(Some(record)) = known(service, batch) {
         writer.redo.push(Redo { batch, record, mtime_set: Vec::new(), late: true });
-        finish(service, writer, cx);
+        redo::finish(service, writer, cx, Some(batch));
     }
 }
 
@@ -330,79 +339,6 @@ pub(crate) fn known(service: &Service, batch: Uuid) -> Result<Option<BatchRecord
     found.map(|record| BatchRecord::decode(&record.value)).transpose()
 }
 
-/// Publishes and seals what committed batches still have to. Returns the first failure; what failed stays on the list.
-pub(crate) fn finish(service: &Service, writer: &mut Writer, cx: &OpCx) -> Option<Error> {
-    let mut first = None;
-    for mut redo in std::mem::take(&mut writer.redo) {
-        if let Err(e) = finish_one(service, writer, cx, &redo) {
-            first = first.or(Some(e));
-            redo.late = true;
-            writer.redo.push(redo);
-        }
-    }
-    first
-}
-
-fn finish_one(service: &Service, writer: &mut Writer, cx: &OpCx, redo: &Redo) -> Result<()> {
-    let mut fixes: Vec<(Uuid, Uuid, Evidence)> = Vec::new();
-    let stage = redo.batch;
-    let publish = still_there(service, redo, &redo.record.publish)?;
-    let ops = publish.iter().map(|s| op(s.place.whole(s.collection), ObjectVerb::Publish { stage }, 0)).collect();
-    for (s, evidence) in publish.iter().zip(service.core.targets().run(cx, ops)) {
-        match evidence {
-            Ok(evidence) if redo.mtime_set.contains(&s.collection) => fixes.push((s.ws, s.collection, evidence)),
-            Ok(_) => {}
-            Err(e) if e.kind() == Kind::NotFound => {} // deleted meanwhile
-            // It is shown, and will never be durable: who committed it has heard so, and who uses it does.
-            Err(e) if redo.late && e.clause() == Some(Clause::P8) && e.outcome() == Outcome::Applied => {}
-            Err(e) => return Err(e),
-        }
-    }
-    for s in still_there(service, redo, &redo.record.seal)? {
-        fixes.push((s.ws, s.collection, service.core.targets().seal(cx, s.ws, s.place.whole(s.collection), 0)?));
-    }
-    fix(service, writer, cx, fixes)?;
-    let left = BatchRecord { publish: Vec::new(), seal: Vec::new(), ..redo.record.clone() };
-    let value = (left.expires_ns != 0).then(|| Bytes::from(left.to_bytes()));
-    writer.lazy.push((keys::batch(redo.batch), value));
-    Ok(())
-}
-
-/// A target would make an object anew for a collection that was deleted meanwhile.
-fn still_there<'a>(service: &Service, redo: &Redo, all: &'a [Staging]) -> Result<Vec<&'a Staging>> {
-    if !redo.late {
-        return Ok(all.iter().collect());
-    }
-    let keys: Vec<_> = all.iter().map(|s| keys::record(s.ws, s.collection)).collect();
-    let found = service.core.store().get(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>())?;
-    Ok(all.iter().zip(found).filter(|(_, record)| record.is_some()).map(|(s, _)| s).collect())
-}
-
-/// Corrects records by what targets said behind P: a write may have slipped in between publication and seal, and a time
-/// that was set holds against the publication's own.
-fn fix(service: &Service, writer: &mut Writer, cx: &OpCx, fixes: Vec<(Uuid, Uuid, Evidence)>) -> Result<()> {
-    if fixes.is_empty() {
-        return Ok(());
-    }
-    let mut x = service.start(writer, cx, Uuid::NIL, Mode::Each);
-    for (ws, uuid, evidence) in fixes {
-        let Ok(at) = x.workspace_of_handle(ws) else { continue };
-        let Ok(mut record) = x.any_record(ws, uuid) else { continue };
-        if evidence.size != record.size {
-            let mtime_ns = record.mtime_ns;
-            // The quota had its say before P.
-            let _ = x.record_bytes_of(at, &mut record, &evidence);
-            record.mtime_ns = mtime_ns;
-        }
-        record.mtime_base_ns = evidence.mtime_ns;
-        record.changed_ns = record.changed_ns.max(evidence.mtime_ns);
-        x.put_record(ws, uuid, &mut record);
-    }
-    let committed = service.commit(writer, &mut x, false);
-    service.recycle(writer, x);
-    committed
-}
-
 /// The answer to a batch that was committed before.
 fn remembered(
     service: &Service,
@@ -422,7 +358,9 @@ fn remembered(
     if record.uid != cx.caller.uid {
         return Err(Error::denied(format!("{batch} is another user's batch: make a new id")).with_clause(Clause::B3));
     }
-    if writer.redo.iter().any(|redo| redo.batch == batch) {
+    let is_this = |redo: &Redo| redo.batch == batch;
+    redo::finish_needed(service, writer, cx, is_this);
+    if writer.redo.iter().any(is_this) {
         return Err(Error::unavailable("the batch is committed, but a target cannot publish it yet: repeat later")
             .with_clause(Clause::B3)
             .with_outcome(Outcome::Applied));

@@ -7,11 +7,11 @@ use iov_wire::Wire;
 
 use crate::{
     Service,
-    batch::{self, Redo},
     core::{Found, Options},
     exec::Mode,
     keys,
     record::{BatchRecord, FORMAT, Record, RemovedRecord, StoreRecord},
+    redo::{self, Redo},
     service::Writer,
 };
 
@@ -90,7 +90,7 @@ pub(crate) fn recover(service: &Service) -> Result<()> {
     })?;
     // Set once: a catalog is opened once.
     let _ = service.core.finished.set(writer.redo.iter().map(|redo| redo.batch).collect());
-    batch::finish(service, &mut writer, &cx);
+    redo::finish(service, &mut writer, &cx, None);
     service.load_temporary(&mut writer)?;
     unless_full(note_abandoned(service, &mut writer))?;
     unless_full(service.load_to_seal(&mut writer))?;

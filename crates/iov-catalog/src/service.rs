@@ -16,12 +16,14 @@ use iov_types::{
 };
 
 use crate::{
-    batch::{self, Redo},
+    batch,
     changes::facts_of,
     core::{Core, Found, Options, ServiceStats, count},
     exec::{After, Exec, Mode, parted::Sealing},
     map::{Fleet, Map},
+    patience::Hung,
     recovery,
+    redo::Redo,
     state::{Workspace, Workspaces},
     targets::Targets,
     temporary::Temporary,
@@ -38,9 +40,11 @@ pub(crate) struct Writer {
     pending: Pending,
     /// Writes that nobody waits for: they go with the next commit.
     pub(crate) lazy: Vec<(Vec<u8>, Option<Bytes>)>,
-    /// Batches that are committed but not everywhere published, which are not tried again before this time on the monotonic clock.
+    /// Batches that are committed but not everywhere published.
     pub(crate) redo: Vec<Redo>,
-    pub(crate) redo_again_ns: i64,
+    /// Targets that are left alone, as they did not answer in time: of these, and of what is to be removed.
+    pub(crate) hung: Hung,
+    pub(crate) keeps: Hung,
     /// Objects that a target has not removed yet.
     pub(crate) remove: Vec<ObjectId>,
     /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.
@@ -184,7 +188,7 @@ impl Service {
     pub(crate) fn write(&self, cx: &OpCx, holder: Uuid, ops: Vec<CatalogOp>, until_failure: bool) -> Answer {
         let mut writer = self.core.writer();
         self.may_write(&writer)?;
-        self.settle(&mut writer, cx);
+        self.settle_for(&mut writer, cx, &ops);
         self.end_temporary(&mut writer, cx, false);
         let mut x = self.start(&mut writer, cx, holder, Mode::Each);
         x.room = room_for(&ops);
@@ -194,14 +198,8 @@ impl Service {
         let after = std::mem::take(&mut x.after);
         self.recycle(&mut writer, x);
         committed?;
-        if let Some((redo, at)) = seals {
-            writer.redo.push(redo);
-            if let Some(e) = batch::finish(self, &mut writer, cx) {
-                let e = e
-                    .with_outcome(Outcome::Applied)
-                    .context("the seal holds; a target could not be told yet, which is tried again");
-                at.into_iter().for_each(|at| replies[at] = Err(e.clone()));
-            }
+        if let Some(seals) = seals {
+            self.seal_now(&mut writer, cx, seals, &mut replies);
         }
         self.follow_up(&mut writer, cx, after, &mut replies);
         Ok(replies)

@@ -14,8 +14,9 @@ use crate::{
     batch::{self, is_away},
     core::Core,
     keys,
+    patience::{Failing, PATIENCE_NS},
     record::{Record, ToSealRecord},
-    recovery,
+    recovery, redo,
     service::Writer,
     state::{Ended, Entry, Hold, Slot},
     verbs::seal::seal_record,
@@ -206,10 +207,6 @@ const AT_ONCE_NS: i64 = 5_000_000_000;
 
 /// How long it takes until what could not be sealed is tried again, at first and at most: who asks a target that hangs keeps others waiting.
 const AGAIN_NS: (i64, i64) = (2_000_000_000, 60_000_000_000);
-/// How long a target is waited for that does not answer. One that is slow is done with it when it is asked the next time.
-const PATIENCE_NS: i64 = 2_000_000_000;
-/// Once so many could not be sealed at the same targets, no other is tried there in the same round: they are away, and not a file damaged.
-const FAILURES: u32 = 2;
 
 /// What is to be sealed that was closed behind a crash, and when that is tried again.
 #[derive(Default)]
@@ -218,7 +215,7 @@ pub(crate) struct Sealing {
     last: Option<Uuid>,
     /// Something could not be sealed in it; and at which targets that was so, and how often.
     waits: bool,
-    failed: Vec<(Vec<u32>, u32)>,
+    failed: Failing,
     /// How often there was no answer in time.
     late: i64,
     /// Not before this time, on the monotonic clock, and how long after the next round.
@@ -246,23 +243,10 @@ impl Sealing {
         self.again_ns = now_ns.saturating_add(self.late.saturating_mul(AGAIN_NS.0).min(AGAIN_NS.1));
     }
 
-    /// Whether nothing can be sealed that lies at these targets, or perhaps not all of it.
-    fn is_away(&self, targets: &[u32]) -> bool {
-        let is_there = |of: &[u32]| of.iter().all(|number| targets.contains(number));
-        self.failed.iter().any(|(of, times)| *times >= FAILURES && is_there(of))
-    }
-
     /// Something could not be sealed there; `late`: there was no answer in time.
-    fn fails_at(&mut self, targets: Vec<u32>, late: bool) {
+    fn fails_at(&mut self, targets: &[u32], late: bool) {
         self.waits = true;
-        if targets.is_empty() {
-            return;
-        }
-        let times = if late { FAILURES } else { 1 };
-        match self.failed.iter_mut().find(|(of, _)| *of == targets) {
-            Some((_, all)) => *all = all.saturating_add(times),
-            None => self.failed.push((targets, times)),
-        }
+        self.failed.at(targets, late);
     }
 }
 
@@ -352,14 +336,13 @@ impl Service {
         }
         // What is asked of a target that hangs takes long.
         let mut sealing = std::mem::take(&mut writer.sealing);
-        let cx = || OpCx::new(self.own_cx(Uuid::NIL).caller, PATIENCE_NS);
-        let asking = cx();
+        let asking = OpCx::new(self.own_cx(Uuid::NIL).caller, PATIENCE_NS);
         let mut x = self.start(writer, &asking, Uuid::NIL, Mode::Each);
         let mut late = false;
         for (uuid, ws, hold) in &left {
             sealing.last = Some(*uuid);
             let targets = x.targets_elsewhere(*ws, *uuid);
-            if sealing.is_away(&targets) {
+            if sealing.failed.is_away(&targets) || writer.hung.rests(&targets, self.core.monotonic_ns()) {
                 sealing.waits = true;
                 continue;
             }
@@ -367,7 +350,7 @@ impl Service {
                 Ok(()) => {}
                 Err(e) if is_away(&e) || e.kind() == Kind::Exhausted => {
                     late = e.kind() == Kind::Timeout && !targets.is_empty();
-                    sealing.fails_at(targets, late);
+                    sealing.fails_at(&targets, late);
                 }
                 // Whoever asks for it hears of that.
                 Err(_) => x.give_up_sealing(*uuid),
@@ -384,15 +367,14 @@ impl Service {
         writer.sealing = sealing;
         committed?;
         if let Some((redo, _)) = seals {
-            let (batch, places) = (redo.batch, redo.record.seal.iter().map(|s| s.place).collect::<Vec<_>>());
+            let batch = redo.batch;
             writer.redo.push(redo);
-            let failed = batch::finish(self, writer, &cx());
-            // It is done by and by whoever writes next; but no more is put there before that.
-            if failed.is_some_and(|e| is_away(&e)) && writer.redo.iter().any(|redo| redo.batch == batch) {
-                for place in places {
-                    let targets = self.core.map().elsewhere(place).collect();
-                    writer.sealing.fails_at(targets, true);
-                }
+            // One that hangs, and then others. What is left is done by and by whoever writes next; but no more is put there before that.
+            let cx = OpCx::new(asking.caller, 2 * PATIENCE_NS);
+            let mut failed = redo::finish(self, writer, &cx, Some(batch));
+            failed.retain(|(_, e)| is_away(e));
+            failed.iter().for_each(|(targets, _)| writer.sealing.fails_at(targets, true));
+            if !failed.is_empty() {
                 writer.sealing.rests(self.core.monotonic_ns());
             }
         }

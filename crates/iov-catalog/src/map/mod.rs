@@ -30,6 +30,8 @@ pub struct Fleet {
 
 /// The numbers of targets of other daemons begin here: below are those of the catalog's own.
 pub(crate) const FIRST_ELSEWHERE: u32 = 64;
+/// Those of the catalog's own, as one.
+pub(crate) const HERE: [u32; 1] = [0];
 /// Most targets of a store.
 const TARGETS: usize = 4096;
 /// Most patterns in one answer.
@@ -167,6 +169,17 @@ impl Map {
     pub(crate) fn elsewhere(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let pattern = if place.is_first() { None } else { self.patterns.get(&place.pattern()) };
         pattern.into_iter().flatten().copied().filter(|number| *number >= FIRST_ELSEWHERE)
+    }
+
+    /// The targets that whoever asks at a place waits for: those of other daemons, or else the catalog's own, as one.
+    pub(crate) fn waited_for_at(&self, place: Place) -> Vec<u32> {
+        let elsewhere: Vec<u32> = self.elsewhere(place).collect();
+        if elsewhere.is_empty() { HERE.to_vec() } else { elsewhere }
+    }
+
+    /// The same for all objects of a collection.
+    pub(crate) fn waited_for_at_object(&self, whole: ObjectId) -> Vec<u32> {
+        self.waited_for_at(Place::of(whole).unwrap_or(Place::FIRST))
     }
 
     /// Whether any target is of another daemon.

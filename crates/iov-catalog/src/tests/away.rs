@@ -20,8 +20,10 @@ pub(crate) struct Away {
     pub(crate) away: AtomicBool,
     /// It hangs then, and has been waited for so often in vain.
     hangs: AtomicBool,
-    /// It is there, and hangs in what it is to seal.
+    /// It is there, and hangs in what it is to seal or publish.
     sticks: AtomicBool,
+    /// Who waits for it does so for as long as he has, or the way to it.
+    sleeps: AtomicBool,
     waited: AtomicUsize,
 }
 
@@ -31,7 +33,7 @@ impl Backend for Away {
     }
 
     fn submit(&self, cx: &OpCx, ops: Vec<Submitted>, sink: Arc<dyn Sink>) {
-        let seals = |(op, _): &Submitted| matches!(op.verb, ObjectVerb::Seal);
+        let seals = |(op, _): &Submitted| matches!(op.verb, ObjectVerb::Seal | ObjectVerb::Publish { .. });
         let sticks = self.sticks.load(Ordering::SeqCst) && ops.iter().any(seals);
         if !self.away.load(Ordering::SeqCst) && !sticks {
             return self.inner.submit(cx, ops, sink);
@@ -41,6 +43,9 @@ impl Backend for Away {
             false => Error::unavailable("it is away"),
         };
         self.waited.fetch_add(1, Ordering::SeqCst);
+        if answer.kind() == Kind::Timeout && self.sleeps.load(Ordering::SeqCst) {
+            seam::sleep(cx.left_ns().min(20 * SECOND) as u64);
+        }
         (0..ops.len()).for_each(|i| sink.complete(i, Err(answer.clone())));
     }
 }
@@ -48,7 +53,8 @@ impl Backend for Away {
 /// That may be away or not.
 pub(crate) fn that_may_be_away() -> Arc<Away> {
     let no = || AtomicBool::new(false);
-    Arc::new(Away { inner: durable_heap(), away: no(), hangs: no(), sticks: no(), waited: AtomicUsize::new(0) })
+    let (inner, waited) = (durable_heap(), AtomicUsize::new(0));
+    Arc::new(Away { inner, away: no(), hangs: no(), sticks: no(), sleeps: no(), waited })
 }
 
 pub(crate) fn target(number: u32, capability: &Capability) -> Target {
@@ -68,34 +74,42 @@ pub(crate) fn target(number: u32, capability: &Capability) -> Target {
     }
 }
 
-/// A client of a store with a target of its own and one of another daemon.
+/// The number of the target that is always there.
+pub(super) const BESIDE: u32 = FIRST_ELSEWHERE + 1;
+
+/// What is behind the store's own target, and behind the one that is always there.
+type Heaps = [Arc<dyn Backend>; 2];
+
+/// A client of a store with a target of its own, and two of other daemons: one that may be away, and one beside it.
 pub(super) struct Fixture {
     store: Arc<MemoryStore>,
     spread: Spread,
     away: Arc<Away>,
+    beside: Arc<dyn Backend>,
     pub(super) client: Client,
 }
 
 impl Fixture {
     pub(super) fn new() -> Fixture {
         let away = that_may_be_away();
-        let f = Fixture::over(Arc::new(MemoryStore::new()), Arc::new(durable_heap()), away, seam::new_uuid());
+        let heaps: Heaps = [Arc::new(durable_heap()), Arc::new(durable_heap())];
+        let f = Fixture::over(Arc::new(MemoryStore::new()), heaps, away, seam::new_uuid());
         f.client
             .ask(CatalogOp::WorkspaceCreate { uuid: f.client.ws, name: name("w"), attr: Default::default() })
             .unwrap();
         f
     }
 
-    fn over(store: Arc<MemoryStore>, heap: Arc<dyn Backend>, away: Arc<Away>, ws: Uuid) -> Fixture {
-        Fixture::with((store, heap, away, ws), options(), 0)
+    fn over(store: Arc<MemoryStore>, heaps: Heaps, away: Arc<Away>, ws: Uuid) -> Fixture {
+        Fixture::with((store, heaps, away, ws), options(), 0)
     }
 
     /// The same of one user, whose sessions may come back behind a crash.
     pub(super) fn of_one_user(self, grace_ns: i64) -> Fixture {
-        let Fixture { store, away, client, .. } = self;
+        let Fixture { store, away, beside, client, .. } = self;
         let (heap, ws) = (client.heap.clone(), client.ws);
         drop(client);
-        Fixture::with((store, heap, away, ws), Options { single_user: true, ..options() }, grace_ns)
+        Fixture::with((store, [heap, beside], away, ws), Options { single_user: true, ..options() }, grace_ns)
     }
 
     /// A client that was there before.
@@ -104,27 +118,28 @@ impl Fixture {
     }
 
     fn with(
-        (store, heap, away, ws): (Arc<MemoryStore>, Arc<dyn Backend>, Arc<Away>, Uuid),
+        (store, [heap, beside], away, ws): (Arc<MemoryStore>, Heaps, Arc<Away>, Uuid),
         options: Options,
         grace_ns: i64,
     ) -> Fixture {
         let capability = heap.capability().clone();
-        let targets = vec![target(0, &capability), target(FIRST_ELSEWHERE, &capability)];
+        let targets = [0, FIRST_ELSEWHERE, BESIDE].map(|number| target(number, &capability)).to_vec();
         let spread = Spread::new(heap.clone(), anywhere(&targets).unwrap());
         spread.add_target(0, heap.clone(), capability.clone());
-        spread.add_target(FIRST_ELSEWHERE, away.clone(), capability);
+        spread.add_target(FIRST_ELSEWHERE, away.clone(), capability.clone());
+        spread.add_target(BESIDE, beside.clone(), capability);
         let fleet = Fleet { spread: spread.clone(), targets };
         let service = Arc::new(Service::open_fleet(store.clone(), fleet, options, grace_ns).unwrap());
         let client = Client { service, heap, caller: caller(1000, seam::new_uuid()), ws };
-        Fixture { store, spread, away, client }
+        Fixture { store, spread, away, beside, client }
     }
 
     /// Its catalog is killed and started again.
     pub(super) fn restart(self) -> Fixture {
-        let Fixture { store, away, client, .. } = self;
+        let Fixture { store, away, beside, client, .. } = self;
         let (heap, ws) = (client.heap.clone(), client.ws);
         drop(client);
-        Fixture::over(store, heap, away, ws)
+        Fixture::over(store, [heap, beside], away, ws)
     }
 
     /// What waits for a time happens.
@@ -167,9 +182,18 @@ impl Fixture {
     }
 
     pub(super) fn write(&self, (uuid, place): (Uuid, Place), bytes: &[u8]) {
-        let verb = ObjectVerb::Write { offset: 0 };
-        let write = ObjectOp { object: place.whole(uuid), verb, demand: Demand::default() };
-        run_all(&self.spread, &self.client.cx(), vec![(write, iov_store::Bytes::From(bytes))]).remove(0).0.unwrap();
+        self.write_with((uuid, place), bytes, Demand::default()).unwrap();
+    }
+
+    pub(super) fn write_with(
+        &self,
+        (uuid, place): (Uuid, Place),
+        bytes: &[u8],
+        demand: Demand,
+    ) -> iov_types::Result<()> {
+        let write = ObjectOp { object: place.whole(uuid), verb: ObjectVerb::Write { offset: 0 }, demand };
+        let written = run_all(&self.spread, &self.client.cx(), vec![(write, iov_store::Bytes::From(bytes))]).remove(0);
+        written.0.map(drop)
     }
 
     pub(super) fn is_away(&self, away: bool) {
@@ -182,7 +206,12 @@ impl Fixture {
         self.is_away(true);
     }
 
-    /// It is there, and hangs in what it is to seal, or not.
+    /// Who waits for it waits.
+    pub(super) fn sleeps(&self) {
+        self.away.sleeps.store(true, Ordering::SeqCst);
+    }
+
+    /// It is there, and hangs in what it is to seal or publish, or not.
     pub(super) fn sticks(&self, sticks: bool) {
         self.away.sticks.store(sticks, Ordering::SeqCst);
     }

@@ -12,6 +12,7 @@ mod fragile;
 mod gone;
 mod groups;
 mod holds;
+mod hung;
 mod inline;
 mod locks;
 mod metadata;

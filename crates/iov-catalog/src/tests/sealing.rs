@@ -1,6 +1,6 @@
 //! What was closed behind a crash and is still to be sealed, while much else happens (M2, X1).
 
-use iov_types::{EntryKind, Kind, State, Uuid, catalog::CatalogReply};
+use iov_types::{EntryKind, Kind, Place, State, Uuid, catalog::CatalogReply};
 
 use super::{
     away::Fixture,
@@ -88,26 +88,31 @@ fn m2_a_handle_that_is_fenced_is_in_nobodys_way() {
 
 /// What one of a pair has closed behind a crash, every second at the other daemon, for a grace that the other one lets pass.
 fn closed(many: usize) -> (Fixture, Client, Vec<Uuid>) {
+    let (f, one, made) = closed_at(many, [0, FIRST_ELSEWHERE]);
+    (f, one, made.into_iter().map(|(uuid, _)| uuid).collect())
+}
+
+/// The same at two targets in turn.
+pub(super) fn closed_at(many: usize, targets: [u32; 2]) -> (Fixture, Client, Vec<(Uuid, Place)>) {
     let f = Fixture::new().of_one_user(0);
     let [one, two] = joined(f.again(f.client.caller.clone()));
     let mut made = Vec::new();
     for n in 0..many {
-        let target = if n % 2 == 0 { 0 } else { FIRST_ELSEWHERE };
-        let (uuid, op) = f.create_at(target, &n.to_string(), sealed_by_close());
+        let (uuid, op) = f.create_at(targets[n % 2], &n.to_string(), sealed_by_close());
         let CatalogReply::Opened(opened) = one.ask(op).unwrap() else { panic!() };
         two.open_exclusive(uuid, COLLECTION).unwrap();
         f.write((uuid, opened.layout.place), b"12345");
-        made.push((uuid, opened.epoch));
+        made.push((uuid, opened.epoch, opened.layout.place));
     }
     let callers = [one.caller.clone(), two.caller.clone()];
     drop((one, two));
     let f = f.of_one_user(GRACE);
     let [one, _two] = callers.map(|caller| f.again(caller));
-    for (uuid, epoch) in &made {
+    for (uuid, epoch, _) in &made {
         present(&one, *uuid, *epoch);
         one.close_written(*uuid).unwrap();
     }
-    (f, one, made.into_iter().map(|(uuid, _)| uuid).collect())
+    (f, one, made.into_iter().map(|(uuid, _, place)| (uuid, place)).collect())
 }
 
 fn sealed<'a>(client: &Client, uuids: impl Iterator<Item = &'a Uuid>) -> usize {
