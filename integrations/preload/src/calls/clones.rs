@@ -77,11 +77,12 @@ pub(crate) unsafe extern "C" fn clone(
         set_errno(libc::EINVAL);
         return -1;
     };
-    let Some(flags) = forks::flags_of_copy(flags as u32 as usize) else {
+    if !forks::is_copy(flags as u64) {
         // SAFETY: the program gives it so.
         return answer(unsafe { iov_preload_clone(run, stack, flags, with, parent, own, child) }) as c_int;
-    };
+    }
     // A copy has this stack too.
+    let flags = flags as u32 as usize;
     let arguments = [flags, 0, parent as usize, child as usize, own as usize, 0];
     match forks::copied(libc::SYS_clone, arguments) {
         0 => {

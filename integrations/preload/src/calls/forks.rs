@@ -202,22 +202,13 @@ pub(super) fn forked() -> isize {
 pub(super) enum Makes {
     /// As `fork` does, and nothing else.
     Fork,
-    /// A copy of this one by `clone`, which goes on behind the call, with such flags.
-    Copy(usize),
-    /// The same by any other call.
-    CopyAsItIs,
+    /// A copy of this one, which goes on behind the call.
+    Copy,
 }
 
-/// With which flags `clone` makes a copy of this process; none: a thread, or what is to share its memory. What would have that only until it runs a program (as `vfork`) gets
-/// one of its own: what is done there would change what this process has open.
-pub(super) fn flags_of_copy(flags: usize) -> Option<usize> {
-    let has = |flag: c_int| flags & flag as usize != 0;
-    let for_long = [libc::CLONE_THREAD, libc::CLONE_SIGHAND, libc::CLONE_SETTLS, libc::CLONE_FILES, libc::CLONE_FS];
-    match has(libc::CLONE_VM) {
-        false => Some(flags),
-        true if has(libc::CLONE_VFORK) && !for_long.into_iter().any(has) => Some(flags & !(libc::CLONE_VM as usize)),
-        true => None,
-    }
+/// Whether `clone` makes a copy of this process, and not a thread, or what shares its memory.
+pub(super) fn is_copy(flags: u64) -> bool {
+    flags & libc::CLONE_VM as u64 == 0
 }
 
 /// Which of them a call does; none: neither, as it makes a thread, or what shares the memory of this process, or begins on a stack of its own.
@@ -227,11 +218,10 @@ pub(super) fn makes(number: libc::c_long, [a, b, ..]: &[usize; 6]) -> Option<Mak
     const STACK: usize = 5;
     match number {
         libc::SYS_clone if *b == 0 && *a == libc::SIGCHLD as usize => Some(Makes::Fork),
-        libc::SYS_clone => flags_of_copy(*a).filter(|_| *b == 0).map(Makes::Copy),
+        libc::SYS_clone => (*b == 0 && is_copy(*a as u64)).then_some(Makes::Copy),
         libc::SYS_clone3 if *b > STACK * size_of::<u64>() => {
             let word = |n: usize| memory::given((*a as *const u64).wrapping_add(n)).ok();
-            let is_copy = word(FLAGS)? & libc::CLONE_VM as u64 == 0 && word(STACK)? == 0;
-            is_copy.then_some(Makes::CopyAsItIs)
+            (is_copy(word(FLAGS)?) && word(STACK)? == 0).then_some(Makes::Copy)
         }
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => Some(Makes::Fork),

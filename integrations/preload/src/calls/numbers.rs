@@ -239,11 +239,7 @@ pub(crate) unsafe extern "C" fn by_number(
 unsafe fn made(number: c_long, arguments: [usize; 6]) -> c_long {
     let made = match forks::makes(number, &arguments) {
         Some(Makes::Fork) => forks::forked(),
-        Some(Makes::Copy(flags)) => {
-            let [_, rest @ ..] = arguments;
-            forks::copied(number, [flags, rest[0], rest[1], rest[2], rest[3], rest[4]])
-        }
-        Some(Makes::CopyAsItIs) => forks::copied(number, arguments),
+        Some(Makes::Copy) => forks::copied(number, arguments),
         // SAFETY: the caller says so.
         None => unsafe { syscall(number, arguments) },
     };
