@@ -3,14 +3,29 @@
 //! `fork` of the C library tells those who watch forks (`pthread_atfork`); the calls of the kernel that copy a process (`clone` and `clone3` without
 //! `CLONE_VM`) tell nobody. A page that the kernel empties in a copy (`MADV_WIPEONFORK`, since Linux 4.14) says it for all of them.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// Of this length a part of memory is asked for.
 const PAGE: usize = 4096;
 
+/// Nobody has asked yet in this process.
+const NEW: u32 = 0;
+/// Somebody sees to what there is to do in a copy.
+const BUSY: u32 = 1;
+/// That has been done.
+const SEEN: u32 = 2;
+
+/// What lies in the page.
+#[derive(Debug)]
+struct Page {
+    state: AtomicU32,
+    /// The thread that sees to it.
+    by: AtomicI32,
+}
+
 /// See the module. For any thread.
 #[derive(Debug)]
-pub struct Copied(AtomicPtr<AtomicU32>);
+pub struct Copied(AtomicPtr<Page>);
 
 impl Copied {
     /// Nobody looks yet.
@@ -33,18 +48,41 @@ impl Copied {
             unsafe { libc::munmap(page, PAGE) };
             return;
         }
-        let page = page.cast::<AtomicU32>();
+        let page = page.cast::<Page>();
         // SAFETY: it is as long and as aligned as it has to be, and zero.
-        unsafe { &*page }.store(1, Ordering::Relaxed);
+        unsafe { &*page }.state.store(SEEN, Ordering::Relaxed);
         self.0.store(page, Ordering::Release);
     }
 
-    /// Whether this process is a copy, for the first who asks in it.
-    pub fn is_new(&self) -> bool {
+    /// Has the first who comes here in a copy do what there is to do in it, for which others wait; but not what he calls for that. `false`: copies are not found here.
+    pub fn see(&self, to_do: impl FnOnce()) -> bool {
         let page = self.0.load(Ordering::Acquire);
         // SAFETY: it was made by `watch`, and stays.
         let Some(page) = (unsafe { page.as_ref() }) else { return false };
-        page.load(Ordering::Relaxed) == 0 && page.swap(1, Ordering::Relaxed) == 0
+        if page.state.load(Ordering::Acquire) != SEEN {
+            page.see(to_do);
+        }
+        true
+    }
+}
+
+impl Page {
+    #[cold]
+    fn see(&self, to_do: impl FnOnce()) {
+        // SAFETY: it asks the kernel for a number.
+        let me = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
+        match self.state.compare_exchange(NEW, BUSY, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                self.by.store(me, Ordering::Relaxed);
+                to_do();
+                self.state.store(SEEN, Ordering::Release);
+            }
+            Err(_) => {
+                while self.state.load(Ordering::Acquire) == BUSY && self.by.load(Ordering::Relaxed) != me {
+                    std::thread::yield_now();
+                }
+            }
+        }
     }
 }
 

@@ -43,9 +43,15 @@ static HANDLER: Once = Once::new();
 
 static COPIED: Copied = Copied::new();
 
-extern "C" fn in_child() {
-    COPIED.is_new();
+fn grows() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+extern "C" fn in_child() {
+    // Another such function may have asked before.
+    if !COPIED.see(grows) {
+        grows();
+    }
 }
 
 /// Grows by one in each copy of the process, as `fork` makes it, or `clone` without a word to anybody; a handle of another generation is the parent's (rule 7 of the header).
@@ -55,9 +61,7 @@ pub fn fork_generation() -> u64 {
         // SAFETY: `in_child` only touches atomics, which is async-signal-safe.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-    if COPIED.is_new() {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    }
+    COPIED.see(grows);
     FORKS.load(Ordering::Relaxed)
 }
 

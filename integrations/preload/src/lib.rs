@@ -14,6 +14,7 @@ mod memory;
 mod patch;
 mod raw;
 mod record;
+mod renewed;
 mod signals;
 mod standing;
 mod world;
@@ -58,6 +59,7 @@ extern "C" fn begin() {
     }
     world::set_world(world);
     world::COPIED.watch();
+    calls::streams::learn();
     calls::forks::watch_forks();
     #[cfg(target_arch = "x86_64")]
     inline::look();

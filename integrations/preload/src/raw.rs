@@ -105,6 +105,11 @@ pub(crate) fn pid() -> i32 {
     kernel!(libc::SYS_getpid) as i32
 }
 
+/// Which thread of the process this is, also in a copy that it has made.
+pub(crate) fn this_thread() -> usize {
+    errno_place() as usize
+}
+
 /// The thread, as the kernel knows it.
 pub(crate) fn tid() -> i32 {
     kernel!(libc::SYS_gettid) as i32

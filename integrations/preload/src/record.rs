@@ -171,7 +171,7 @@ impl Record {
     /// A descriptor of a file of its own that stands for it. `listed`: for a directory, perhaps, which is listed by it.
     pub(crate) fn descriptor(&self, listed: bool, cloexec: bool, status: c_int) -> Outcome<c_int> {
         let (fd, bytes) = (empty(cloexec)?, self.to_bytes());
-        limits::without(|| kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0));
+        limits::without_signal(|| kernel!(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), 0));
         seal(fd);
         if !listed {
             // The C library lists no directory by a descriptor that is for writing only.

@@ -18,6 +18,7 @@ use iov_posix::{
 use ioverbs::{Controls, Error, Name, Session, SessionAttr, Which, catalog::SearchSpec, copied::Copied, text};
 
 use crate::{
+    calls::users,
     files::Files,
     raw::kernel,
     record::Record,
@@ -82,9 +83,7 @@ pub(crate) static COPIED: Copied = Copied::new();
 
 /// The world of this process; none: it does without.
 pub(crate) fn world() -> Option<&'static World> {
-    if COPIED.is_new() {
-        crate::calls::forks::found_as_copy();
-    }
+    COPIED.see(crate::calls::forks::become_copy);
     // SAFETY: what was put there was leaked, and stays for as long as the process.
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }
 }
@@ -314,25 +313,37 @@ pub(crate) fn as_starter<T>(work: impl FnOnce() -> T) -> T {
     let (real, now) = unsafe { (libc::getuid(), libc::geteuid()) };
     // Of this thread alone, unlike what the C library does.
     let become_user = |uid: u32| kernel!(libc::SYS_setresuid, -1_i32, uid, -1_i32);
-    let (files, _) = user();
-    if real == now || become_user(real) != 0 {
+    let files = user();
+    if real == now && files == real {
+        return work();
+    }
+    // Of both, as the one sets the other.
+    if become_user(real) != 0 || kernel!(libc::SYS_setfsuid, real) < 0 {
         return work();
     }
     let done = work();
     become_user(now);
-    kernel!(libc::SYS_setfsuid, files);
+    if files != now {
+        kernel!(libc::SYS_setfsuid, files);
+    }
     done
 }
 
-/// As which user and group this thread meets files (`setfsuid(2)`): as which it does all else, unless it has said otherwise.
-pub(crate) fn user() -> (u32, u32) {
-    // Whom nobody is nobody becomes: it tells who it is.
-    (kernel!(libc::SYS_setfsuid, u32::MAX) as u32, kernel!(libc::SYS_setfsgid, u32::MAX) as u32)
+/// As which user this thread meets files: as which it does all else, unless it has said otherwise (`setfsuid(2)`).
+pub(crate) fn user() -> u32 {
+    // SAFETY: it asks the kernel for a number.
+    users::for_files(libc::SYS_setfsuid).unwrap_or_else(|| unsafe { libc::geteuid() })
+}
+
+/// The same of its group.
+fn group() -> u32 {
+    // SAFETY: as above.
+    users::for_files(libc::SYS_setfsgid).unwrap_or_else(|| unsafe { libc::getegid() })
 }
 
 /// On whose behalf this thread does things.
 pub(crate) fn caller() -> Caller {
-    let (uid, gid) = user();
+    let (uid, gid) = (user(), group());
     // Root is asked for no groups.
     let umask = world().map_or(0, |world| world.umask.load(Ordering::Relaxed));
     Caller { uid, gid, groups: if uid == 0 { Vec::new() } else { groups() }, umask }

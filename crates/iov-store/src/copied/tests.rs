@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)]
+
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
@@ -35,17 +37,49 @@ fn forked() -> i64 {
     i64::from(unsafe { libc::fork() })
 }
 
+/// How often there is something to do.
+fn seen(copy: &Copied, times: u32) -> u32 {
+    let mut done = 0;
+    for _ in 0..times {
+        // What is called for it comes here, too.
+        copy.see(|| done += 1 + u32::from(!copy.see(|| unreachable!("it is being done"))));
+    }
+    done
+}
+
 #[test]
 fn a_copy_is_found_once_whatever_made_it() {
     let copy = Copied::new();
-    assert!(!copy.is_new());
-    assert_eq!(of_child(copied, || i32::from(copy.is_new())), 0, "nobody has watched");
+    assert!(!copy.see(|| unreachable!("nobody has watched")));
+    assert_eq!(of_child(copied, || seen(&copy, 1) as i32), 0);
     copy.watch();
     for make in [copied, forked] {
-        let twice = of_child(make, || i32::from(copy.is_new()) + 2 * i32::from(copy.is_new()));
-        assert_eq!(twice, 1);
+        assert_eq!(of_child(make, || seen(&copy, 3) as i32), 1);
     }
-    assert!(!copy.is_new());
+    assert!(copy.see(|| unreachable!("it is the first one")));
+}
+
+#[test]
+fn threads_of_a_copy_wait_for_who_sees_to_it() {
+    let copy = Copied::new();
+    copy.watch();
+    let late = of_child(copied, || {
+        let done = AtomicU32::new(0);
+        let late = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    copy.see(|| {
+                        std::thread::sleep(std::time::Duration::from_millis(50));
+                        done.store(1, Ordering::Relaxed);
+                    });
+                    late.fetch_add(1 - done.load(Ordering::Relaxed), Ordering::Relaxed);
+                });
+            }
+        });
+        late.into_inner() as i32
+    });
+    assert_eq!(late, 0);
 }
 
 /// Who has the number of its parent's would make the same identifiers.

@@ -20,6 +20,7 @@ use super::{bytes, syncs};
 use crate::{
     memory,
     raw::{self, failed, kernel, unanswered},
+    renewed::Renewed,
     signals::Quiet,
     world::lock,
 };
@@ -123,22 +124,23 @@ fn timespec(time: Duration) -> libc::timespec {
 }
 
 /// The contexts of this process, by what the kernel calls them.
-static CONTEXTS: Mutex<Option<HashMap<usize, Arc<Context>>>> = Mutex::new(None);
+static CONTEXTS: Renewed<Option<HashMap<usize, Arc<Context>>>> = Renewed::new(None);
 
 /// All of them, which nobody changes meanwhile.
 pub(crate) type Contexts = MutexGuard<'static, Option<HashMap<usize, Arc<Context>>>>;
 
 pub(crate) fn contexts() -> Contexts {
-    lock(&CONTEXTS)
+    CONTEXTS.lock()
 }
 
-/// The same in a copy of the process, where nobody may be there who has them.
-pub(super) fn contexts_now() -> Option<Contexts> {
-    CONTEXTS.try_lock().ok()
+/// In a copy of the process, which has none of them, and not who may have been at work with them.
+pub(super) fn forget_contexts() {
+    CONTEXTS.renew_if_held();
+    std::mem::forget(CONTEXTS.lock().take());
 }
 
 fn context(id: usize) -> Option<Arc<Context>> {
-    lock(&CONTEXTS).as_ref()?.get(&id).cloned()
+    CONTEXTS.lock().as_ref()?.get(&id).cloned()
 }
 
 /// The context, which something is to be added to that the kernel does not know of.
@@ -156,7 +158,7 @@ fn context_to_use(id: usize) -> Outcome<Arc<Context>> {
 fn add_context(id: usize, most: usize) -> Arc<Context> {
     let context = Context { state: Mutex::new(State { most, ..State::default() }), ..Context::default() };
     let new = Arc::new(context);
-    lock(&CONTEXTS).get_or_insert_default().entry(id).or_insert(new).clone()
+    CONTEXTS.lock().get_or_insert_default().entry(id).or_insert(new).clone()
 }
 
 fn setup(most: c_int, to: *mut usize) -> isize {
@@ -165,7 +167,7 @@ fn setup(most: c_int, to: *mut usize) -> isize {
     if done == 0 && crate::world::world().is_some() {
         // SAFETY: the kernel has just written there.
         let id = unsafe { to.read() };
-        lock(&CONTEXTS).get_or_insert_default().remove(&id);
+        CONTEXTS.lock().get_or_insert_default().remove(&id);
         // The kernel has some room more, too.
         add_context(id, (most as usize).max(64).saturating_mul(2));
     }
@@ -174,7 +176,7 @@ fn setup(most: c_int, to: *mut usize) -> isize {
 
 fn destroy(id: usize) -> isize {
     let _quiet = Quiet::enter();
-    let known = lock(&CONTEXTS).as_mut().and_then(|contexts| contexts.remove(&id));
+    let known = CONTEXTS.lock().as_mut().and_then(|contexts| contexts.remove(&id));
     if let Some(context) = known {
         lock(&context.state).ended = true;
         context.tell();

@@ -13,7 +13,7 @@ use crate::{
     memory::{self, Use},
     raw::{failed, kernel, unanswered},
     signals::Quiet,
-    world::{World, lock, user},
+    world::{World, user},
 };
 
 /// What `sync_file_range` may be asked for.
@@ -186,7 +186,18 @@ pub(super) fn kept(open: &Open, file: &File, n: usize) -> Outcome<isize> {
 
 /// Root's writes take no rights from a file, others' do. Who a program is changes, so that it is asked.
 pub(super) fn lower(file: &File) -> Outcome<()> {
-    if user().0 == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
+    if user() == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
+}
+
+/// Moves the offset behind what was appended, unless somebody who has appended later has moved it further.
+fn behind(fd: c_int, open: &Open, file: &File, end: u64) -> Outcome<()> {
+    let _one = open.moves(fd);
+    let at = position(fd, open)?;
+    // Behind the end of the file it was nobody who has appended.
+    if at <= end || at > file.size()? {
+        open.standing.move_to(fd, end);
+    }
+    Ok(())
 }
 
 /// Writes at the offset that all who share the descriptor have, or at the end.
@@ -198,10 +209,9 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
         return Ok(0);
     }
     if open.appends(fd) {
-        // The store finds the place, whoever else is about to write: nobody outside is waited for.
-        let _one = lock(&open.moving);
+        // The store finds the place, whoever else is about to write: nobody is waited for.
         let (n, end) = append_pieces(file, pieces)?;
-        open.standing.move_to(fd, end);
+        behind(fd, open, file, end)?;
         return kept(open, file, n);
     }
     let _one = open.moves(fd);

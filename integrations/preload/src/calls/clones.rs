@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::forks::{self, Pipe};
-use crate::raw::{answer, errno, kernel, set_errno};
+use super::forks;
+use crate::raw::{answer, kernel, set_errno};
 
 /// What a child of `clone` runs.
 type Work = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -81,44 +81,46 @@ pub(crate) unsafe extern "C" fn clone(
         // SAFETY: the program gives it so.
         return answer(unsafe { iov_preload_clone(run, stack, flags, with, parent, own, child) }) as c_int;
     }
-    // A copy has this stack too.
-    let flags = flags as u32 as usize;
-    let arguments = [flags, 0, parent as usize, child as usize, own as usize, 0];
-    match forks::copied(libc::SYS_clone, arguments) {
-        0 => {
-            // SAFETY: the program gives it so, and expects that its child ends with that.
-            unsafe { super::process::exit(run(with)) };
-            0
-        }
+    let make = |flags: u64| kernel!(libc::SYS_clone, flags, 0, parent, child, own);
+    match forks::copied(u64::from(flags as u32), make) {
+        // SAFETY: the program gives it so, and expects that its child ends with that.
+        0 => unsafe { runs_on(stack, run, with) },
         made => answer(made) as c_int,
     }
 }
 
+/// Runs a function on another stack, and ends the process with what it says.
+///
+/// # Safety
+/// The stack is nobody's.
+#[cfg(target_arch = "x86_64")]
+unsafe fn runs_on(stack: *mut c_void, run: Work, with: *mut c_void) -> ! {
+    // SAFETY: nothing comes back here.
+    unsafe {
+        std::arch::asm!(
+            "and {stack}, -16",
+            "mov rsp, {stack}",
+            "xor ebp, ebp",
+            "call {run}",
+            "mov edi, eax",
+            "call {ends}",
+            "ud2",
+            stack = in(reg) stack,
+            run = in(reg) run,
+            ends = sym ends,
+            in("rdi") with,
+            options(noreturn),
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+extern "C" fn ends(code: c_int) {
+    // SAFETY: it takes a number.
+    unsafe { super::process::exit(code) };
+}
+
 /// `vfork(2)`: a copy, as what runs in the memory of its parent would change what that has open. The parent waits until it runs a program, or ends.
 pub(crate) extern "C" fn vfork() -> libc::pid_t {
-    // Where there is no number left for it, the parent does not wait.
-    let pipe = Pipe::new().ok();
-    // SAFETY: a program that calls it expects another process.
-    let made = unsafe { libc::fork() };
-    let why = errno();
-    let Some(pipe) = pipe else { return made };
-    pipe.went_along();
-    let [ended, runs] = pipe.0;
-    match made {
-        0 => {
-            Pipe::close(ended);
-            forks::closes_with_program(runs);
-        }
-        -1 => {
-            [ended, runs].into_iter().for_each(Pipe::close);
-            set_errno(why);
-        }
-        _ => {
-            Pipe::close(runs);
-            let mut none = 0_u8;
-            while kernel!(libc::SYS_read, ended, &raw mut none, 1) == -(libc::EINTR as isize) {}
-            Pipe::close(ended);
-        }
-    }
-    made
+    answer(forks::until_it_runs(forks::forked)) as libc::pid_t
 }

@@ -63,7 +63,7 @@ fn forget(new: isize) {
         && crate::raw::pid() == world.pid
         && let Some(stale) = world.files.take(fd)
     {
-        let errno = crate::raw::errno();
+        let (errno, _inside) = (crate::raw::errno(), Inside::enter());
         let _ = world.files.close(world, stale);
         crate::raw::set_errno(errno);
     }
@@ -80,7 +80,7 @@ pub(super) fn numbered(give: impl Fn() -> isize) -> isize {
 }
 
 /// The library closes what it can do without; `false`: there is nothing. A child that shares the memory of its parent would close nothing of its parent's.
-fn gives_up() -> bool {
+pub(super) fn gives_up() -> bool {
     if world().is_none_or(|world| crate::raw::pid() != world.pid) {
         return false;
     }

@@ -3,57 +3,40 @@
 use std::{
     ffi::c_int,
     sync::{
-        Mutex, MutexGuard,
+        MutexGuard,
         atomic::{AtomicI32, Ordering},
     },
 };
 
-use super::{aio, place, process::publish};
+use super::{aio, place, process::publish, streams};
 use crate::{
     files::{Files, Held},
     heap, memory,
-    raw::kernel,
+    raw::{kernel, this_thread},
     record::Record,
+    renewed::Renewed,
     signals::Quiet,
-    world::{COPIED, World, leave_world, lock, set_world, world},
+    world::{COPIED, Directory, World, leave_world, set_world, world},
 };
 
 /// What a fork needs on both sides.
 struct Forking {
+    /// Who forks.
+    thread: usize,
     held: Held<'static>,
     contexts: aio::Contexts,
     token: Vec<u8>,
     directory: Option<Record>,
     /// Nobody has them half changed in the child.
     pipes: MutexGuard<'static, Pipes>,
-}
-
-impl Forking {
-    /// In a copy that was made without a word: what is as it was there, if nobody was about to change any of it, who is not here.
-    fn found(world: &'static World) -> Option<Forking> {
-        if !heap::is_free() {
-            return None;
-        }
-        Some(Forking {
-            held: world.files.hold_soon()?,
-            contexts: aio::contexts_now()?,
-            token: world.files.token_now()?,
-            directory: place::to_pass_now(world).ok()?,
-            pipes: PIPES.try_lock().ok()?,
-        })
-    }
+    /// What the child closes its parent has no more either (`CLONE_FILES`).
+    shares_descriptors: bool,
 }
 
 type Pipes = Vec<(usize, [c_int; 2])>;
 
 /// The pipes of those who make a child to run something, by their thread: other children must not keep them, as the end of it is waited for.
-static PIPES: Mutex<Pipes> = Mutex::new(Vec::new());
-
-/// Which thread this is, also in its child.
-fn this_thread() -> usize {
-    // SAFETY: it only tells a place.
-    unsafe { libc::__errno_location() as usize }
-}
+static PIPES: Renewed<Pipes> = Renewed::new(Vec::new());
 
 /// A pipe of the library's that goes along to the next child of this thread alone.
 pub(super) struct Pipe(pub(super) [c_int; 2]);
@@ -61,19 +44,23 @@ pub(super) struct Pipe(pub(super) [c_int; 2]);
 impl Pipe {
     pub(super) fn new() -> Result<Pipe, c_int> {
         let mut ends = [-1_i32; 2];
-        let made = kernel!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC);
+        let mut make = || kernel!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC);
+        let made = match make() {
+            none if none == -(libc::EMFILE as isize) && super::descriptors::gives_up() => make(),
+            made => made,
+        };
         if made < 0 {
             return Err(-made as c_int);
         }
         ends.into_iter().for_each(ioverbs::kept::keep);
         let _quiet = Quiet::enter();
-        lock(&PIPES).push((this_thread(), ends));
+        PIPES.lock().push((this_thread(), ends));
         Ok(Pipe(ends))
     }
 
     /// The child has it, or there is none: others may make theirs.
     pub(super) fn went_along(&self) {
-        lock(&PIPES).retain(|(thread, _)| *thread != this_thread());
+        PIPES.lock().retain(|(thread, _)| *thread != this_thread());
     }
 
     pub(super) fn close(fd: c_int) {
@@ -83,35 +70,45 @@ impl Pipe {
 }
 
 /// Only the thread that forks has it, and the one that its child begins with.
-struct OfFork(Mutex<Option<Forking>>);
+#[derive(Default)]
+struct OfFork(Option<Forking>);
 
 // SAFETY: it is filled and emptied by the one thread that forks; the table of files is held from before the one until behind the other.
-unsafe impl Sync for OfFork {}
+unsafe impl Send for OfFork {}
 
-static FORKING: OfFork = OfFork(Mutex::new(None));
+static FORKING: Renewed<OfFork> = Renewed::new(OfFork(None));
+
+/// That of this thread. What another one has begun, of which this process is a copy by another call, stays where it is.
+fn forking() -> Option<Forking> {
+    FORKING.lock().0.take_if(|forking| forking.thread == this_thread())
+}
 
 extern "C" fn before_fork() {
     // Until both have what they need.
     Quiet::begin();
     let Some(world) = world() else { return };
     publish(world);
+    // Who flushes all files of the C library has that while he waits for what is taken here, and the C library waits for him as it forks.
+    streams::hold();
     let directory = place::to_pass(world);
     let token = world.files.token();
-    let (pipes, held) = (lock(&PIPES), world.files.hold());
-    *lock(&FORKING.0) = Some(Forking { held, contexts: aio::contexts(), token, directory, pipes });
+    let (pipes, held, contexts) = (PIPES.lock(), world.files.hold(), aio::contexts());
+    let thread = this_thread();
+    FORKING.lock().0 = Some(Forking { thread, held, contexts, token, directory, pipes, shares_descriptors: false });
 }
 
 extern "C" fn in_parent() {
-    drop(lock(&FORKING.0).take());
+    if let Some(forking) = forking() {
+        drop(forking);
+        streams::let_go();
+    }
     Quiet::leave();
 }
 
 extern "C" fn in_child() {
-    COPIED.is_new();
-    let forking = lock(&FORKING.0).take();
-    // Else there is no world, or what others have done here was seen to before.
-    if forking.is_some() {
-        become_child(forking);
+    // Unless what others have done in it has been seen to; it may be that copies are not found here.
+    if !COPIED.see(become_copy) {
+        become_copy();
     }
     no_longer_of_vfork();
     Quiet::leave();
@@ -120,12 +117,6 @@ extern "C" fn in_child() {
 /// In a child of `vfork`: what its parent waits for the end of.
 static OF_VFORK: AtomicI32 = AtomicI32::new(-1);
 
-/// This descriptor of the library's closes when the process runs another program, or ends; and its own children do not have it.
-pub(super) fn closes_with_program(fd: c_int) {
-    ioverbs::kept::keep(fd);
-    OF_VFORK.store(fd, Ordering::Relaxed);
-}
-
 fn no_longer_of_vfork() {
     let fd = OF_VFORK.swap(-1, Ordering::Relaxed);
     if fd >= 0 && ioverbs::kept::is_kept(fd) {
@@ -133,22 +124,41 @@ fn no_longer_of_vfork() {
     }
 }
 
-/// This process is a copy that was made by a call which tells nobody who watches forks, or has not told us yet: it has a world of its own from now on. Where another
-/// thread of its parent was in the middle of something it does without, as far as it does not run another program.
-pub(crate) fn found_as_copy() {
+/// This process is a copy of another one, by `fork` or by a call that tells nobody who watches forks: it has a world of its own from now on, and closes what is its parent's.
+pub(crate) fn become_copy() {
     let _quiet = Quiet::enter();
     let errno = crate::raw::errno();
-    let (forking, world) = (FORKING.0.try_lock().ok().and_then(|mut forking| forking.take()), world());
-    become_child(forking.or_else(|| Forking::found(world?)));
+    heap::let_go();
+    heap::begin_anew_if_held();
+    FORKING.renew_if_held();
+    let forking = forking();
+    // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
+    if let Some(parent) = leave_world() {
+        let child = match forking {
+            Some(forking) => {
+                streams::begin_anew();
+                of_fork(forking)
+            }
+            None => found(parent),
+        };
+        become_child(parent, child);
+    }
     crate::raw::set_errno(errno);
 }
 
-fn become_child(forking: Option<Forking>) {
-    // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
-    let Some(world) = leave_world() else { return };
-    let Some(Forking { held, mut contexts, token, directory, mut pipes }) = forking else { return };
-    // By which it says why it does not run what it was made for.
-    let pipe = pipes.drain(..).find(|(thread, _)| *thread == this_thread()).map(|(_, pipe)| pipe);
+/// What a child begins with.
+struct Child {
+    files: Files,
+    directory: Directory,
+    /// By which it says why it does not run what it was made for.
+    pipe: Option<[c_int; 2]>,
+    shares_descriptors: bool,
+}
+
+fn of_fork(forking: Forking) -> Child {
+    let Forking { held, mut contexts, token, directory, mut pipes, shares_descriptors, .. } = forking;
+    // The last one, if a handler of a signal forks in between.
+    let pipe = pipes.drain(..).rfind(|(thread, _)| *thread == this_thread()).map(|(_, pipe)| pipe);
     drop(pipes);
     // They are the parent's alone.
     *contexts = None;
@@ -156,7 +166,29 @@ fn become_child(forking: Option<Forking>) {
     let files = Files::of_child(&held, token);
     // The lock is that of the parent's world, which nobody uses here any more.
     std::mem::forget(held);
-    if !shares_descriptors() {
+    Child { files, directory: directory.map_or(Directory::Outside, place::passed), pipe, shares_descriptors }
+}
+
+/// The same of a copy that was made without a word: what is as it was there. Other threads may have been in the middle of something, who are not here.
+fn found(parent: &'static World) -> Child {
+    PIPES.renew_if_held();
+    PIPES.lock().clear();
+    aio::forget_contexts();
+    let files = match parent.files.hold_soon() {
+        Some(held) => {
+            let files = Files::of_child(&held, parent.files.token_now().unwrap_or_default());
+            std::mem::forget(held);
+            files
+        }
+        // What the kernel can tell, as a new program finds it.
+        None => Files::inherited(),
+    };
+    Child { files, directory: place::of_copy(parent), pipe: None, shares_descriptors: shares_descriptors() }
+}
+
+fn become_child(parent: &World, child: Child) {
+    let Child { files, directory, pipe, shares_descriptors } = child;
+    if !shares_descriptors {
         ioverbs::kept::limit_of_child();
         // So are its connections: the parent's end when it does, and not when this process does.
         for fd in ioverbs::kept::kept() {
@@ -166,16 +198,14 @@ fn become_child(forking: Option<Forking>) {
             }
         }
     }
-    let umask = world.umask.load(Ordering::Relaxed);
-    let child = World::new(world.settings.clone(), world.library.clone(), files, umask);
-    child.comes_from(world);
-    if let Some(record) = directory {
-        *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = place::passed(record);
-    }
+    let umask = parent.umask.load(Ordering::Relaxed);
+    let child = World::new(parent.settings.clone(), parent.library.clone(), files, umask);
+    child.comes_from(parent);
+    *child.directory.write().unwrap_or_else(std::sync::PoisonError::into_inner) = directory;
     set_world(child);
 }
 
-/// Whether what this process closes its parent does not have any more either (`CLONE_FILES`).
+/// Whether what this process closes its parent does not have any more either (`CLONE_FILES`), as far as the kernel tells.
 fn shares_descriptors() -> bool {
     const KCMP_FILES: c_int = 2;
     let parent = kernel!(libc::SYS_getppid);
@@ -198,48 +228,94 @@ pub(super) fn forked() -> isize {
     }
 }
 
-/// How a call of the kernel makes another process.
-pub(super) enum Makes {
-    /// As `fork` does, and nothing else.
-    Fork,
-    /// A copy of this one, which goes on behind the call.
-    Copy,
-}
-
 /// Whether `clone` makes a copy of this process, and not a thread, or what shares its memory.
 pub(super) fn is_copy(flags: u64) -> bool {
     flags & libc::CLONE_VM as u64 == 0
 }
 
-/// Which of them a call does; none: neither, as it makes a thread, or what shares the memory of this process, or begins on a stack of its own.
-pub(super) fn makes(number: libc::c_long, [a, b, ..]: &[usize; 6]) -> Option<Makes> {
-    /// The words of `struct clone_args` that matter here: flags, and where the stack is.
-    const FLAGS: usize = 0;
-    const STACK: usize = 5;
+/// The words of `struct clone_args` that matter here: flags, and where the stack is.
+const FLAGS: usize = 0;
+const STACK: usize = 5;
+/// As many words has it now, and more than anybody needs.
+const WORDS: usize = 16;
+
+/// Makes another process as a call of the kernel does; none: the call makes a thread, or what shares the memory of this process, or begins on a stack of its own.
+pub(super) fn made(number: libc::c_long, arguments: [usize; 6]) -> Option<isize> {
+    let [a, b, c, d, e, _] = arguments;
     match number {
-        libc::SYS_clone if *b == 0 && *a == libc::SIGCHLD as usize => Some(Makes::Fork),
-        libc::SYS_clone => (*b == 0 && is_copy(*a as u64)).then_some(Makes::Copy),
-        libc::SYS_clone3 if *b > STACK * size_of::<u64>() => {
-            let word = |n: usize| memory::given((*a as *const u64).wrapping_add(n)).ok();
-            (is_copy(word(FLAGS)?) && word(STACK)? == 0).then_some(Makes::Copy)
+        libc::SYS_clone if b == 0 && a == libc::SIGCHLD as usize => Some(forked()),
+        libc::SYS_clone if b == 0 && is_copy(a as u64) => {
+            Some(copied(a as u64, |flags| kernel!(libc::SYS_clone, flags, 0, c, d, e)))
+        }
+        libc::SYS_clone3 if b > STACK * size_of::<u64>() && b <= WORDS * size_of::<u64>() => {
+            let mut how = [0_u64; WORDS];
+            let words = b / size_of::<u64>();
+            for (n, word) in how.iter_mut().enumerate().take(words) {
+                *word = memory::given((a as *const u64).wrapping_add(n)).ok()?;
+            }
+            let flags = how[FLAGS];
+            let is_copy = is_copy(flags) && how[STACK] == 0;
+            let make = |flags: u64| {
+                how[FLAGS] = flags;
+                kernel!(libc::SYS_clone3, how.as_ptr(), words * size_of::<u64>())
+            };
+            is_copy.then(|| copied(flags, make))
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => Some(Makes::Fork),
+        libc::SYS_fork => Some(forked()),
         _ => None,
     }
 }
 
-/// Makes a copy of this process by a call of the kernel, which answers in both.
-pub(super) fn copied(number: libc::c_long, arguments: [usize; 6]) -> isize {
-    before_fork();
-    heap::hold();
-    // SAFETY: the program gives them so, and goes on in a copy of this process.
-    let made = unsafe { crate::raw::syscall(number, arguments) };
-    heap::let_go();
-    if made == 0 {
-        in_child()
-    } else {
-        in_parent()
+/// Makes a copy of this process by a call of the kernel with these flags, which answers in both.
+pub(super) fn copied(flags: u64, mut make: impl FnMut(u64) -> isize) -> isize {
+    let has = |flag: c_int| flags & flag as u64 != 0;
+    let mut copy = || {
+        before_fork();
+        if let Some(forking) = &mut FORKING.lock().0 {
+            forking.shares_descriptors = has(libc::CLONE_FILES);
+        }
+        heap::hold();
+        // The kernel would have the parent wait with all that is held.
+        let made = make(flags & !(libc::CLONE_VFORK as u64));
+        heap::let_go();
+        match made {
+            0 => in_child(),
+            _ => in_parent(),
+        }
+        made
+    };
+    match has(libc::CLONE_VFORK) && !has(libc::CLONE_FILES) {
+        true => until_it_runs(copy),
+        false => copy(),
+    }
+}
+
+/// Makes a process, and waits in its parent until it runs a program, or ends. As a call of the kernel is answered.
+pub(super) fn until_it_runs(make: impl FnOnce() -> isize) -> isize {
+    // A handler of a signal may fork.
+    let quiet = Quiet::enter();
+    // Where there is no number left for it, the parent does not wait.
+    let pipe = Pipe::new().ok();
+    let made = make();
+    let Some(pipe) = pipe else { return made };
+    pipe.went_along();
+    drop(quiet);
+    let [ended, runs] = pipe.0;
+    match made {
+        0 => {
+            Pipe::close(ended);
+            // It closes with the process's program, and its own children do not have it.
+            ioverbs::kept::keep(runs);
+            OF_VFORK.store(runs, Ordering::Relaxed);
+        }
+        1.. => {
+            Pipe::close(runs);
+            let mut none = 0_u8;
+            while kernel!(libc::SYS_read, ended, &raw mut none, 1) == -(libc::EINTR as isize) {}
+            Pipe::close(ended);
+        }
+        _ => [ended, runs].into_iter().for_each(Pipe::close),
     }
     made
 }

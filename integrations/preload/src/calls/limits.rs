@@ -64,19 +64,10 @@ pub(super) fn room(len: usize, at: impl FnOnce() -> Outcome<u64>) -> Outcome<usi
 /// Files of the library's own that are no longer than this.
 const SHORT: u64 = 1 << 20;
 
-/// Does something with a file of the library's own, as if there were no limit. Where the process may not go beyond it, what is too long fails, and the program
-/// hears of no signal for that.
-pub(crate) fn without<T>(work: impl FnOnce() -> T) -> T {
+/// Does something with a file of the library's own: what is too long for the program's limit fails, and the program hears of no signal for that.
+pub(crate) fn without_signal<T>(work: impl FnOnce() -> T) -> T {
     if LONGEST.load(Ordering::Relaxed) >= SHORT {
         return work();
-    }
-    let none = std::ptr::null_mut::<libc::rlimit64>();
-    let mut before = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-    let more = libc::rlimit64 { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    if kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const more, &raw mut before) == 0 {
-        let done = work();
-        kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const before, none);
-        return done;
     }
     let signal = 1_u64 << (libc::SIGXFSZ - 1);
     let (mut blocked, mut waits, now) = (0_u64, 0_u64, libc::timespec { tv_sec: 0, tv_nsec: 0 });

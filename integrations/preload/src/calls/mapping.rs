@@ -97,8 +97,12 @@ fn read(file: &File, at: u64, bytes: &mut [u8]) -> Outcome<()> {
     let mut from = at;
     while from < end {
         // Behind the last of them is nothing; and somebody may have made it shorter.
-        let Ok(data) = file.seek(from, Seek::Data) else { return Ok(()) };
-        let hole = file.seek(data, Seek::Hole).unwrap_or(end).min(end);
+        let found = file.seek(from, Seek::Data).and_then(|data| Ok((data, file.seek(data, Seek::Hole)?)));
+        let (data, hole) = match found {
+            Err(Errno::ENXIO) => return Ok(()),
+            found => found?,
+        };
+        let hole = hole.min(end);
         if data >= hole {
             return Ok(());
         }

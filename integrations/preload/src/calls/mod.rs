@@ -26,6 +26,7 @@ pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod sockets;
 pub(crate) mod spawn;
+pub(crate) mod streams;
 mod syncs;
 pub(crate) mod table;
 pub(crate) mod temporary;

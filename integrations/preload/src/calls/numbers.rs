@@ -2,10 +2,9 @@
 
 use std::ffi::{c_int, c_long};
 
-use self::forks::Makes;
 use super::{
     aio, attributes, bytes, copies, descriptors, directories, facts, forks, limits, mapping, names, open, pipes, place,
-    process, syncs,
+    process, syncs, users,
 };
 use crate::raw::{answer, syscall};
 
@@ -209,6 +208,7 @@ pub(crate) unsafe extern "C" fn by_number(
             libc::SYS_execve => process::execve(a as _, b as _, c as _) as c_long,
             libc::SYS_execveat => process::execveat(fd(a), b as _, c as _, d as _, fd(e)) as c_long,
             libc::SYS_exit_group => process::exit(fd(a)) as c_long,
+            libc::SYS_setfsuid | libc::SYS_setfsgid => answer(users::become_for_files(number, a as _)) as c_long,
             libc::SYS_clone | libc::SYS_clone3 => made(number, [a, b, c, d, e, f]),
             // Programs do without: it says more than can be kept here.
             libc::SYS_openat2 if super::is_inside(fd(a), b as _) => answer(-(libc::ENOSYS as isize)) as c_long,
@@ -237,13 +237,8 @@ pub(crate) unsafe extern "C" fn by_number(
 /// # Safety
 /// As of [`by_number`].
 unsafe fn made(number: c_long, arguments: [usize; 6]) -> c_long {
-    let made = match forks::makes(number, &arguments) {
-        Some(Makes::Fork) => forks::forked(),
-        Some(Makes::Copy) => forks::copied(number, arguments),
-        // SAFETY: the caller says so.
-        None => unsafe { syscall(number, arguments) },
-    };
-    answer(made) as c_long
+    // SAFETY: the caller says so.
+    answer(forks::made(number, arguments).unwrap_or_else(|| unsafe { syscall(number, arguments) })) as c_long
 }
 
 /// Calls that newer machines do not have; the rest is the kernel's.

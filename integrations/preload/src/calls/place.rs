@@ -102,10 +102,22 @@ pub(crate) fn to_pass(world: &World) -> Option<Record> {
     record_of(directory, |mounted, node| path_of(mounted, node).unwrap_or_default())
 }
 
-/// The same in a copy of the process, which asks nobody and waits for nobody. `Err`: somebody was about to change it.
-pub(super) fn to_pass_now(world: &World) -> Result<Option<Record>, ()> {
-    let directory = world.directory.try_read().map_err(drop)?.clone();
-    Ok(record_of(directory, |_, _| Vec::new()))
+/// Where a copy of the process is, which asks nobody and waits for nobody. Where somebody was about to change that, it is nowhere.
+pub(super) fn of_copy(world: &World) -> Directory {
+    let nowhere = || {
+        Directory::Passed(Record {
+            at: b"/".to_vec(),
+            workspace: b"/".to_vec(),
+            uuid: Uuid::NIL,
+            path: Vec::new(),
+            access: Access { path: true, ..Access::default() },
+            token: Vec::new(),
+        })
+    };
+    match world.directory.try_read() {
+        Ok(directory) => record_of(directory.clone(), |_, _| Vec::new()).map_or(Directory::Outside, passed),
+        Err(_) => nowhere(),
+    }
 }
 
 fn record_of(directory: Directory, path_of: impl FnOnce(&Mounted, &Node) -> Vec<u8>) -> Option<Record> {

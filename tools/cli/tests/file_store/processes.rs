@@ -1,8 +1,10 @@
 //! Processes that programs in `iov run` make by other calls than `fork`, as those do that run something in namespaces.
 
+use std::process::Command;
+
 use crate::{
     calls::compiled,
-    runs::{has_library, python, shell},
+    runs::{has_library, python, run, shell},
     store::Store,
 };
 
@@ -84,6 +86,122 @@ fn a_copy_of_a_process_with_threads_does_not_wait_for_them() {
     assert_eq!(ran.text(), "0 of 60, and the threads went on\n");
 }
 
+/// Who makes it moves about and forks in other threads, and the copy closes all that it does not know, and asks where it is.
+#[test]
+fn a_copy_knows_where_it_is_whatever_other_threads_of_its_parent_did() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        static volatile int over;
+        static void *work(void *of) {
+            char name[40]; sprintf(name, "../of%ld", (long)of); int g = open(name, O_CREAT | O_RDWR, 0644);
+            while (!over) { dup2(g, 40); close(40); fflush(NULL); if (of) { int p = fork(); if (!p) _exit(0); waitpid(p, 0, 0); } }
+            return 0;
+        }
+        static int child(void *of) {
+            char *a[] = {"pwd", "-P", 0};
+            close_range(3, ~0U, 0); dup2(*(int *)of, 1); execv("/bin/pwd", a); return 6;
+        }
+        MAIN
+        alarm(100); mkdir("d", 0755); chdir("d"); pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(t + i, 0, work, (void *)i);
+        int bad = 0;
+        for (int i = 0; i < 40; i++) {
+            int ends[2], to, status = -1; char b[200] = {0}; pipe(ends); to = dup2(ends[1], 2); int pid = make(3, &to); close(ends[1]); dup2(1, 2);
+            read(ends[0], b, 199); close(ends[0]);
+            for (int n = 0; n < 1000 && !waitpid(pid, &status, WNOHANG); n++) usleep(10000);
+            bad += status || strcmp(b, "/iov/w/d\n");
+        }
+        over = 1; for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+        printf("%d\n", bad);"#;
+    let ran = compiled(&Store::with_workspace(), &format!("{WAYS}{body}")).ok();
+    assert_eq!(ran.text(), "0\n");
+}
+
+/// Of which none has asked for anything before the others.
+#[test]
+fn threads_of_a_copy_have_one_world() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        static pthread_barrier_t all;
+        static void *makes(void *of) { char name[60]; sprintf(name, "of%d-%ld", getpid(), (long)of); pthread_barrier_wait(&all); int f = open(name, O_CREAT | O_WRONLY, 0644); return (void *)(long)(write(f, "x", 1) == 1 && !close(f)); }
+        static int child(void *of) {
+            pthread_t t[4]; void *done; int bad = 0; pthread_barrier_init(&all, 0, 4);
+            for (long i = 0; i < 4; i++) pthread_create(t + i, 0, makes, (void *)i);
+            for (int i = 0; i < 4; i++) { pthread_join(t[i], &done); bad += !done; }
+            return bad;
+        }
+        MAIN
+        alarm(100); int bad = 0, f = open("f", O_CREAT | O_WRONLY, 0644); write(f, "x", 1);
+        for (int i = 0; i < 40; i++) { int status = -1, pid = make(i % 4, 0); waitpid(pid, &status, 0); bad += status != 0; }
+        printf("%d\n", bad);"#;
+    let ran = compiled(&Store::with_workspace(), &format!("{WAYS}{body}")).ok();
+    assert_eq!(ran.text(), "0\n");
+}
+
+/// A library that is loaded before this one, and has something to do in children.
+#[test]
+fn what_others_do_in_children_may_open_files() {
+    if !has_library() {
+        return;
+    }
+    let store = Store::with_workspace();
+    let source = "#include <pthread.h>\n#include <fcntl.h>\n#include <unistd.h>\n\
+        static void in_child(void) { close(77); int f = open(\"of-library\", O_CREAT | O_WRONLY | O_APPEND, 0644); write(f, \"child\\n\", 6); close(f); }\n\
+        __attribute__((constructor)) static void begin(void) { pthread_atfork(0, 0, in_child); }\n";
+    let source = store.file("first.c", source.as_bytes());
+    let library = store.path("first.so");
+    let built = Command::new("cc").args(["-w", "-shared", "-fPIC", "-o", library.to_str().unwrap(), &source]).status();
+    assert!(built.unwrap().success());
+    let body = r#"
+        int f = open("f", O_CREAT | O_WRONLY | O_APPEND, 0644); alarm(60);
+        for (int i = 0; i < 3; i++) { int s, p = fork(); if (!p) _exit(write(f, "forked\n", 7) != 7 || fsync(f)); waitpid(p, &s, 0); printf("%x ", s); }
+        fflush(stdout); execlp("cat", "cat", "of-library", "f", (char *)0);"#;
+    let program = crate::calls::built(&store, body);
+    let ran = shell(&store, &format!("LD_PRELOAD=$LD_PRELOAD:{} exec {program}", library.display())).ok();
+    assert_eq!(ran.text(), format!("0 0 0 {}{}", "child\n".repeat(3), "forked\n".repeat(3)));
+}
+
+#[test]
+fn a_child_has_the_stack_that_it_is_given_and_its_parent_goes_on_meanwhile() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        static int to; static volatile int all;
+        static int child(void *of) { volatile char large[600000]; memset((void *)large, 1, sizeof large); for (int i = 0; i < 40; i++) write(to, (void *)large, 10000); return large[5] + 1; }
+        static void *reads(void *of) { char b[4096]; int n, f = open("copied", O_CREAT | O_WRONLY, 0644); while ((n = read(*(int *)of, b, sizeof b)) > 0) { write(f, b, n); all += n; } close(f); return 0; }
+        static void *makes(void *of) { int s, p = clone(child, stack + sizeof stack - 4, *(int *)of, 0); close(to); waitpid(p, &s, 0); return (void *)(long)s; }
+        MAIN
+        int flags[] = {SIGCHLD, SIGCHLD | CLONE_VFORK}; alarm(60); int f = open("open", O_CREAT | O_WRONLY, 0644);
+        for (int way = 0; way < 2; way++) {
+            int ends[2]; pthread_t t[2]; void *status; pthread_attr_t small; pthread_attr_init(&small); pthread_attr_setstacksize(&small, 64 << 10);
+            pipe(ends); to = ends[1]; all = 0; fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+            pthread_create(t, 0, reads, ends); pthread_create(t + 1, &small, makes, flags + way);
+            pthread_join(t[1], &status); pthread_join(t[0], 0); printf("%lx %d ", (long)status, all); close(ends[0]);
+        }
+        puts("");"#;
+    let ran = compiled(&Store::with_workspace(), &format!("{WAYS}{body}")).ok();
+    assert_eq!(ran.text(), "200 400000 200 400000 \n");
+}
+
+/// Of the C library's streams, which it keeps from changing as it forks.
+#[test]
+fn who_forks_does_not_wait_for_who_flushes_all_streams() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        static volatile int over; static void *flushes(void *of) { while (!over) { fprintf(of, "line\n"); fflush(NULL); } return 0; }
+        MAIN
+        alarm(60); FILE *f = fopen("f", "w"); pthread_t t; pthread_create(&t, 0, flushes, f); int bad = 0;
+        for (int i = 0; i < 200; i++) { int s, p = fork(); if (!p) { FILE *g = fopen("g", "w"); fputs("x", g); fflush(NULL); _exit(fclose(g)); } waitpid(p, &s, 0); bad += s; }
+        over = 1; pthread_join(t, 0); printf("%d\n", bad);"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "0\n");
+}
+
 /// What shares the memory of a process, and is not to be a copy, does.
 #[test]
 fn what_shares_memory_runs_as_the_c_library_has_it() {
@@ -149,6 +267,22 @@ fn what_another_process_says_of_a_shared_file_holds_for_each_write() {
         char handle[200] = {128}; int mount; printf("%s ", E(name_to_handle_at(AT_FDCWD, "f", (void *)handle, &mount, 0))); printf("%d\n", posix_fadvise(f, 0, -1, 0));"#;
     let ran = compiled(&Store::with_workspace(), body).ok();
     assert_eq!(ran.text(), "12 3\n1 3 EINVAL\n1 0\nEINVAL EOPNOTSUPP EBADF EOPNOTSUPP 22\n");
+}
+
+#[test]
+fn the_offset_of_those_who_append_is_behind_the_last_of_them() {
+    if !has_library() {
+        return;
+    }
+    let body = r#"
+        int f = open("f", O_CREAT | O_RDWR | O_APPEND, 0644), bad = 0; struct stat s;
+        for (int round = 0; round < 60; round++) {
+            for (int i = 0; i < 2; i++) if (!fork()) { for (int n = 0; n < 20; n++) write(f, "line\n", 5); _exit(0); }
+            wait(0); wait(0); fstat(f, &s); bad += lseek(f, 0, SEEK_CUR) != s.st_size;
+        }
+        lseek(f, 1000000, SEEK_SET); write(f, "end\n", 4); fstat(f, &s);
+        printf("%d %ld %d\n", bad, (long)s.st_size, lseek(f, 0, SEEK_CUR) == s.st_size);"#;
+    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "0 12004 1\n");
 }
 
 /// A debugger, or who presses a key, stops one of several that write a log.
@@ -243,7 +377,13 @@ fn a_user_for_files_alone_is_who_meets_them() {
         MAIN
         mkdir("d", 0777); chmod("d", 0777); chmod(".", 0755); chdir("d"); struct stat s;
         int f = open("secret", O_CREAT | O_RDWR, 0600); write(f, "s", 1); close(f); setfsuid(1000);
-        printf("%s ", E(open("secret", O_RDONLY))); fstat(open("own", O_CREAT | O_RDWR, 0644), &s); printf("%d ", s.st_uid);
+        printf("%s ", E(open("secret", O_RDONLY))); fstat(open("own", O_CREAT | O_RDWR, 0644), &s); printf("%d ", s.st_uid); fflush(stdout);
+        if (!fork()) { printf("%s ", E(open("of-child", O_CREAT | O_RDWR, 0644))); fflush(stdout); _exit(0); } wait(0);
         setfsuid(0); printf("%s\n", E(open("secret", O_RDONLY)));"#;
-    assert_eq!(compiled(&Store::with_workspace(), body).ok().text(), "EACCES 1000 done\n");
+    let store = Store::with_workspace();
+    assert_eq!(compiled(&store, body).ok().text(), "EACCES 1000 done done\n");
+    // Before anything is known of the store.
+    let body = "#include <sys/fsuid.h>\n MAIN setfsuid(1000); printf(\"%s\", E(open(\"/iov/w/d/secret\", O_RDONLY)));";
+    let program = crate::calls::built(&store, body);
+    assert_eq!(run(&store, &[&program]).ok().text(), "EACCES");
 }

@@ -35,6 +35,6 @@ fn events_are_taken_in_turn_and_waits_end() {
     assert_eq!(get(id, (2, 4), room.as_mut_ptr(), &forever), Some(2));
     assert_eq!((room[0].data, room[1].data), (3, 9));
     adds.unwrap().join().unwrap();
-    lock(&CONTEXTS).as_mut().unwrap().remove(&id);
+    CONTEXTS.lock().as_mut().unwrap().remove(&id);
     assert_eq!(get(id, (1, 4), room.as_mut_ptr(), &forever), None);
 }
