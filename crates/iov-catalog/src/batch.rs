@@ -103,7 +103,10 @@ pub(crate) fn run(
     let mut unpublished = None;
     if let Some(record) = prepared.redo {
         writer.redo.push(Redo { batch, record, mtime_set: after.mtime_set.clone(), late: false });
-        unpublished = redo::finish(service, &mut writer, cx, Some(batch)).into_iter().next();
+        let mut failed = redo::finish(service, &mut writer, cx, Some(batch));
+        // What will never be durable is told to nobody but who has just committed it.
+        failed.sort_by_key(|(_, e)| e.clause() != Some(Clause::P8));
+        unpublished = failed.into_iter().next();
     }
     service.follow_up(&mut writer, cx, after, &mut prepared.replies);
     match unpublished {
@@ -291,18 +294,18 @@ pub(crate) fn thaw_all(service: &Service, writer: &mut Writer, cx: &OpCx) {
     let begun_ns = service.core.monotonic_ns();
     let targets = |object: ObjectId| service.core.map().waited_for_at_object(object);
     let all = std::mem::take(&mut writer.thaw).into_iter().map(|(object, stage)| (object, stage, targets(object)));
-    let (left, all): (Vec<_>, Vec<_>) = all.partition(|(_, _, at)| writer.hung.rests(at, begun_ns));
+    let (left, all): (Vec<_>, Vec<_>) = all.partition(|(_, _, at)| writer.frozen.rests(at, begun_ns));
     let ops = all.iter().map(|(object, stage, _)| op(*object, ObjectVerb::Thaw { stage: *stage }, 0)).collect();
     let thawed = service.core.targets().run(&until(cx, PATIENCE_NS), ops);
     let now_ns = service.core.monotonic_ns();
     writer.thaw.extend(left.into_iter().map(|(object, stage, _)| (object, stage)));
     for ((_, _, at), _) in all.iter().zip(&thawed).filter(|(_, done)| !done.as_ref().is_err_and(is_away)) {
-        writer.hung.goes_on(at);
+        writer.frozen.goes_on(at);
     }
     for ((object, stage, at), done) in all.into_iter().zip(thawed) {
         let Err(e) = done else { continue };
         if e.kind() == Kind::Timeout {
-            writer.hung.hangs(&at, now_ns.saturating_sub(begun_ns), now_ns);
+            writer.frozen.hangs(&at, now_ns.saturating_sub(begun_ns), now_ns);
         }
         if is_away(&e) {
             writer.thaw.insert((object, stage));

@@ -65,7 +65,10 @@ impl Service {
     /// Goes on with what could not be finished before. What others may be waiting for is tried each time, unless a target has just kept everybody waiting; objects that
     /// nobody has any more are not, so that whoever writes does not pay for a target that is away.
     pub(crate) fn settle(&self, writer: &mut Writer, cx: &OpCx) {
-        self.finish(writer, &until(cx, TURN_NS));
+        if !(writer.redo.is_empty() && writer.thaw.is_empty()) {
+            // Whoever has little time has half of it for what is his.
+            self.finish(writer, &until(cx, TURN_NS.min(cx.left_ns() / 2)));
+        }
         if self.core.monotonic_ns() < writer.again_ns {
             return;
         }
@@ -91,6 +94,7 @@ impl Service {
     pub(crate) fn settle_now(&self, writer: &mut Writer, cx: &OpCx) {
         writer.hung.may_be_back();
         writer.keeps.may_be_back();
+        writer.frozen.may_be_back();
         self.finish(writer, cx);
         self.clear_away(writer, cx);
     }

@@ -66,6 +66,8 @@ struct Hangs {
     /// For how long it has been waited for.
     lost_ns: i64,
     until_ns: i64,
+    /// When that was found.
+    noted_ns: i64,
 }
 
 impl Hung {
@@ -81,10 +83,15 @@ impl Hung {
         }
         let known = self.0.iter().position(|hangs| hangs.at == targets);
         let at = known.unwrap_or_else(|| {
-            self.0.push(Hangs { at: targets.to_vec(), lost_ns: 0, until_ns: 0 });
+            self.0.push(Hangs { at: targets.to_vec(), lost_ns: 0, until_ns: 0, noted_ns: 0 });
             self.0.len() - 1
         });
         let hangs = &mut self.0[at];
+        // Of several things that were waited for at the same time, one counts.
+        if hangs.lost_ns > 0 && hangs.noted_ns > now_ns.saturating_sub(lost_ns) {
+            return;
+        }
+        hangs.noted_ns = now_ns;
         hangs.lost_ns = hangs.lost_ns.saturating_add(lost_ns.max(0));
         hangs.until_ns = hangs.until_ns.max(now_ns.saturating_add(peace_for(hangs.lost_ns)));
     }

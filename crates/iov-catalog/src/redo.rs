@@ -91,7 +91,7 @@ pub(crate) fn finish_needed(service: &Service, writer: &mut Writer, cx: &OpCx, i
     let now_ns = service.core.monotonic_ns();
     let rests = |owed: &Staging| writer.hung.rests(&service.core.map().waited_for_at(owed.place), now_ns);
     let is_left_alone = |redo: &&Redo| redo.record.publish.iter().chain(&redo.record.seal).any(rests);
-    let needed = writer.redo.iter().filter(|redo| is_needed(redo)).filter(is_left_alone);
+    let needed = writer.redo.iter().filter(is_left_alone).filter(|redo| is_needed(redo));
     for batch in needed.map(|redo| redo.batch).collect::<Vec<_>>() {
         finish(service, writer, cx, Some(batch));
     }
@@ -137,14 +137,13 @@ impl Round<'_> {
 
     fn publish(&mut self, writer: &mut Writer, redo: &mut Redo) -> Vec<Fix> {
         let (mut fixes, stage) = (Vec::new(), redo.batch);
+        let all = std::mem::take(&mut redo.record.publish).into_iter().map(|owed| (self.targets(owed.place), owed));
+        let (resting, awake): (Vec<_>, Vec<_>) = all.partition(|(at, _)| self.rests(writer, at));
         // Nobody waits for those that hang before the others are done.
-        let each: &[bool] = if self.is_own { &[false, true] } else { &[false] };
-        for hangs in each.iter().copied() {
-            let all = std::mem::take(&mut redo.record.publish).into_iter();
-            let all = all.map(|owed| (self.targets(owed.place), owed));
-            let (asked, left): (Vec<_>, Vec<_>) =
-                all.partition(|(at, _)| self.rests(writer, at) == hangs && !self.failing.is_away(at));
-            redo.record.publish = left.into_iter().map(|(_, owed)| owed).collect();
+        for (hangs, all) in [(false, awake), (true, resting)] {
+            let is_asked = |at: &[u32]| (!hangs || self.is_own) && !self.failing.is_away(at);
+            let (asked, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(at, _)| is_asked(at));
+            redo.record.publish.extend(left.into_iter().map(|(_, owed)| owed));
             // What is published may be long.
             let patience_ns = match (self.is_fresh, hangs) {
                 (true, false) => i64::MAX,
@@ -191,15 +190,16 @@ impl Round<'_> {
     }
 
     fn seal(&mut self, writer: &mut Writer, redo: &mut Redo) -> Vec<Fix> {
-        let mut fixes = Vec::new();
+        let (mut fixes, mut late) = (Vec::new(), Vec::new());
         for owed in std::mem::take(&mut redo.record.seal) {
             let at = self.targets(owed.place);
             let hangs = self.rests(writer, &at);
             let is_unpublished = self.unpublished.get(&owed.collection).is_some_and(|times| *times > 0);
             let waits = is_unpublished || (hangs && !self.is_own) || self.failing.is_away(&at);
             let patience_ns = match hangs {
-                _ if self.is_spared(&at) => i64::MAX,
                 true => GLANCE_NS,
+                // Who has it by a grant may be asked for it, and a long file is read.
+                false if self.is_fresh => i64::MAX,
                 false => PATIENCE_NS,
             };
             let Some(cx) = self.asking(patience_ns).filter(|_| !waits) else {
@@ -213,13 +213,18 @@ impl Round<'_> {
                 Ok(evidence) => fixes.push((owed.ws, owed.collection, evidence)),
                 Err(e) => {
                     let waited = Waited::since(begun_ns, &cx);
-                    if self.fails(writer, at, e, waited) {
-                        self.lost_ns += waited.ns;
+                    // What stands behind it comes first in the next round.
+                    match self.fails(writer, at, e, waited) {
+                        true => {
+                            self.lost_ns += waited.ns;
+                            late.push(owed);
+                        }
+                        false => redo.record.seal.push(owed),
                     }
-                    redo.record.seal.push(owed);
                 }
             }
         }
+        redo.record.seal.append(&mut late);
         fixes
     }
 
@@ -260,8 +265,10 @@ impl Round<'_> {
         if is_away(&e) {
             self.failing.at(&targets, late);
         }
-        if late && waited.is_fair {
-            writer.hung.hangs(&targets, waited.ns, self.service.core.monotonic_ns());
+        let now_ns = self.service.core.monotonic_ns();
+        // A glance at one that rests says nothing of one that is slow.
+        if late && waited.is_fair && !writer.hung.rests(&targets, now_ns.saturating_sub(waited.ns)) {
+            writer.hung.hangs(&targets, waited.ns, now_ns);
         }
         self.failed.push((targets, e));
         late
@@ -279,7 +286,7 @@ struct Waited {
 impl Waited {
     fn since(begun_ns: i64, cx: &OpCx) -> Waited {
         let ns = seam::monotonic_ns().saturating_sub(begun_ns).max(1);
-        Waited { ns, is_fair: cx.deadline_ns.saturating_sub(begun_ns) >= GLANCE_NS / 2 }
+        Waited { ns, is_fair: cx.deadline_ns.saturating_sub(begun_ns) >= PATIENCE_NS / 2 }
     }
 }
 

@@ -42,9 +42,10 @@ pub(crate) struct Writer {
     pub(crate) lazy: Vec<(Vec<u8>, Option<Bytes>)>,
     /// Batches that are committed but not everywhere published.
     pub(crate) redo: Vec<Redo>,
-    /// Targets that are left alone, as they did not answer in time: of these, and of what is to be removed.
+    /// Targets that are left alone, as they did not answer in time: of these, of what is to be removed, and of what is to be thawed.
     pub(crate) hung: Hung,
     pub(crate) keeps: Hung,
+    pub(crate) frozen: Hung,
     /// Objects that a target has not removed yet.
     pub(crate) remove: Vec<ObjectId>,
     /// Objects and the stages that have frozen them for batches which came to nothing, at targets that were away.

@@ -3,29 +3,18 @@
 //! `fork` of the C library tells those who watch forks (`pthread_atfork`); the calls of the kernel that copy a process (`clone` and `clone3` without
 //! `CLONE_VM`) tell nobody. A page that the kernel empties in a copy (`MADV_WIPEONFORK`, since Linux 4.14) says it for all of them.
 
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 /// Of this length a part of memory is asked for.
 const PAGE: usize = 4096;
 
-/// Nobody has asked yet in this process.
-const NEW: u32 = 0;
-/// Somebody sees to what there is to do in a copy.
-const BUSY: u32 = 1;
-/// That has been done.
-const SEEN: u32 = 2;
-
-/// What lies in the page.
-#[derive(Debug)]
-struct Page {
-    state: AtomicU32,
-    /// The thread that sees to it.
-    by: AtomicI32,
-}
+/// Nobody has asked yet in this process; what there is to do in it has been done. Else the number of the thread that sees to it.
+const NEW: i32 = 0;
+const SEEN: i32 = -1;
 
 /// See the module. For any thread.
 #[derive(Debug)]
-pub struct Copied(AtomicPtr<Page>);
+pub struct Copied(AtomicPtr<AtomicI32>);
 
 impl Copied {
     /// Nobody looks yet.
@@ -48,9 +37,9 @@ impl Copied {
             unsafe { libc::munmap(page, PAGE) };
             return;
         }
-        let page = page.cast::<Page>();
+        let page = page.cast::<AtomicI32>();
         // SAFETY: it is as long and as aligned as it has to be, and zero.
-        unsafe { &*page }.state.store(SEEN, Ordering::Relaxed);
+        unsafe { &*page }.store(SEEN, Ordering::Relaxed);
         self.0.store(page, Ordering::Release);
     }
 
@@ -59,30 +48,24 @@ impl Copied {
         let page = self.0.load(Ordering::Acquire);
         // SAFETY: it was made by `watch`, and stays.
         let Some(page) = (unsafe { page.as_ref() }) else { return false };
-        if page.state.load(Ordering::Acquire) != SEEN {
-            page.see(to_do);
+        if page.load(Ordering::Acquire) != SEEN {
+            see(page, to_do);
         }
         true
     }
 }
 
-impl Page {
-    #[cold]
-    fn see(&self, to_do: impl FnOnce()) {
-        // SAFETY: it asks the kernel for a number.
-        let me = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
-        match self.state.compare_exchange(NEW, BUSY, Ordering::Acquire, Ordering::Acquire) {
-            Ok(_) => {
-                self.by.store(me, Ordering::Relaxed);
-                to_do();
-                self.state.store(SEEN, Ordering::Release);
-            }
-            Err(_) => {
-                while self.state.load(Ordering::Acquire) == BUSY && self.by.load(Ordering::Relaxed) != me {
-                    std::thread::yield_now();
-                }
-            }
-        }
+#[cold]
+fn see(page: &AtomicI32, to_do: impl FnOnce()) {
+    // SAFETY: it asks the kernel for a number.
+    let me = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
+    if page.compare_exchange(NEW, me, Ordering::Acquire, Ordering::Acquire).is_ok() {
+        to_do();
+        page.store(SEEN, Ordering::Release);
+        return;
+    }
+    while ![SEEN, me].contains(&page.load(Ordering::Acquire)) {
+        std::thread::yield_now();
     }
 }
 

@@ -59,7 +59,6 @@ extern "C" fn begin() {
     }
     world::set_world(world);
     world::COPIED.watch();
-    calls::streams::learn();
     calls::forks::watch_forks();
     #[cfg(target_arch = "x86_64")]
     inline::look();

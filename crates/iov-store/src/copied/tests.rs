@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
+    sync::atomic::AtomicU32,
 };
 
 use super::*;

@@ -68,7 +68,8 @@ fn m1_a_session_that_met_several_daemons_ends_once() {
     drop((c, held, ws));
     let others = store.again();
     wait_until("the end of the stage", || store.files("stage").is_empty());
-    lookup(&others, "held");
+    // The hold ends behind that.
+    wait_until("the end of the hold", || ioverbs::lookup(&others, None, "held", Default::default()).is_ok());
 }
 
 #[test]
@@ -84,7 +85,8 @@ fn m1_what_a_session_staged_goes_when_it_ends_between_two_daemons() {
     assert!(!store.files("stage").is_empty(), "its writer may come back");
     drop((c, held, ws));
     wait_until("the end of the stage", || store.files("stage").is_empty());
-    lookup(&others, "held");
+    // The hold ends behind that.
+    wait_until("the end of the hold", || ioverbs::lookup(&others, None, "held", Default::default()).is_ok());
 }
 
 #[test]

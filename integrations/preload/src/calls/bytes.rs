@@ -7,7 +7,7 @@ use std::{
 
 use iov_posix::{Errno, File, Outcome, Seek};
 
-use super::{export, flagged, limits};
+use super::{export, flagged, limits, replaced, space};
 use crate::{
     files::{Open, What, with},
     memory::{self, Use},
@@ -124,7 +124,15 @@ fn read_at(file: &File, mut at: u64, pieces: &mut [&mut [u8]]) -> Outcome<usize>
 /// Reads at the offset that all who share the descriptor have.
 fn read_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &mut [&mut [u8]]) -> Outcome<isize> {
     let file = open.to_read(world)?;
-    let _one = open.moves(fd);
+    let one = open.rests();
+    if !replaced::stands_for(world, fd, open) {
+        drop(one);
+        return match world.files.get(fd) {
+            Some(other) => read_next(world, fd, &other, pieces),
+            None => replaced::read(fd, pieces),
+        };
+    }
+    let _one = open.moves_from(one, fd);
     let at = position(fd, open)?;
     let n = read_at(file, at, pieces)?;
     if n > 0 {
@@ -189,15 +197,14 @@ pub(super) fn lower(file: &File) -> Outcome<()> {
     if user() == 0 { Ok(()) } else { file.node().lower_rights().map(drop) }
 }
 
-/// Moves the offset behind what was appended, unless somebody who has appended later has moved it further.
-fn behind(fd: c_int, open: &Open, file: &File, end: u64) -> Outcome<()> {
-    let _one = open.moves(fd);
-    let at = position(fd, open)?;
-    // Behind the end of the file it was nobody who has appended.
-    if at <= end || at > file.size()? {
-        open.standing.move_to(fd, end);
-    }
-    Ok(())
+/// Moves the offset behind what was appended, unless somebody who has appended later has moved it further, or has stopped while he moves it.
+fn behind(fd: c_int, open: &Open, file: &File, end: u64) {
+    open.with_offset(fd, || {
+        // Behind the end of the file it was nobody who has appended.
+        if position(fd, open).is_ok_and(|at| at <= end || file.size().is_ok_and(|size| at > size)) {
+            open.standing.move_to(fd, end);
+        }
+    });
 }
 
 /// Writes at the offset that all who share the descriptor have, or at the end.
@@ -208,13 +215,22 @@ fn write_next(world: &World, fd: c_int, open: &Arc<Open>, pieces: &[&[u8]]) -> O
     if len == 0 {
         return Ok(0);
     }
+    // Nobody puts something else under the number meanwhile.
+    let one = open.rests();
+    if !replaced::stands_for(world, fd, open) {
+        drop(one);
+        return match world.files.get(fd) {
+            Some(other) => write_next(world, fd, &other, pieces),
+            None => replaced::write(fd, pieces),
+        };
+    }
     if open.appends(fd) {
-        // The store finds the place, whoever else is about to write: nobody is waited for.
+        // The store finds the place, whoever else is about to write: no other process is waited for.
         let (n, end) = append_pieces(file, pieces)?;
-        behind(fd, open, file, end)?;
+        behind(fd, open, file, end);
         return kept(open, file, n);
     }
-    let _one = open.moves(fd);
+    let _one = open.moves_from(one, fd);
     let mut at = position(fd, open)?;
     // Others who have the descriptor, in other processes, write elsewhere: it is moved first.
     let end = open.standing.move_by(fd, len as i64);
@@ -373,7 +389,10 @@ export! {
             // SAFETY: the memory is the program's for this call.
             write_next(w, fd, open, &[unsafe { bytes(buf, n) }?])
         })
-            .unwrap_or_else(|| kernel!(libc::SYS_write, fd, buf, n));
+            .unwrap_or_else(|| replaced::once_more(fd, || kernel!(libc::SYS_write, fd, buf, n), || {
+                // SAFETY: as of this one.
+                unanswered(unsafe { write(fd, buf, n) })
+            }));
     /// `pwrite(2)`
     fn pwrite(fd: c_int, buf: *const c_void, n: usize, at: i64) -> isize =
         with(fd, |w, open| {
@@ -386,7 +405,10 @@ export! {
     fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize =
         // SAFETY: the memory is the program's for this call.
         with(fd, |w, open| write_next(w, fd, open, &unsafe { pieces_to_write(iov, count) }?))
-        .unwrap_or_else(|| kernel!(libc::SYS_writev, fd, iov, count));
+        .unwrap_or_else(|| replaced::once_more(fd, || kernel!(libc::SYS_writev, fd, iov, count), || {
+            // SAFETY: as of this one.
+            unanswered(unsafe { writev(fd, iov, count) })
+        }));
     /// `pwritev(2)`
     fn pwritev(fd: c_int, iov: *const libc::iovec, count: c_int, at: i64) -> isize =
         // SAFETY: the memory is the program's for this call.
@@ -431,41 +453,6 @@ fn number(done: Option<isize>) -> Option<c_int> {
     done.map(|done| -done as c_int)
 }
 
-/// Has a file of the kernel take up space, where its file system knows no other way: as the C library does it.
-fn fill(fd: c_int, at: i64, len: i64) -> isize {
-    const BLOCK: i64 = 4096;
-    // SAFETY: all of it may be zero, and the call fills it.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    let asked = kernel!(libc::SYS_fstat, fd, &raw mut stat);
-    if asked < 0 {
-        return asked;
-    }
-    // Each byte would go to the end, behind what is there.
-    let modes = kernel!(libc::SYS_fcntl, fd, libc::F_GETFL);
-    if modes < 0 || modes as c_int & libc::O_APPEND != 0 {
-        return failed(Errno::EBADF);
-    }
-    let zero = 0_u8;
-    let mut last = (at + (len - 1) % BLOCK).min(at + len - 1);
-    while last < at + len {
-        let mut there = 0_u8;
-        // What has a byte already that is not zero has its block.
-        let n = if last < stat.st_size { kernel!(libc::SYS_pread64, fd, &raw mut there, 1, last) } else { 0 };
-        if n < 0 {
-            // Nobody knows what is there.
-            return n;
-        }
-        if n < 1 || there == 0 {
-            let wrote = kernel!(libc::SYS_pwrite64, fd, &raw const zero, 1, last);
-            if wrote < 0 {
-                return wrote;
-            }
-        }
-        last += BLOCK;
-    }
-    0
-}
-
 /// `posix_fallocate(3)`
 ///
 /// # Safety
@@ -473,7 +460,7 @@ fn fill(fd: c_int, at: i64, len: i64) -> isize {
 pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, at: i64, len: i64) -> c_int {
     let done = of_written(fd, |file| allocate(file, (at, len), 0));
     number(done).unwrap_or_else(|| match kernel!(libc::SYS_fallocate, fd, 0, at, len) {
-        e if e == failed(Errno::EOPNOTSUPP) => -fill(fd, at, len) as c_int,
+        e if e == failed(Errno::EOPNOTSUPP) => -space::fill(fd, at, len) as c_int,
         done => -done as c_int,
     })
 }

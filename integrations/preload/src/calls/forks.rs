@@ -2,13 +2,14 @@
 
 use std::{
     ffi::c_int,
+    os::fd::{FromRawFd, IntoRawFd, OwnedFd},
     sync::{
         MutexGuard,
         atomic::{AtomicI32, Ordering},
     },
 };
 
-use super::{aio, place, process::publish, streams};
+use super::{aio, place, process::publish};
 use crate::{
     files::{Files, Held},
     heap, memory,
@@ -43,24 +44,32 @@ pub(super) struct Pipe(pub(super) [c_int; 2]);
 
 impl Pipe {
     pub(super) fn new() -> Result<Pipe, c_int> {
-        let mut ends = [-1_i32; 2];
-        let mut make = || kernel!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC);
-        let made = match make() {
-            none if none == -(libc::EMFILE as isize) && super::descriptors::gives_up() => make(),
+        let _quiet = Quiet::enter();
+        match Pipe::made() {
+            Err(libc::EMFILE) if super::descriptors::gives_up() => Pipe::made(),
             made => made,
-        };
+        }
+    }
+
+    fn made() -> Result<Pipe, c_int> {
+        // Who forks has all that are there, and closes them in the child.
+        let mut pipes = PIPES.lock();
+        let mut ends = [-1_i32; 2];
+        let made = kernel!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC);
         if made < 0 {
             return Err(-made as c_int);
         }
+        // Not where the program puts its own (`dup2`).
+        // SAFETY: they have just been made, and are nobody else's.
+        let ends = ends.map(|fd| ioverbs::kept::set_aside(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd());
         ends.into_iter().for_each(ioverbs::kept::keep);
-        let _quiet = Quiet::enter();
-        PIPES.lock().push((this_thread(), ends));
+        pipes.push((this_thread(), ends));
         Ok(Pipe(ends))
     }
 
     /// The child has it, or there is none: others may make theirs.
     pub(super) fn went_along(&self) {
-        PIPES.lock().retain(|(thread, _)| *thread != this_thread());
+        PIPES.lock().retain(|(_, ends)| *ends != self.0);
     }
 
     pub(super) fn close(fd: c_int) {
@@ -88,8 +97,6 @@ extern "C" fn before_fork() {
     Quiet::begin();
     let Some(world) = world() else { return };
     publish(world);
-    // Who flushes all files of the C library has that while he waits for what is taken here, and the C library waits for him as it forks.
-    streams::hold();
     let directory = place::to_pass(world);
     let token = world.files.token();
     let (pipes, held, contexts) = (PIPES.lock(), world.files.hold(), aio::contexts());
@@ -98,10 +105,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn in_parent() {
-    if let Some(forking) = forking() {
-        drop(forking);
-        streams::let_go();
-    }
+    drop(forking());
     Quiet::leave();
 }
 
@@ -135,10 +139,7 @@ pub(crate) fn become_copy() {
     // Where there is no memory for what comes now, the program ends, and says so by calls that would wait for the locks of its parent's.
     if let Some(parent) = leave_world() {
         let child = match forking {
-            Some(forking) => {
-                streams::begin_anew();
-                of_fork(forking)
-            }
+            Some(forking) => of_fork(forking),
             None => found(parent),
         };
         become_child(parent, child);

@@ -11,8 +11,11 @@ use crate::{raw::kernel, world::lock};
 impl Open {
     /// Nobody else moves the offset for as long as this is kept.
     pub(crate) fn moves(&self, fd: c_int) -> Moving<'_> {
-        self.lets_close();
-        let one = lock(&self.moving);
+        self.moves_from(self.rests(), fd)
+    }
+
+    /// The same, by who has [`Open::rests`].
+    pub(crate) fn moves_from<'a>(&'a self, one: MutexGuard<'a, ()>, fd: c_int) -> Moving<'a> {
         let shared = self.shared.load(Ordering::Relaxed).then_some(fd);
         if shared.is_some() {
             self.mover.store(crate::raw::tid(), Ordering::Relaxed);
@@ -23,6 +26,27 @@ impl Open {
             self.mover.store(0, Ordering::Relaxed);
         }
         Moving { _one: one, open: self, shared }
+    }
+
+    /// Nobody of this process moves the offset, or closes a descriptor, for as long as this is kept.
+    pub(crate) fn rests(&self) -> MutexGuard<'_, ()> {
+        self.lets_close();
+        lock(&self.moving)
+    }
+
+    /// Does something while nobody else moves the offset, by who has [`Open::rests`]; not at all, if another process moves it for long.
+    pub(crate) fn with_offset(&self, fd: c_int, work: impl FnOnce()) {
+        if !self.shared.load(Ordering::Relaxed) {
+            return work();
+        }
+        for _ in 0..SOON {
+            if Moving::change(fd, libc::F_WRLCK) == 0 {
+                work();
+                Moving::change(fd, libc::F_UNLCK);
+                return;
+            }
+            pause(SOON_NS);
+        }
     }
 
     /// Who is about to close a descriptor comes first: those who move the offset would have that between them for ever. But it may be the one who is interrupted for
@@ -67,6 +91,8 @@ const MOMENT_NS: i64 = 1_000_000;
 
 /// How long somebody is waited for who has been stopped (`SIGSTOP`, or by a debugger) as he was about to move the offset: the kernel would have let him do that first.
 const STOPPED_NS: i64 = 500 * MOMENT_NS;
+/// So often it is looked for who appends.
+const SOON: u32 = 50;
 /// How long is waited between two looks at whether it can be locked, at first.
 const SOON_NS: i64 = MOMENT_NS / 50;
 

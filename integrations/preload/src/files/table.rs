@@ -69,6 +69,12 @@ impl Files {
         table.get(usize::try_from(fd).ok()?)?.clone()
     }
 
+    /// The same, behind whoever is about to change that.
+    pub(crate) fn get_settled(&self, fd: c_int) -> Option<Arc<Open>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(usize::try_from(fd).ok()?)?.clone()
+    }
+
     /// From now on a descriptor stands for this.
     pub(crate) fn put(&self, fd: c_int, open: Arc<Open>) {
         let Ok(at) = usize::try_from(fd) else { return };
