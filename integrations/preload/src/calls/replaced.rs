@@ -14,9 +14,10 @@ use crate::{
 /// How often it is written once more. What else refuses a write refuses it each time.
 const TRIES: usize = 3;
 
-/// Whether a descriptor still stands for what it did. Who has [`Open::rests`] knows it until he lets go of that.
+/// Whether a descriptor still stands for what it did, as far as that matters: an offset that is kept here is nobody else's. Who has [`Open::rests`] knows it until he lets
+/// go of that.
 pub(super) fn stands_for(world: &World, fd: c_int, open: &Arc<Open>) -> bool {
-    world.files.get(fd).is_some_and(|there| Arc::ptr_eq(&there, open))
+    !open.standing.is_own() || world.files.get(fd).is_some_and(|there| Arc::ptr_eq(&there, open))
 }
 
 fn outcome(done: isize) -> Outcome<isize> {
